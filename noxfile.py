@@ -1,0 +1,86 @@
+"""Every check of the project: `nox` runs them all, `nox -s tests` one of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+OLDEST, NEWEST = 11, 15
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+
+nox.options.sessions = ["lint", "types", "tests", "coverage"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = False  # also where CI is set: what a machine has not, it cannot test
+
+
+def interpreters() -> list[str]:
+    """Each Python from 3.11 on that this machine has and that starts: one per minor version."""
+    found = []
+    for minor in range(OLDEST, NEWEST + 1):
+        name = f"python3.{minor}"
+        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+        places = [shutil.which(name), *sorted(map(str, pyenv.glob(f"3.{minor}.*/bin/{name}")))]
+        # A shim on the PATH may stand for a version that is switched off: only what answers counts.
+        found += [place for place in places if place and starts(place)][:1]
+    return found
+
+
+def starts(python: str) -> bool:
+    return subprocess.run([python, "-c", "import ssl, venv"], capture_output=True, check=False).returncode == 0
+
+
+def group(name: str) -> tuple[str, ...]:
+    return tuple(nox.project.dependency_groups(PYPROJECT, name))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format and lint."""
+    session.install(*group("lint"))
+    session.run("ruff", "format", "--check", "--diff", ".")
+    session.run("ruff", "check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Strict types."""
+    session.install("-e", ".", *group("types"), *group("benchmarks"), "nox")
+    session.run("mypy")
+
+
+@nox.session(python=interpreters())
+def tests(session: nox.Session) -> None:
+    """The tests, on every Python there is."""
+    session.install("-e", ".", *group("test"))
+    run_pytest(session, "-m", "not exhaustive", *session.posargs)
+
+
+@nox.session
+def zones(session: nox.Session) -> None:
+    """Daylight saving in every zone, every transition from 2000 to 2037."""
+    session.install("-e", ".", *group("test"))
+    session.run("pytest", "-m", "exhaustive", "-n", "auto", "--timeout", "1800", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """What the tests above reached, branch by branch."""
+    session.install(*group("test"))
+    session.run("coverage", "combine")
+    session.run("coverage", "report")
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """Every benchmark, one after another."""
+    session.install("-e", ".", *group("benchmarks"))
+    for script in sorted(Path("benchmarks").glob("[!_]*.py")):
+        session.run("python", str(script), *session.posargs)
+
+
+def run_pytest(session: nox.Session, *arguments: str) -> None:
+    session.run("coverage", "run", "-m", "pytest", *arguments, env={"COVERAGE_CORE": "sysmon"})

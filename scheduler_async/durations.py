@@ -1,0 +1,96 @@
+"""Durations as people write them: "30s", "5m", "1h", "1d". Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import NoReturn
+
+from scheduler_async.errors import IntervalParseError, quoted
+
+_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+_NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
+_FORMAT = 'Expected format: "{number}{unit}", such as "30s", "5m", "1h" or "1d"'
+# A timedelta that is no whole number of seconds is stored in a unit that people need not type.
+_STORED_UNITS = {**_UNITS, "us": timedelta(microseconds=1)}
+
+_PARTS = re.compile(r"(?P<sign>[+-]?)(?P<number>\d*)(?P<fraction>[.,]\d*)?(?P<unit>.*)", re.ASCII | re.DOTALL)
+# Longer than any duration worth writing, and short enough that int() takes no time.
+_MAX_LENGTH = 32
+
+
+def parse_interval(interval: str | timedelta) -> timedelta:
+    """The duration that *interval* stands for; it is always positive."""
+    return _parse(interval, _UNITS)
+
+
+def parse_stored_interval(text: str) -> timedelta:
+    """What `format_interval` wrote."""
+    return _parse(text, _STORED_UNITS)
+
+
+def format_interval(duration: timedelta) -> str:
+    """*duration* as short text, exactly: "90s", "5m", and "1500000us" for what has no whole seconds."""
+    for unit in ("d", "h", "m", "s", "us"):
+        count, rest = divmod(duration, _STORED_UNITS[unit])
+        if not rest:
+            return f"{count}{unit}"
+    raise AssertionError("every timedelta is a whole number of microseconds")
+
+
+def describe_duration(duration: timedelta) -> str:
+    """*duration* in words: "5 minutes", "1 hour 30 minutes", "1.5 seconds"."""
+    words = []
+    rest = duration
+    for unit in ("d", "h", "m"):
+        count, rest = divmod(rest, _UNITS[unit])
+        if count:
+            words.append(_counted(str(count), _NAMES[unit]))
+    if rest or not words:
+        seconds = f"{rest.seconds + rest.microseconds / 1e6:.6f}".rstrip("0").rstrip(".")
+        words.append(_counted(seconds, "second"))
+    return " ".join(words)
+
+
+def _counted(number: str, noun: str) -> str:
+    return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
+
+
+def _parse(interval: str | timedelta, units: dict[str, timedelta]) -> timedelta:
+    def refuse(problem: str) -> NoReturn:
+        raise IntervalParseError(f"Invalid interval {quoted(interval)}: {problem}", interval)
+
+    if isinstance(interval, timedelta):
+        if interval < timedelta(0):
+            refuse("Negative intervals are not allowed")
+        if not interval:
+            refuse("Zero interval is not allowed")
+        return interval
+    if not isinstance(interval, str):
+        refuse(f"Expected a text or a timedelta. {_FORMAT}")
+    if len(interval) > _MAX_LENGTH:
+        refuse(f"It is too long. {_FORMAT}")
+    text = interval.strip().lower()
+    if not text:
+        refuse(f"It is empty. {_FORMAT}")
+    parts = _PARTS.fullmatch(text)
+    assert parts is not None, "the pattern matches any text"
+    sign, number, fraction, unit = parts["sign"], parts["number"], parts["fraction"], parts["unit"]
+    if not number and not fraction:
+        refuse(f"Missing number. {_FORMAT}")
+    if sign == "-":
+        refuse("Negative intervals are not allowed")
+    if sign:
+        refuse(f"No sign is needed. {_FORMAT}")
+    if fraction:
+        refuse('Decimal values are not supported. Use a smaller unit: "90s" instead of "1.5m"')
+    if not unit:
+        refuse(f"Missing time unit. {_FORMAT}")
+    if unit not in units:
+        refuse(f"Invalid time unit {quoted(unit)}. Valid units are: {', '.join(_UNITS)}")
+    if int(number) == 0:
+        refuse("Zero interval is not allowed")
+    try:
+        return int(number) * units[unit]
+    except OverflowError:
+        refuse("It is longer than the calendar")

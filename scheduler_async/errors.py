@@ -1,0 +1,145 @@
+"""Everything the scheduler raises on purpose.
+
+    SchedulerError
+    ├── InvalidScheduleError       (ValueError)    a schedule that makes no sense
+    │   ├── IntervalParseError                     "5x", "0m", "-5m"           .interval
+    │   ├── CronParseError                         "61 * * * *"                .expression .field
+    │   └── UnknownZoneError                       "Europe/Stokholm"           .zone
+    ├── InvalidJobError            (ValueError)    a bad id, payload, priority .field
+    ├── JobExistsError             (ValueError)                                .job_id .namespace
+    ├── JobNotFoundError           (LookupError)                               .job_id .namespace
+    ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace
+    ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
+    └── StoreError                 (OSError)       the store cannot be used
+
+Each is raised before anything has changed, and its message says what was wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+# Long enough to recognise what one typed, short enough for one line of a log.
+_QUOTED_LENGTH = 60
+
+
+def quoted(value: object) -> str:
+    """*value* as it goes into a message: in double quotes, and cut when it is long."""
+    if isinstance(value, str):
+        text, closing = value, '"'
+        # repr() of ten megabytes would be slow; what is cut off needs no escaping.
+        if len(text) > _QUOTED_LENGTH:
+            text, closing = text[:_QUOTED_LENGTH], f'…" ({len(value):,} characters)'
+        return f'"{text.encode("unicode_escape").decode("ascii")}{closing}'
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+class SchedulerError(Exception):
+    """The root of everything the scheduler raises on purpose."""
+
+
+class InvalidScheduleError(SchedulerError, ValueError):
+    """A schedule was described in a way that makes no sense."""
+
+
+class IntervalParseError(InvalidScheduleError):
+    """A duration such as "5m" could not be read; *interval* is what was given."""
+
+    def __init__(self, message: str, interval: object) -> None:
+        super().__init__(message)
+        self.interval = interval
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.interval)
+
+
+class CronParseError(InvalidScheduleError):
+    """A cron expression was refused; *field* names the part that is wrong, if it is one part."""
+
+    def __init__(self, message: str, expression: object, field: str | None = None) -> None:
+        super().__init__(message)
+        self.expression = expression
+        self.field = field
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.expression, self.field)
+
+
+class UnknownZoneError(InvalidScheduleError):
+    """A time zone that the zone database does not have."""
+
+    def __init__(self, zone: object, suggestion: str | None = None) -> None:
+        hint = f" Did you mean {quoted(suggestion)}?" if suggestion else ""
+        super().__init__(
+            f'Unknown time zone {quoted(zone)}.{hint} Zones have IANA names, such as "Europe/Stockholm" or "UTC".'
+        )
+        self.zone = zone
+        self.suggestion = suggestion
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.zone, self.suggestion)
+
+
+class InvalidJobError(SchedulerError, ValueError):
+    """A job was described in a way that makes no sense; *field* names the argument."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.field)
+
+
+class _JobError(SchedulerError):
+    """An error about one job that the caller named."""
+
+    sentence: str
+
+    def __init__(self, job_id: str, namespace: str = "default") -> None:
+        where = "" if namespace == "default" else f" in namespace {quoted(namespace)}"
+        super().__init__(self.sentence.format(job=quoted(job_id) + where))
+        self.job_id = job_id
+        self.namespace = namespace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.job_id, self.namespace)
+
+
+class JobExistsError(_JobError, ValueError):
+    """A job with this id is there already."""
+
+    sentence = (
+        "There is a job {job} already. Choose another id, or pass "
+        'on_conflict="replace" to change it or on_conflict="keep" to leave it as it is.'
+    )
+
+
+class JobNotFoundError(_JobError, LookupError):
+    """No job has this id."""
+
+    sentence = "There is no job {job}. list_jobs() shows the jobs there are."
+
+
+class JobAlreadyRunningError(_JobError, RuntimeError):
+    """The job is running, and a job runs once at a time."""
+
+    sentence = "Job {job} is running already. A job runs once at a time: try again when it is done."
+
+
+class SchedulerShutdownError(SchedulerError, TimeoutError):
+    """stop() gave up waiting; *running* runs were still going."""
+
+    def __init__(self, timeout: float, running: int) -> None:
+        runs = "1 run" if running == 1 else f"{running} runs"
+        super().__init__(
+            f"Still waiting for {runs} after {timeout:g} s. Give stop() a longer timeout, or cancel=True to end them."
+        )
+        self.timeout = timeout
+        self.running = running
+        self.timed_out = True
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.timeout, self.running)
+
+
+class StoreError(SchedulerError, OSError):
+    """The store cannot be read or written; nothing in it was changed."""

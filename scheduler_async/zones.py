@@ -1,0 +1,140 @@
+"""Time zones as stretches of constant offset. Pure, but for reading the zone database.
+
+`zoneinfo` answers "what is the offset at this moment?". Cron needs the other questions as well: until when does
+it hold, and which wall-clock times were shown twice or never? A `Zone` finds the changes of offset once, a year or
+so at a time, and answers from integers after that. All moments here are whole seconds since the epoch, and *wall*
+times are the same count on the zone's clock: `wall = moment + offset`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
+
+from scheduler_async.errors import UnknownZoneError
+
+DAY = 86_400
+
+# Two changes of offset in the zone database are never closer than 95 hours: a look every second day misses none.
+_STEP = 2 * DAY
+_CHUNK_BITS = 25  # 2**25 s = 388 days: a lookup is a shift and a dict, and a chunk holds a handful of periods
+# A change repeats at most a day or so of wall time: what lies further back cannot matter to a chunk.
+_LOOK_BACK = 3 * DAY
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - zones are what this file adds
+# Two days inside what datetime can hold, so that no offset leads out of it.
+FIRST = int((datetime.min - _EPOCH).total_seconds()) + 2 * DAY
+LAST = int((datetime.max - _EPOCH).total_seconds()) - 2 * DAY
+
+
+class Period(NamedTuple):
+    """A stretch of time, from *start* up to but not including *end*, during which the offset stays the same."""
+
+    start: int
+    end: int
+    offset: int
+    repeated_until: int
+    """Wall times below this one were shown by an earlier period already."""
+
+
+class Zone:
+    """The offsets of one time zone, found when they are first asked for."""
+
+    def __init__(self, name: str, offset_at: Callable[[int], int]) -> None:
+        self.name = name
+        self._offset_at = offset_at
+        self._chunks: dict[int, tuple[Period, ...]] = {}
+
+    def period_at(self, moment: int) -> Period | None:
+        """The period that *moment* lies in, or None beyond the years 1 to 9999."""
+        if not FIRST <= moment < LAST:
+            return None
+        number = moment >> _CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            chunk = self._chunks[number] = self._find_periods(number)
+        for period in chunk:
+            if moment < period.end:
+                return period
+        raise AssertionError("the periods of a chunk cover it")
+
+    def _find_periods(self, number: int) -> tuple[Period, ...]:
+        first = max(number << _CHUNK_BITS, FIRST)
+        end = min((number + 1) << _CHUNK_BITS, LAST)
+        look_from = max(first - _LOOK_BACK, FIRST)
+        changes = [*self._changes(look_from, end), (end, 0)]
+
+        periods = []
+        start, offset = look_from, self._offset_at(look_from)
+        shown_until = look_from + offset
+        for change, offset_after in changes:
+            if change > first:
+                periods.append(Period(max(start, first), change, offset, shown_until))
+            shown_until = max(shown_until, change + offset)
+            start, offset = change, offset_after
+        return tuple(periods)
+
+    def _changes(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Each moment in (*start*, *end*) at which the offset changes, with the offset from then on."""
+        changes = []
+        known, offset = start, self._offset_at(start)
+        while known < end:
+            ahead = min(known + _STEP, end)
+            offset_ahead = self._offset_at(ahead)
+            if offset_ahead != offset:
+                before, after = known, ahead
+                while after - before > 1:
+                    middle = (before + after) // 2
+                    if self._offset_at(middle) == offset:
+                        before = middle
+                    else:
+                        after = middle
+                if after < end:
+                    changes.append((after, offset_ahead))
+                offset = offset_ahead
+            known = ahead
+        return changes
+
+
+def find_zone(name: str | None) -> Zone:
+    """The zone with this IANA *name*; None is the zone of the system."""
+    if name is None:
+        # A process may change its zone (TZ and tzset(), or a test that travels): offsets found before are not its.
+        return _system_zone(os.environ.get("TZ"), time.tzname)
+    return _named_zone(name)
+
+
+def check_zone(name: object) -> str:
+    """*name*, which may be a ZoneInfo too, as the name of a zone that exists."""
+    key = name.key if isinstance(name, ZoneInfo) else name
+    if not isinstance(key, str) or len(key) > 64:
+        raise UnknownZoneError(name)
+    return _named_zone(key).name
+
+
+@lru_cache(maxsize=1024)
+def _named_zone(name: str) -> Zone:
+    try:
+        zone = ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # not there; not a name; a directory of zones
+        close = difflib.get_close_matches(name, available_timezones(), n=1)
+        raise UnknownZoneError(name, close[0] if close else None) from None
+
+    def offset_at(moment: int) -> int:
+        there = zone.fromutc((_EPOCH + timedelta(seconds=moment)).replace(tzinfo=zone))
+        offset = there.utcoffset()
+        assert offset is not None
+        return offset.days * DAY + offset.seconds
+
+    return Zone(name, offset_at)
+
+
+@lru_cache(maxsize=16)
+def _system_zone(_tz: str | None, names: tuple[str, str]) -> Zone:
+    return Zone("/".join(dict.fromkeys(names)), lambda moment: time.localtime(moment).tm_gmtoff)

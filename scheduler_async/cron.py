@@ -237,7 +237,7 @@ class Days:
         return (found - _EPOCH).days
 
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - croniter is asked about wall time only
+_EPOCH = datetime(1970, 1, 1)
 _shared_days = lru_cache(maxsize=256)(Days)
 
 
@@ -305,8 +305,8 @@ def _parse(expression: str) -> CronLine:
         if day_of_month.values[0] > longest:
             raise CronParseError(
                 f"Invalid cron expression {quoted(expression)}: it never matches, since day "
-                f"{day_of_month.values[0]} is in no year part of {_listed(MONTHS[number - 1] for number in month.values)}. "
-                f"{DAY_OF_MONTH.expected}",
+                f"{day_of_month.values[0]} is in no year part of "
+                f"{_listed(MONTHS[number - 1] for number in month.values)}. {DAY_OF_MONTH.expected}",
                 expression,
                 DAY_OF_MONTH.name,
             )

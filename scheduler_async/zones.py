@@ -27,7 +27,7 @@ _CHUNK_BITS = 25  # 2**25 s = 388 days: a lookup is a shift and a dict, and a ch
 # A change repeats at most a day or so of wall time: what lies further back cannot matter to a chunk.
 _LOOK_BACK = 3 * DAY
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - zones are what this file adds
+_EPOCH = datetime(1970, 1, 1)
 # Two days inside what datetime can hold, so that no offset leads out of it.
 FIRST = int((datetime.min - _EPOCH).total_seconds()) + 2 * DAY
 LAST = int((datetime.max - _EPOCH).total_seconds()) - 2 * DAY

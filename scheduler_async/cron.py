@@ -203,39 +203,51 @@ class Days:
         self.unrestricted = rules == ("* * *",)
         self._searches = [croniter(f"0 0 {rule}", _EPOCH) for rule in rules]
         self._lock = Lock()  # a croniter object is where it last stood
-        remember = lru_cache(maxsize=2048)
-        self._remembered_after = remember(self._find_after)
-        self._remembered_before = remember(self._find_before)
+        self._after: dict[int, int | None] = {}
+        self._before: dict[int, int | None] = {}
 
     def on_or_after(self, day: int) -> int | None:
         """The first day that matches and is not earlier than *day*."""
-        return day if self.unrestricted else self._remembered_after(day)
+        if self.unrestricted:
+            return day
+        if day not in self._after:
+            self._remember(self._after, day, min(self._search(day, 1), default=None))
+        return self._after[day]
 
     def on_or_before(self, day: int) -> int | None:
         """The last day that matches and is not later than *day*."""
-        return day if self.unrestricted else self._remembered_before(day)
+        if self.unrestricted:
+            return day
+        if day not in self._before:
+            self._remember(self._before, day, max(self._search(day, -1), default=None))
+        return self._before[day]
 
-    def _find_after(self, day: int) -> int | None:
-        return min(
-            (found for search in self._searches if (found := self._ask(search, day, 1)) is not None), default=None
-        )
+    def _search(self, day: int, direction: int) -> list[int]:
+        """The nearest match of each rule, from *day* on in *direction*."""
+        found = []
+        for search in self._searches:
+            try:
+                # croniter looks strictly beyond its start; a second to the other side includes the day itself.
+                start = _EPOCH + timedelta(days=day, seconds=-direction)
+                with self._lock:
+                    search.set_current(start, force=True)
+                    match: datetime = search.get_next(datetime) if direction > 0 else search.get_prev(datetime)
+            except (CroniterBadDateError, OverflowError, ValueError):  # no such day in 50 years, or in the calendar
+                continue
+            found.append((match - _EPOCH).days)
+        return found
 
-    def _find_before(self, day: int) -> int | None:
-        return max(
-            (found for search in self._searches if (found := self._ask(search, day, -1)) is not None), default=None
-        )
+    def _remember(self, answers: dict[int, int | None], day: int, found: int | None) -> None:
+        if len(self._after) + len(self._before) > _REMEMBERED_DAYS:
+            self._after.clear()
+            self._before.clear()
+        answers[day] = found
+        if found is not None:  # the next question is about that very day
+            self._after[found] = self._before[found] = found
 
-    def _ask(self, search: croniter, day: int, direction: int) -> int | None:
-        try:
-            # croniter looks strictly after (or before) its start; a second to the other side includes the day itself.
-            start = _EPOCH + timedelta(days=day, seconds=-direction)
-            with self._lock:
-                search.set_current(start, force=True)
-                found: datetime = search.get_next(datetime) if direction > 0 else search.get_prev(datetime)
-        except (CroniterBadDateError, OverflowError, ValueError):  # no such day within 50 years, or in the calendar
-            return None
-        return (found - _EPOCH).days
 
+# Some years of days, for each set of day fields in use.
+_REMEMBERED_DAYS = 4096
 
 _EPOCH = datetime(1970, 1, 1)
 _shared_days = lru_cache(maxsize=256)(Days)
@@ -469,16 +481,17 @@ class _FieldParser:
 def _day_rules(day_of_month: Field, month: Field, day_of_week: Field) -> tuple[str, ...]:
     """The last three fields as rules for croniter, of which any one may match.
 
-    One kind of day per rule: croniter takes the *and* of some kinds, and forgets plain weekdays beside others.
+    One kind of day per rule: croniter takes the *and* of some kinds, and forgets plain weekdays beside "5#2".
     """
     months = "*" if len(month.values) == 12 else _numbers(month.values)
     rules = []
     if not day_of_month.is_unrestricted:
-        rules += [f"{_numbers(day_of_month.values)} {months} *"] if day_of_month.values else []
-        rules += [f"l {months} *"] if day_of_month.last_day else []
+        days = [*map(str, day_of_month.values), *(["l"] if day_of_month.last_day else [])]
+        rules.append(f"{','.join(days)} {months} *")
     if not day_of_week.is_unrestricted:
         rules += [f"* {months} {_numbers(day_of_week.values)}"] if day_of_week.values else []
-        rules += [f"* {months} {f'l{day}' if which < 0 else f'{day}#{which}'}" for day, which in day_of_week.nth]
+        nth = [f"l{day}" if which < 0 else f"{day}#{which}" for day, which in day_of_week.nth]
+        rules += [f"* {months} {','.join(nth)}"] if nth else []
     return tuple(rules) or (f"* {months} *",)
 
 

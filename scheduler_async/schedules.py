@@ -215,7 +215,7 @@ class Every(Schedule):
         self._set_bounds(jitter, start, end)
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
-        origin = self._origin(anchor)
+        origin = anchor if self.anchor is None else self._anchor
         if origin is None:
             origin = now
         if self._start is not None:
@@ -542,7 +542,7 @@ def _parse_jitter(jitter: object) -> timedelta | float:
 
 
 def _stored_jitter(text: str) -> timedelta | float:
-    return _parse_jitter(text) if text.endswith("%") else parse_stored_interval(text)
+    return _parse_jitter(text) if isinstance(text, str) and text.endswith("%") else parse_stored_interval(text)
 
 
 def _jitter_text(jitter: timedelta | float | None) -> str | None:

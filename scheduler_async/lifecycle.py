@@ -1,0 +1,538 @@
+"""The life of a job: every rule about what runs, what does not, and what comes next. Pure.
+
+Someone who asks "what happens when …?" reads one function here:
+
+    add, edit, pause, resume              what people do to a job
+    decide, explain, upcoming             whether it would run now, why not, and when it will
+    claim                                 which occurrence a pass takes up, and which it leaves out
+    after_run                             what a run that ended leaves behind
+
+Each takes a `Job` and the moment, and returns what the job looks like then: a `Change`, with the occurrences that will
+never run, so that each of them leaves a row. Fetching and saving are left to others. Moments are microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from scheduler_async.durations import describe_duration
+from scheduler_async.errors import InvalidJobError, quoted
+from scheduler_async.instants import MINUTE, Micros, describe_instant, from_micros
+from scheduler_async.models import (
+    ENDED,
+    SPEC_FIELDS,
+    Attempt,
+    Ending,
+    Explanation,
+    Job,
+    JobSpec,
+    JobState,
+    Misfire,
+    OnInterrupt,
+    Outcome,
+    Phase,
+    Skip,
+    SkipReason,
+    Status,
+    Trigger,
+    Upcoming,
+)
+from scheduler_async.retries import Retry, Verdict
+from scheduler_async.schedules import At, Delay, Manual
+
+# Counting on would tell nobody anything, and a count must stay cheap.
+MAX_MISSED = 1_000_000
+
+# A preview of a job that runs every second is long enough with these.
+MAX_UPCOMING = 1_000
+
+NO_RETRY = Retry.none()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a scheduler applies to all its jobs."""
+
+    retry: Retry = Retry.backoff()  # noqa: RUF009 - a frozen value
+    misfire_grace: Micros | None = MINUTE
+    """How late is not too late; None never is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the scheduler has to offer a job just now. A limit of None is no limit."""
+
+    has_handler: bool = True
+    stopping: bool = False
+    free_slots: int | None = None
+    free_in_group: int | None = None
+    free_in_queue: int = 0
+    has_queue: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a job looks like afterwards, and the occurrences that were left out on the way."""
+
+    state: JobState
+    skips: tuple[Skip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Change):
+    """What a pass does with a job that is due: run *attempt*, or only leave out what was missed."""
+
+    attempt: Attempt | None = None
+
+
+# ---------------------------------------------------------------- what people do to a job
+
+
+def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:  # noqa: A002 - the public name
+    """A new job. Its anchor is *now*."""
+    job = Job(
+        spec=spec,
+        state=JobState(),
+        id=id,
+        namespace=spec.namespace,
+        handler=handler,
+        anchor=now,
+        created=now,
+        updated=now,
+    )
+    if not spec.enabled:
+        return replace(job, state=disabled(job.state, "it was added disabled"))
+    return replace(job, state=_going_on(job, job.state, _jittered(job, spec.schedule.first_micros(now))))
+
+
+EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
+
+
+def edited_spec(job: Job, changes: dict[str, Any]) -> JobSpec:
+    """The description of *job* with *changes*; what is not mentioned stays as it is."""
+    unknown = sorted(changes.keys() - set(EDITABLE))
+    if unknown:
+        raise TypeError(f"A job has no {_listed(unknown)} to change. It has {_listed(EDITABLE)}.")
+    return job.spec.changed(**{"enabled": job.enabled, **changes})
+
+
+def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tuple[Skip, ...]]:
+    """The job with a new description. Only a changed schedule changes when it runs, and it counts from *now*.
+
+    A run in progress goes on, and what it leaves behind will not undo the edit.
+    """
+    edited = replace(job, spec=spec, handler=handler, updated=now, revision=job.revision + 1)
+    state = job.state
+    skips: tuple[Skip, ...] = ()
+    if spec.schedule != job.schedule:
+        edited = replace(edited, anchor=now)
+        skips = _owed(job, now, SkipReason.MISFIRE)
+        if state.activity is not Status.IDLE and state.next_run_at is None and state.last_run_at is not None:
+            skips = _merged(job, state.last_run_at, now, SkipReason.ALREADY_RUNNING)
+        if state.disabled_reason == ENDED:
+            state = state._replace(phase=Phase.ACTIVE, disabled_reason=None)
+        state = state._replace(retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
+        if state.phase is not Phase.DISABLED:
+            never_ran = state.last_run_at is None and state.activity is Status.IDLE
+            first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
+            following = first if first is not None else spec.schedule.next_micros(now, now)
+            state = _going_on(edited, state, _jittered(edited, following))
+    edited = replace(edited, state=state)
+    if not spec.enabled and edited.enabled:
+        edited = replace(edited, state=disabled(state, "it was disabled by hand"))
+    elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
+        edited = replace(edited, state=resume(edited, now).state)
+    return edited, skips
+
+
+def pause(job: Job, now: Micros) -> Change:
+    """A job that does not start until it is resumed. What was owed already is left out, except a one-shot."""
+    if job.state.phase is Phase.DISABLED:
+        return Change(state=job.state)
+    state = job.state._replace(phase=Phase.PAUSED)
+    if isinstance(job.schedule, At | Delay) or state.retry_of is not None:
+        return Change(state=state)
+    skips = _owed(job, now, SkipReason.PAUSED)
+    if skips:
+        state = state._replace(next_run_at=_next_regular(job, now), regular_at=None)
+    return Change(state=state, skips=skips)
+
+
+def resume(job: Job, now: Micros) -> Change:
+    """A job that starts afresh: no failures are held against it, and the time it was paused was not missed."""
+    state = job.state
+    if state.disabled_reason == ENDED:
+        raise InvalidJobError(
+            f"Job {quoted(job.id)} has ended: nothing is left of its schedule. Give it a new one with update_job(), "
+            "or run it once more with trigger_job().",
+            "schedule",
+        )
+    fresh = state._replace(
+        phase=Phase.ACTIVE,
+        disabled_reason=None,
+        consecutive_errors=0,
+        retry_count=0,
+        period_start=None,
+    )
+    if state.activity is not Status.IDLE and state.next_run_at is None:
+        return Change(state=fresh)  # the run in progress decides when it ends
+    if isinstance(job.schedule, At):
+        # Still to be run, once: late, and as another attempt if there was one.
+        at = _jittered(job, job.schedule.first_micros(now))
+        return Change(state=fresh._replace(next_run_at=state.next_run_at or at))
+    if isinstance(job.schedule, Delay):
+        planned = state.regular_at or state.next_run_at or now
+        return Change(state=_going_on(job, fresh, max(planned, now)))
+    if state.retry_of is None and state.regular_at is None and (state.next_run_at or 0) > now:
+        return Change(state=fresh)
+    skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
+    return Change(state=_going_on(job, fresh, _next_regular(job, now)), skips=skips)
+
+
+def disabled(state: JobState, reason: str) -> JobState:
+    """*state*, given up for *reason*, which is for a person to read."""
+    return state._replace(phase=Phase.DISABLED, disabled_reason=reason, next_run_at=None, regular_at=None)
+
+
+# ---------------------------------------------------------------- whether it would run
+
+
+def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason | None, Micros | None]:
+    """Why the job does not run *now*, or None if it would; and when that will change, if it is known."""
+    state = job.state
+    if state.activity is not Status.IDLE:
+        return SkipReason.ALREADY_RUNNING, None
+    if state.phase is Phase.DISABLED:
+        return (SkipReason.ENDED if state.disabled_reason == ENDED else SkipReason.DISABLED), None
+    if state.phase is Phase.PAUSED:
+        return SkipReason.PAUSED, None
+    if state.next_run_at is None:
+        return SkipReason.MANUAL_ONLY, None
+    if state.next_run_at > now:
+        return _why_not_due(job, rules), state.next_run_at
+    if claim(job, now, rules).attempt is None:
+        return SkipReason.MISFIRE, None
+    if room.stopping:
+        return SkipReason.STOPPING, None
+    if not room.has_handler:
+        return SkipReason.NO_HANDLER, None
+    if room.free_in_group is not None and room.free_in_group <= 0:
+        return SkipReason.GROUP_FULL, None
+    if room.free_slots is not None and room.free_slots + room.free_in_queue <= 0:
+        return (SkipReason.QUEUE_FULL if room.has_queue else SkipReason.AT_CAPACITY), None
+    return None, None
+
+
+def _why_not_due(job: Job, rules: Rules) -> SkipReason:
+    state = job.state
+    if _policy(job, rules).is_exhausted(state.retry_count) and state.consecutive_errors:
+        return SkipReason.RETRIES_EXHAUSTED
+    waits_longer = state.retry_of is not None or state.regular_at is not None
+    return SkipReason.BACKOFF if waits_longer else SkipReason.NOT_DUE
+
+
+def explain(job: Job, now: Micros, room: Room, rules: Rules) -> Explanation:
+    """`decide` for people."""
+    reason, until = decide(job, now, room, rules)
+    state = job.state
+    when = _when(until, now)
+    failures = f"{state.consecutive_errors} failure{'s' if state.consecutive_errors != 1 else ''} in a row"
+    problem = f" ({state.last_error})" if state.last_error else ""
+    sentences = {
+        None: "is due and starts with the next pass.",
+        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe()}, next {when}.",
+        SkipReason.DISABLED: f"is disabled: {state.disabled_reason}. resume_job() enables it.",
+        SkipReason.ENDED: "has ended: nothing is left of its schedule.",
+        SkipReason.PAUSED: "is paused. resume_job() lets it go on.",
+        SkipReason.MANUAL_ONLY: "runs only when it is triggered. trigger_job() does.",
+        SkipReason.ALREADY_RUNNING: f"is {state.activity} already, and a job runs once at a time.",
+        SkipReason.BACKOFF: f"waits after {failures}{problem}, and is tried again {when}.",
+        SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}, and runs again {when}.",
+        SkipReason.MISFIRE: "missed its time, and its misfire policy is to skip: it goes on with the next occurrence.",
+        SkipReason.STOPPING: "is due, but the scheduler is not taking up work: it is stopped or stopping.",
+        SkipReason.NO_HANDLER: f"is due, but no handler {quoted(job.handler)} is registered here.",
+        SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} has no free slot.",
+        SkipReason.AT_CAPACITY: "is due, but as many jobs run as may: it goes when a slot frees.",
+        SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full: it goes when there is room.",
+    }
+    name = quoted(job.id) if job.namespace == "default" else quoted(job.key)
+    return Explanation(
+        reason=reason,
+        until=None if until is None else from_micros(until),
+        sentence=f"Job {name} {sentences[reason]}",
+    )
+
+
+def _when(until: Micros | None, now: Micros) -> str:
+    if until is None:
+        return "at an unknown time"
+    wait = from_micros(until) - from_micros(now)
+    rounded = wait - wait % type(wait)(seconds=1) if wait.total_seconds() >= 1 else wait
+    return f"at {describe_instant(from_micros(until))}, in {describe_duration(rounded)}"
+
+
+def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:
+    """The runs of a job from *now* until *until*, in order, as far as they are known today."""
+    state = job.state
+    if state.phase is not Phase.ACTIVE:
+        return
+    policy = _policy(job, rules)
+    left = policy.retries_left(state.consecutive_errors, state.retry_count)
+    warnings = []
+    if state.retry_of is not None:
+        warnings.append("a retry, before the next regular time")
+    elif state.regular_at is not None:
+        warnings.append("postponed after failures")
+    if policy.disable_after is not None and state.consecutive_errors + 1 == policy.disable_after:
+        warnings.append("disabled if it fails once more")
+    if not room.has_handler:
+        warnings.append(f"no handler {quoted(job.handler)} is registered here")
+    if state.next_run_at is None:  # it runs just now
+        following = _next_regular(job, now)
+    elif state.next_run_at <= now:
+        taken = claim(job, now, rules)
+        missed = sum(skip.missed for skip in taken.skips)
+        if missed:
+            warnings.append(f"{missed} missed, not made up for")
+        if taken.attempt is not None:
+            yield Upcoming(job=job, at=from_micros(now), retries_left=left, warnings=tuple(warnings))
+        following = taken.state.next_run_at or _next_regular(job, now)
+    elif state.next_run_at <= until:
+        yield Upcoming(job=job, at=from_micros(state.next_run_at), retries_left=left, warnings=tuple(warnings))
+        following = _next_regular(job, state.next_run_at)
+    else:
+        return
+    for at in islice(_regular_from(job, following), MAX_UPCOMING):
+        if at > until:
+            break
+        yield Upcoming(job=job, at=from_micros(at), retries_left=left)
+
+
+def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:
+    if isinstance(job.schedule, Delay):
+        return  # the run after next depends on how long the next one takes
+    while at is not None:
+        yield at
+        at = _next_regular(job, at)
+
+
+# ---------------------------------------------------------------- what a pass does
+
+
+def claim(job: Job, now: Micros, rules: Rules) -> Claim:
+    """What to do with a job that is due: which occurrence runs, and which are left out. Never a backlog.
+
+    The oldest occurrence that is owed runs, and those after it merge into it. With `misfire="skip"` only an
+    occurrence that is late by no more than the grace runs.
+    """
+    state = job.state
+    assert state.next_run_at is not None
+    policy = _policy(job, rules)
+    overtaken = policy.regular_times_go_on and state.regular_at is not None and state.regular_at <= now
+    if state.retry_of is not None and not overtaken:
+        attempt = Attempt(
+            scheduled_for=state.retry_of, attempt=state.attempts + 1, trigger=Trigger.RETRY, claimed_at=now
+        )
+        skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
+        return Claim(state=_taken(state, now), attempt=attempt, skips=skips)
+
+    if state.retry_of is not None and state.regular_at is not None:
+        at, skips = state.regular_at, ()
+    else:
+        at = state.next_run_at
+        skips = _passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
+    fresh = _taken(state, now)
+    if policy.regular_times_go_on:
+        fresh = fresh._replace(retry_count=0)
+    late = _is_late(at, now, rules)
+    if late and job.misfire is Misfire.SKIP:
+        return _skip_missed(job, fresh, at, now, rules, skips)
+    attempt = Attempt(
+        scheduled_for=at, attempt=1, trigger=Trigger.CATCH_UP if late else Trigger.SCHEDULE, claimed_at=now
+    )
+    return Claim(state=fresh, attempt=attempt, skips=(*skips, *_merged(job, at, now, SkipReason.MISFIRE)))
+
+
+def _skip_missed(job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]) -> Claim:
+    """Leave out what is too late; the latest occurrence may be in time still."""
+    waiting = state._replace(activity=Status.IDLE, last_run_at=job.state.last_run_at)
+    latest = job.schedule.latest_micros(now, job.anchor)
+    due = None if latest is None or latest <= at else job.schedule.jittered(latest, job.key)
+    if latest is None or due is None or _is_late(due, now, rules):
+        skips = (*skips, *_passed_over(job, at, now, SkipReason.MISFIRE))
+        return Claim(state=_going_on(job, waiting, _next_regular(job, now)), skips=skips)
+    skips = (*skips, *_passed_over(job, at, latest - 1, SkipReason.MISFIRE))
+    if due > now:  # jitter keeps it waiting
+        return Claim(state=waiting._replace(next_run_at=due), skips=skips)
+    attempt = Attempt(scheduled_for=due, attempt=1, trigger=Trigger.SCHEDULE, claimed_at=now)
+    return Claim(state=state, attempt=attempt, skips=skips)
+
+
+def claim_manually(job: Job, now: Micros) -> Claim:
+    """A run that somebody asked for. The schedule and the failure count stay as they are."""
+    attempt = Attempt(scheduled_for=now, attempt=1, trigger=Trigger.MANUAL, claimed_at=now)
+    return Claim(state=job.state._replace(activity=Status.QUEUED, last_run_at=now), attempt=attempt)
+
+
+def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
+    return rules.misfire_grace is not None and now - at > rules.misfire_grace
+
+
+def _taken(state: JobState, now: Micros) -> JobState:
+    return state._replace(
+        activity=Status.QUEUED,
+        next_run_at=None,
+        retry_of=None,
+        attempts=0,
+        regular_at=None,
+        last_run_at=now,
+    )
+
+
+# ---------------------------------------------------------------- what a run leaves behind
+
+
+def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules) -> Change:
+    """What the job looks like when *run* has ended: outcome, counters and next run, all at once.
+
+    *job* is as it is now: paused or edited during the run, it stays so.
+    """
+    state = job.state._replace(activity=Status.IDLE, last_exit_code=ending.exit_code, last_message=ending.message)
+    if ending.outcome in (Outcome.SUCCESS, Outcome.NOOP):
+        state = state._replace(last_success_at=now)
+    elif ending.outcome.is_failure:
+        state = state._replace(last_error_at=now, last_error=ending.error or ending.outcome.value)
+    if ending.disable:
+        return Change(state=disabled(state, "its handler returned False"))
+    if run.trigger is Trigger.MANUAL:
+        return _after_manual_run(job, state, now)
+
+    if ending.outcome.is_failure:
+        state = state._replace(consecutive_errors=state.consecutive_errors + 1)
+    elif ending.outcome is not Outcome.CANCELLED:
+        state = state._replace(consecutive_errors=0, retry_count=0, period_start=None)
+
+    if state.next_run_at is not None:
+        return Change(state=state)  # edited during the run: what comes next is settled
+    interrupted = ending.outcome is Outcome.INTERRUPTED
+    reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
+    skips = _merged(job, max(run.claimed_at, run.scheduled_for), now, reason)
+    if state.phase is Phase.DISABLED:
+        return Change(state=state, skips=skips)
+    regular = _next_regular(job, max(now, run.scheduled_for))
+    rerun = job.spec.on_interrupt is OnInterrupt.RERUN
+    if ending.outcome is Outcome.CANCELLED and rerun:
+        return Change(state=_retrying(state, run, now, regular), skips=skips)
+    if not ending.outcome.is_failure:
+        return Change(state=_going_on(job, state, regular), skips=skips)
+
+    at_once = interrupted and rerun
+    policy = _policy(job, rules)
+    verdict = policy.after_failure(
+        failed_at=now,
+        consecutive_errors=state.consecutive_errors,
+        retry_count=state.retry_count,
+        period_start=state.period_start,
+        at_once=at_once,
+    )
+    state = state._replace(retry_count=verdict.retry_count, period_start=verdict.period_start)
+    if interrupted and not rerun:
+        verdict = verdict._replace(retry_at=None)
+    if regular is None and job.spec.retry is None and not at_once:
+        verdict = verdict._replace(retry_at=None, not_before=None)  # the scheduler's policy is for what comes again
+    return Change(state=_after_failure(job, state, run, verdict, regular), skips=skips)
+
+
+def _after_failure(job: Job, state: JobState, run: Attempt, verdict: Verdict, regular: Micros | None) -> JobState:
+    if verdict.disable:
+        reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
+        return _failed_for_good(state, run, reason)
+    retry_at, not_before = verdict.retry_at, verdict.not_before
+    if regular is None:
+        # Nothing comes after this occurrence: it is tried again while its policy allows, and then it is over.
+        retry_at = retry_at if retry_at is not None else not_before
+        if retry_at is None or verdict.held:
+            return _failed_for_good(state, run, f"its last run failed: {state.last_error}")
+    elif not_before is not None and not_before > regular:
+        return state._replace(next_run_at=not_before, regular_at=regular)
+    if retry_at is not None:
+        return _retrying(state, run, retry_at, regular)
+    return _going_on(job, state, regular)
+
+
+def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None) -> JobState:
+    return state._replace(next_run_at=at, retry_of=run.scheduled_for, attempts=run.attempt, regular_at=regular)
+
+
+def _failed_for_good(state: JobState, run: Attempt, reason: str) -> JobState:
+    """Disabled; should it be resumed, the next attempt is told from those before."""
+    return disabled(state, reason)._replace(retry_of=run.scheduled_for, attempts=run.attempt)
+
+
+def _after_manual_run(job: Job, state: JobState, now: Micros) -> Change:
+    """Its regular time may have come while it ran: then that occurrence is left out, like any other meanwhile."""
+    if isinstance(job.schedule, At | Delay) or state.retry_of is not None or (state.next_run_at or now + 1) > now:
+        return Change(state=state)
+    skips = _owed(job, now, SkipReason.ALREADY_RUNNING)
+    return Change(state=_going_on(job, state, _next_regular(job, now)), skips=skips)
+
+
+# ---------------------------------------------------------------- shared
+
+
+def _policy(job: Job, rules: Rules) -> Retry:
+    """The policy for failures: the job's own, or the scheduler's, which leaves one-shots alone."""
+    if job.spec.retry is not None:
+        return job.spec.retry
+    return NO_RETRY if isinstance(job.schedule, At) else rules.retry
+
+
+def _going_on(job: Job, state: JobState, following: Micros | None) -> JobState:
+    """*state* with its next regular run; a schedule with nothing left has ended, unless it never began."""
+    if following is None and not isinstance(job.schedule, Manual):
+        return disabled(state, ENDED)
+    return state._replace(next_run_at=following, retry_of=None, attempts=0, regular_at=None)
+
+
+def _next_regular(job: Job, after: Micros) -> Micros | None:
+    return _jittered(job, job.schedule.next_micros(after, job.anchor))
+
+
+def _jittered(job: Job, at: Micros | None) -> Micros | None:
+    return None if at is None else job.schedule.jittered(at, job.key)
+
+
+def _count(job: Job, after: Micros, until: Micros) -> int:
+    return job.schedule.count_micros(after, until, job.anchor, MAX_MISSED)
+
+
+def _merged(job: Job, after: Micros, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
+    """The regular occurrences later than *after*, up to *until*, as a row."""
+    missed = _count(job, after, until)
+    if not missed:
+        return ()
+    first = job.schedule.next_micros(after, job.anchor)
+    assert first is not None
+    return (Skip(reason=reason, scheduled_for=first, missed=missed),)
+
+
+def _passed_over(job: Job, since: Micros | None, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
+    """The regular occurrences from *since* to *until*, which a retry or a delay stood before, as a row."""
+    if since is None or since > until:
+        return ()
+    return (Skip(reason=reason, scheduled_for=since, missed=1 + _count(job, since, until)),)
+
+
+def _owed(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
+    """What is due and has not run, as a row."""
+    since = job.state.regular_at if job.state.regular_at is not None else job.state.next_run_at
+    if job.state.retry_of is not None and job.state.regular_at is None:
+        return ()  # only a retry, whose occurrence has its rows
+    return _passed_over(job, since, now, reason)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]

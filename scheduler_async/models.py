@@ -1,0 +1,621 @@
+"""The records: what a job is, what a run was, what is about to happen. Frozen, and without behaviour of their own.
+
+A `Job` is a `JobSpec`, which only an edit changes, and a `JobState`, which every run changes. Inside, moments are
+integer microseconds; a `Job` shows them as datetimes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar
+
+from scheduler_async.durations import parse_interval
+from scheduler_async.errors import InvalidJobError, quoted
+from scheduler_async.instants import Micros, from_micros
+from scheduler_async.retries import Retry
+from scheduler_async.schedules import Schedule
+
+Json: TypeAlias = Any
+"""A value that JSON can hold."""
+
+MAX_NAME_LENGTH = 200
+
+
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    SUCCESS = "success"
+    NOOP = "noop"
+    SKIPPED = "skipped"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it counts against the job."""
+        return self in (Outcome.ERROR, Outcome.TIMEOUT, Outcome.INTERRUPTED)
+
+
+class Status(StrEnum):
+    """What a job is doing."""
+
+    IDLE = "idle"
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DISABLED = "disabled"
+
+
+class Priority(StrEnum):
+    """Who goes first when not all can go."""
+
+    HIGH = "high"
+    STANDARD = "standard"
+    LOW = "low"
+
+    @property
+    def rank(self) -> int:
+        """Lower goes first."""
+        return list(Priority).index(self)
+
+
+class Misfire(StrEnum):
+    """What becomes of an occurrence that was missed."""
+
+    RUN_ONCE = "run_once"
+    SKIP = "skip"
+
+
+class OnInterrupt(StrEnum):
+    """What becomes of a run whose process died."""
+
+    RERUN = "rerun"
+    SKIP = "skip"
+
+
+class OnConflict(StrEnum):
+    """What adding a job does when its id is taken."""
+
+    RAISE = "raise"
+    REPLACE = "replace"
+    KEEP = "keep"
+
+
+class Trigger(StrEnum):
+    """Why a run started."""
+
+    SCHEDULE = "schedule"
+    RETRY = "retry"
+    CATCH_UP = "catch_up"
+    MANUAL = "manual"
+
+
+class SkipReason(StrEnum):
+    """Why a job is not running, or why an occurrence did not run."""
+
+    NOT_DUE = "not_due"
+    DISABLED = "disabled"
+    PAUSED = "paused"
+    MANUAL_ONLY = "manual_only"
+    ALREADY_RUNNING = "already_running"
+    BACKOFF = "backoff"
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    MISFIRE = "misfire"
+    AT_CAPACITY = "at_capacity"
+    GROUP_FULL = "group_full"
+    QUEUE_FULL = "queue_full"
+    NO_HANDLER = "no_handler"
+    INTERRUPTED = "interrupted"
+    ENDED = "ended"
+    STOPPING = "stopping"
+
+
+class Phase(StrEnum):
+    """Whether a job takes part in scheduling, whatever it is doing just now."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DISABLED = "disabled"
+
+
+ENDED = "ended"
+"""The `disabled_reason` of a job whose schedule has nothing left."""
+
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+@dataclass(frozen=True, init=False)
+class JobSpec:
+    """A job as it is described: what `Scheduler.add_job` takes, as a value.
+
+    It is checked when it is made; what is wrong raises an `InvalidJobError` that names the field.
+    """
+
+    schedule: Schedule
+    handler: str | Callable[..., Any]
+    id: str | None
+    namespace: str
+    user_id: str | None
+    name: str | None
+    payload_json: str
+    metadata_json: str
+    priority: Priority
+    group: str | None
+    misfire: Misfire
+    retry: Retry | None
+    timeout: timedelta | None
+    on_interrupt: OnInterrupt
+    enabled: bool
+    on_conflict: OnConflict
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        handler: str | Callable[..., Any],
+        id: str | None = None,  # noqa: A002 - the public name
+        namespace: str = "default",
+        user_id: str | None = None,
+        name: str | None = None,
+        payload: Json = None,
+        metadata: Mapping[str, Json] | None = None,
+        priority: Priority | str = Priority.STANDARD,
+        group: str | None = None,
+        misfire: Misfire | str = Misfire.RUN_ONCE,
+        retry: Retry | None = None,
+        timeout: str | timedelta | None = None,
+        on_interrupt: OnInterrupt | str = OnInterrupt.RERUN,
+        enabled: bool = True,
+        on_conflict: OnConflict | str = OnConflict.RAISE,
+    ) -> None:
+        def set_to(field_name: str, value: object) -> None:
+            object.__setattr__(self, field_name, value)
+
+        if not isinstance(schedule, Schedule):
+            _refuse("schedule", f'is Every("5m"), Cron("0 9 * * *") or another schedule, not {quoted(schedule)}')
+        if retry is not None and not isinstance(retry, Retry):
+            _refuse("retry", f"is Retry.backoff(), Retry.in_window() or another policy, not {quoted(retry)}")
+        if not isinstance(enabled, bool):
+            _refuse("enabled", f"is True or False, not {quoted(enabled)}")
+        if metadata is not None and not isinstance(metadata, Mapping):
+            _refuse("metadata", f"is a dict of JSON values, not {quoted(metadata)}")
+        set_to("schedule", schedule)
+        set_to("handler", handler if callable(handler) else check_name(handler, "handler"))
+        set_to("id", id if id is None else check_name(id, "id"))
+        set_to("namespace", check_name(namespace, "namespace"))
+        set_to("user_id", user_id if user_id is None else check_name(user_id, "user_id"))
+        set_to("name", name if name is None else check_name(name, "name"))
+        set_to("payload_json", to_json_text(payload, "payload"))
+        set_to("metadata_json", to_json_text(dict(metadata or {}), "metadata"))
+        set_to("priority", check_choice(Priority, priority, "priority"))
+        set_to("group", group if group is None else check_name(group, "group"))
+        set_to("misfire", check_choice(Misfire, misfire, "misfire"))
+        set_to("retry", retry)
+        set_to("timeout", timeout if timeout is None else parse_interval(timeout))
+        set_to("on_interrupt", check_choice(OnInterrupt, on_interrupt, "on_interrupt"))
+        set_to("enabled", enabled)
+        set_to("on_conflict", check_choice(OnConflict, on_conflict, "on_conflict"))
+
+    @property
+    def payload(self) -> Json:
+        """A fresh copy of the payload."""
+        return json.loads(self.payload_json)
+
+    @property
+    def metadata(self) -> dict[str, Json]:
+        """A fresh copy of the metadata."""
+        metadata: dict[str, Json] = json.loads(self.metadata_json)
+        return metadata
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with *changes*, which are arguments of `JobSpec`, checked like new ones."""
+        given = {name: getattr(self, name) for name in SPEC_FIELDS}
+        return type(self)(**{**given, **changes})
+
+
+SPEC_FIELDS = tuple(part.name.removesuffix("_json") for part in fields(JobSpec))
+"""What a job can be described by, and what an edit can change."""
+
+
+class JobState(NamedTuple):
+    """What runs change about a job. Moments are microseconds.
+
+    A tuple, since every run makes several: a quarter of the cost of a dataclass.
+    """
+
+    phase: Phase = Phase.ACTIVE
+    disabled_reason: str | None = None
+    activity: Status = Status.IDLE
+    """IDLE, QUEUED or RUNNING, whatever the phase."""
+    next_run_at: Micros | None = None
+    """When a pass may start it. None while it runs, unless an edit has said what comes then."""
+    retry_of: Micros | None = None
+    """The occurrence to attempt again at `next_run_at`; None when that is an occurrence of its own."""
+    attempts: int = 0
+    """How many attempts at `retry_of` have been made."""
+    regular_at: Micros | None = None
+    """The first regular occurrence that has left no row yet, while a retry or a delay stands before it."""
+    consecutive_errors: int = 0
+    retry_count: int = 0
+    period_start: Micros | None = None
+    """When the failures that `retry_count` counts began."""
+    last_run_at: Micros | None = None
+    last_success_at: Micros | None = None
+    last_error_at: Micros | None = None
+    last_error: str | None = None
+    last_exit_code: int | None = None
+    last_message: str | None = None
+
+
+def _moment(micros: Micros | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as it is now. It does not change; ask again for a newer one."""
+
+    spec: JobSpec = field(repr=False)
+    state: JobState = field(repr=False)
+    id: str
+    namespace: str
+    handler: str
+    anchor: Micros = field(repr=False)
+    created: Micros = field(repr=False)
+    updated: Micros = field(repr=False)
+    revision: int = field(default=1, repr=False)
+    """How often the description has changed; a run knows by it whether it is out of date."""
+
+    @property
+    def key(self) -> str:
+        """Its name among all jobs of the store."""
+        return f"{self.namespace}/{self.id}"
+
+    @property
+    def schedule(self) -> Schedule:
+        """When it runs."""
+        return self.spec.schedule
+
+    @property
+    def user_id(self) -> str | None:
+        """Whose job it is."""
+        return self.spec.user_id
+
+    @property
+    def name(self) -> str | None:
+        """What people call it."""
+        return self.spec.name
+
+    @property
+    def payload(self) -> Json:
+        """What the handler is given."""
+        return self.spec.payload
+
+    @property
+    def metadata(self) -> dict[str, Json]:
+        """What the owner noted about it."""
+        return self.spec.metadata
+
+    @property
+    def priority(self) -> Priority:
+        """Who goes first when not all can go."""
+        return self.spec.priority
+
+    @property
+    def group(self) -> str | None:
+        """The jobs it shares a limit with."""
+        return self.spec.group
+
+    @property
+    def misfire(self) -> Misfire:
+        """What becomes of an occurrence that was missed."""
+        return self.spec.misfire
+
+    @property
+    def retry(self) -> Retry | None:
+        """Its own policy for failures; None is the scheduler's."""
+        return self.spec.retry
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long a run may take."""
+        return self.spec.timeout
+
+    @property
+    def on_interrupt(self) -> OnInterrupt:
+        """What becomes of a run whose process died."""
+        return self.spec.on_interrupt
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it takes part in scheduling."""
+        return self.state.phase is not Phase.DISABLED
+
+    @property
+    def status(self) -> Status:
+        """What it is doing: a run in progress shows, even when the job was paused meanwhile."""
+        if self.state.activity is not Status.IDLE:
+            return self.state.activity
+        return Status.IDLE if self.state.phase is Phase.ACTIVE else Status(self.state.phase)
+
+    @property
+    def disabled_reason(self) -> str | None:
+        """Why it is disabled."""
+        return self.state.disabled_reason
+
+    @property
+    def next_run_at(self) -> datetime | None:
+        """When it runs next, as far as that is known."""
+        return _moment(self.state.next_run_at)
+
+    @property
+    def last_run_at(self) -> datetime | None:
+        """When its last run started."""
+        return _moment(self.state.last_run_at)
+
+    @property
+    def last_success_at(self) -> datetime | None:
+        """When a run last succeeded."""
+        return _moment(self.state.last_success_at)
+
+    @property
+    def last_error_at(self) -> datetime | None:
+        """When a run last failed."""
+        return _moment(self.state.last_error_at)
+
+    @property
+    def last_error(self) -> str | None:
+        """What the last failure said."""
+        return self.state.last_error
+
+    @property
+    def last_exit_code(self) -> int | None:
+        """The exit code of the last run, if it had one."""
+        return self.state.last_exit_code
+
+    @property
+    def last_message(self) -> str | None:
+        """What the last run said of itself."""
+        return self.state.last_message
+
+    @property
+    def consecutive_errors(self) -> int:
+        """How many runs in a row have failed."""
+        return self.state.consecutive_errors
+
+    @property
+    def retry_count(self) -> int:
+        """How many retries its policy has spent."""
+        return self.state.retry_count
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was added."""
+        return from_micros(self.created)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was last edited."""
+        return from_micros(self.updated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A run that is about to begin: which occurrence, which try, and why now."""
+
+    scheduled_for: Micros
+    attempt: int
+    trigger: Trigger
+    claimed_at: Micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended, as the handler told it."""
+
+    outcome: Outcome
+    error: str | None = None
+    message: str | None = None
+    exit_code: int | None = None
+    disable: bool = False
+    """The handler asked not to be called again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Occurrences that were deliberately not run, for one row of the run log."""
+
+    reason: SkipReason
+    scheduled_for: Micros
+    """The first of them."""
+    missed: int
+    """How many they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """One line of the run log: an attempt, or occurrences that were not run."""
+
+    id: str
+    job_id: str
+    namespace: str
+    scheduled_for: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    duration_ms: float | None
+    delay_ms: float | None
+    attempt: int
+    trigger: Trigger
+    outcome: Outcome | None
+    """None while it runs."""
+    reason: SkipReason | None = None
+    missed: int = 0
+    error: str | None = None
+    message: str | None = None
+    exit_code: int | None = None
+    node: str | None = None
+
+
+class StopSignal(Protocol):
+    """What a long run watches to learn that the scheduler is stopping; an `asyncio.Event` is one."""
+
+    def is_set(self) -> bool:
+        """Whether the scheduler is stopping."""
+
+    def wait(self) -> Awaitable[object]:
+        """Return when the scheduler is stopping."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run, as the handler gets it."""
+
+    id: str
+    job: Job = field(repr=False)
+    payload: Json = field(repr=False)
+    scheduled_for: datetime
+    fired_at: datetime
+    attempt: int
+    trigger: Trigger
+    stopping: StopSignal = field(repr=False)
+    """Set when the scheduler stops: a long run can watch it, and end early."""
+
+    @property
+    def job_id(self) -> str:
+        """The id of its job."""
+        return self.job.id
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its job."""
+        return self.job.namespace
+
+    @property
+    def user_id(self) -> str | None:
+        """Whose job it is."""
+        return self.job.user_id
+
+    @property
+    def delay_ms(self) -> float:
+        """How late it fired, in milliseconds."""
+        return max((self.fired_at - self.scheduled_for) / timedelta(milliseconds=1), 0.0)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at one occurrence, and for nothing else."""
+        moment = self.scheduled_for.isoformat().replace("+00:00", "Z")
+        return f"{self.job.key}@{moment}" + (f"#{self.id}" if self.trigger is Trigger.MANUAL else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why a job is not running right now. As a text, it is a sentence for a person."""
+
+    reason: SkipReason | None
+    """None when it would run."""
+    until: datetime | None
+    """When that will change, if it is known."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upcoming:
+    """One line of a preview."""
+
+    job: Job
+    at: datetime
+    retries_left: int | None
+    """How many more failures are borne; None is any number."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassSummary:
+    """What one pass did."""
+
+    executed: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    retry_queued: int = 0
+    """How many of the failed are tried again."""
+    skipped: int = 0
+
+    def __str__(self) -> str:
+        parts = [
+            (self.succeeded, "success"),
+            (self.failed - self.retry_queued, "failed"),
+            (self.retry_queued, "retry queued"),
+            (self.skipped, "skipped"),
+        ]
+        details = ", ".join(f"{number} {word}" for number, word in parts if number)
+        tasks = "1 task" if self.executed == 1 else f"{self.executed} tasks"
+        return f"{tasks} executed ({details})" if details else "Nothing was due"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a handler may return to say more than that it is done."""
+
+    outcome: Outcome = Outcome.SUCCESS
+    message: str | None = None
+    exit_code: int | None = None
+
+    def __init__(
+        self, outcome: Outcome | str = Outcome.SUCCESS, *, message: str | None = None, exit_code: int | None = None
+    ) -> None:
+        object.__setattr__(self, "outcome", check_choice(Outcome, outcome, "outcome"))
+        object.__setattr__(self, "message", message)
+        object.__setattr__(self, "exit_code", exit_code)
+
+
+def check_name(value: object, what: str) -> str:
+    """*value*, if it can name something; *what* says what it would name."""
+    if not isinstance(value, str):
+        _refuse(what, f"is a text, not {quoted(value)}")
+    if not value or value != value.strip():
+        _refuse(what, f"is a text without blanks around it, not {quoted(value)}")
+    if len(value) > MAX_NAME_LENGTH:
+        _refuse(what, f"has at most {MAX_NAME_LENGTH} characters; {quoted(value)} has more")
+    if not value.isprintable():
+        _refuse(what, f"has printable characters only; {quoted(value)} has others")
+    return value
+
+
+def check_choice(kind: type[Choice], value: object, what: str) -> Choice:
+    """*value* as a member of *kind*."""
+    try:
+        return kind(value)
+    except ValueError:
+        _refuse(what, f"is one of {', '.join(str(choice.value) for choice in kind)}, not {quoted(value)}")
+
+
+def to_json_text(value: Json, what: str) -> str:
+    """*value* as JSON, if it comes back from it unchanged."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text.encode()  # a lone surrogate is no text
+    except (TypeError, ValueError, RecursionError) as error:
+        _refuse(what, f"holds what JSON can hold: texts, finite numbers, True, False, None, lists and dicts ({error})")
+    if _has_odd_keys(value):
+        _refuse(what, "has texts as keys: JSON knows no others")
+    return text
+
+
+def _has_odd_keys(value: Json) -> bool:
+    if isinstance(value, dict):
+        return any(not isinstance(key, str) or _has_odd_keys(inner) for key, inner in value.items())
+    return isinstance(value, list | tuple) and any(map(_has_odd_keys, value))
+
+
+def _refuse(what: str, problem: str) -> NoReturn:
+    raise InvalidJobError(f"The {what} of a job {problem}.", what)

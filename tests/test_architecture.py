@@ -1,0 +1,124 @@
+"""The shape of the house: imports point one way, only the clock asks the time, decisions stay pure."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import time_machine
+
+import scheduler_async
+
+PACKAGE = Path(scheduler_async.__file__).parent
+
+# Each layer may import from those before it, and from its own.
+LAYERS = [
+    {"errors"},
+    {"instants", "durations", "zones"},
+    {"cron"},
+    {"cron_words"},
+    {"schedules"},
+    {"retries"},
+    {"models"},
+    {"lifecycle"},
+]
+PURE = {"errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(file: Path) -> str:
+    return ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def imports_of(file: Path) -> set[str]:
+    """The modules of the package that *file* imports, without the package's name."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scheduler_async"):
+            found.add(node.module.removeprefix("scheduler_async").lstrip("."))
+        elif isinstance(node, ast.Import):
+            names = (alias.name for alias in node.names)
+            found |= {name.partition(".")[2] for name in names if name.startswith("scheduler_async")}
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_imports_point_one_way(file: Path) -> None:
+    name = module_name(file)
+    if name == "__init__":
+        return
+    level = next((number for number, layer in enumerate(LAYERS) if name in layer), None)
+    assert level is not None, f"give {name} a layer"
+
+    allowed = set().union(*LAYERS[: level + 1]) - {name}
+
+    assert imports_of(file) <= allowed
+
+
+def dotted_calls(file: Path) -> set[str]:
+    """Every call written as `name.attribute(...)`."""
+    return {
+        f"{node.func.value.id}.{node.func.attr}"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+    }
+
+
+ASKS_THE_TIME = {
+    *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+    *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.sleep"),
+    *("asyncio.sleep", "anyio.sleep", "loop.time"),
+}
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_only_the_clock_asks_the_time(file: Path) -> None:
+    if module_name(file) != "clock":
+        assert not dotted_calls(file) & ASKS_THE_TIME
+
+
+@pytest.mark.parametrize("name", sorted(PURE))
+def test_pure_modules_contain_nothing_asynchronous(name: str) -> None:
+    source = (PACKAGE / f"{name}.py").read_text(encoding="utf-8")
+    kinds = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+
+    assert not [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    assert "import asyncio" not in source
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_every_file_says_what_it_is_for(file: Path) -> None:
+    assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+
+
+def test_decisions_do_not_depend_on_the_machines_clock() -> None:
+    """The same question has the same answer today and in 1999: nothing in there asks the time."""
+    now = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+    def answers() -> list[datetime | None]:
+        schedules = [
+            scheduler_async.Every("5m"),
+            scheduler_async.Cron("0 9 * * 1-5", tz="Europe/Stockholm"),
+            scheduler_async.At("2026-06-15T09:00:00Z"),
+        ]
+        return [schedule.next_after(now) for schedule in schedules]
+
+    with time_machine.travel(datetime(1999, 12, 31, tzinfo=UTC)):
+        then = answers()
+
+    assert then == answers()
+
+
+def test_importing_the_package_is_light() -> None:
+    """No web framework, no database driver, no command line: only what schedules need."""
+    heavy = ["asyncpg", "fastapi", "aiohttp", "rich", "typer", "cyclopts", "pydantic", "opentelemetry", "pytest"]
+    code = f"import sys, scheduler_async; print([name for name in {heavy} if name in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

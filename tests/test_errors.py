@@ -1,0 +1,85 @@
+"""The family of errors: what they say, and that they travel between processes."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import scheduler_async
+from scheduler_async import (
+    CronParseError,
+    IntervalParseError,
+    InvalidJobError,
+    JobAlreadyRunningError,
+    JobExistsError,
+    JobNotFoundError,
+    SchedulerError,
+    SchedulerShutdownError,
+    StoreError,
+    UnknownZoneError,
+)
+from scheduler_async.errors import quoted
+
+EXAMPLES = [
+    IntervalParseError("no", "5x"),
+    CronParseError("no", "61 * * * *", "minute"),
+    UnknownZoneError("Europe/Stokholm", "Europe/Stockholm"),
+    InvalidJobError("no", "payload"),
+    JobExistsError("daily"),
+    JobNotFoundError("daily", "my-extension"),
+    JobAlreadyRunningError("daily"),
+    SchedulerShutdownError(30.0, 2),
+    StoreError("no"),
+]
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_every_error_survives_pickling(error: SchedulerError) -> None:
+    """An error that cannot travel between processes turns into one about pickling."""
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_every_public_error_is_a_scheduler_error() -> None:
+    public = [getattr(scheduler_async, name) for name in scheduler_async.__all__ if name.endswith("Error")]
+
+    assert len(public) == 11
+    assert all(issubclass(error, SchedulerError) for error in public)
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (IntervalParseError, ValueError),
+        (CronParseError, ValueError),
+        (JobExistsError, ValueError),
+        (JobNotFoundError, LookupError),
+        (JobAlreadyRunningError, RuntimeError),
+        (SchedulerShutdownError, TimeoutError),
+        (StoreError, OSError),
+    ],
+)
+def test_an_error_is_also_the_builtin_that_callers_expect(error: type, builtin: type) -> None:
+    assert issubclass(error, builtin)
+
+
+def test_the_messages_say_what_to_do_next() -> None:
+    assert str(JobNotFoundError("daily", "my-extension")) == (
+        'There is no job "daily" in namespace "my-extension". list_jobs() shows the jobs there are.'
+    )
+    assert 'on_conflict="replace"' in str(JobExistsError("daily"))
+    assert 'Did you mean "Europe/Stockholm"?' in str(UnknownZoneError("Europe/Stokholm", "Europe/Stockholm"))
+    assert "Did you mean" not in str(UnknownZoneError("x"))
+    assert str(SchedulerShutdownError(0.5, 1)).startswith("Still waiting for 1 run after 0.5 s.")
+
+
+def test_what_is_quoted_stays_short_and_printable() -> None:
+    assert quoted("a\n") == '"a\\n"'
+    assert quoted("x" * 61).endswith('…" (61 characters)')
+    assert quoted("x" * 60) == '"' + "x" * 60 + '"'
+    assert quoted(None) == "None"
+    assert quoted([1]) == "a value of type list"

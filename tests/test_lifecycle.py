@@ -1,0 +1,1281 @@
+"""Every rule about what runs, what does not, and what comes next: tables, and a small simulated scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_async import (
+    At,
+    Cron,
+    Delay,
+    Every,
+    InvalidJobError,
+    Job,
+    JobSpec,
+    Manual,
+    Outcome,
+    Retry,
+    Schedule,
+    SkipReason,
+    Status,
+    Trigger,
+)
+from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
+from scheduler_async.lifecycle import (
+    MAX_UPCOMING,
+    Room,
+    Rules,
+    add,
+    after_run,
+    claim,
+    claim_manually,
+    decide,
+    disabled,
+    edit,
+    edited_spec,
+    explain,
+    pause,
+    resume,
+    upcoming,
+)
+from scheduler_async.models import ENDED, Attempt, Ending, Phase, Skip
+
+NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
+RULES = Rules()
+OPEN = Room()
+
+SUCCESS = Ending(outcome=Outcome.SUCCESS)
+ERROR = Ending(outcome=Outcome.ERROR, error="ValueError: no")
+INTERRUPTED = Ending(outcome=Outcome.INTERRUPTED)
+CANCELLED = Ending(outcome=Outcome.CANCELLED)
+
+
+def a_job(schedule: Schedule, now: Micros = NOON, **fields: Any) -> Job:
+    return add(JobSpec(schedule, handler="h", id="a", **fields), id="a", handler="h", now=now)
+
+
+def utc(hour: int, minute: int = 0, second: int = 0, day: int = 5) -> Micros:
+    return to_micros(datetime(2026, 1, day, hour, minute, second, tzinfo=UTC))
+
+
+class Story:
+    """A job and what happens to it: a scheduler of one job, without a clock or a store."""
+
+    def __init__(self, schedule: Schedule, *, now: Micros = NOON, rules: Rules = RULES, **fields: Any) -> None:
+        self.rules = rules
+        self.job = a_job(schedule, now, **fields)
+        self.runs: list[tuple[Micros, Attempt]] = []
+        self.skips: list[Skip] = []
+
+    def pass_at(self, now: Micros, ending: Ending = SUCCESS, *, takes: Micros = 0) -> Attempt | None:
+        """One look at the job; if it is due it runs, takes some time, and ends."""
+        reason, _ = decide(self.job, now, OPEN, self.rules)
+        if reason not in (None, SkipReason.MISFIRE):
+            return None
+        run = self.start_at(now)
+        if run is not None:
+            self.end_at(now + takes, run, ending)
+        return run
+
+    def start_at(self, now: Micros) -> Attempt | None:
+        taken = claim(self.job, now, self.rules)
+        self.job = replace(self.job, state=taken.state)
+        self.skips += taken.skips
+        if taken.attempt is not None:
+            self.runs.append((now, taken.attempt))
+        return taken.attempt
+
+    def end_at(self, now: Micros, run: Attempt, ending: Ending = SUCCESS) -> None:
+        change = after_run(self.job, run, ending, now, self.rules)
+        self.job = replace(self.job, state=change.state)
+        self.skips += change.skips
+
+    def run_until(self, end: Micros, ending: Ending = SUCCESS, *, takes: Micros = 0) -> None:
+        """What a loop does: wake at the next run, and again."""
+        while (at := self.job.state.next_run_at) is not None and at <= end and self.job.state.phase is Phase.ACTIVE:
+            assert self.pass_at(at, ending, takes=takes) is not None
+
+    def started(self, unit: Micros = SECOND, since: Micros = NOON) -> list[float]:
+        return [(at - since) / unit for at, _ in self.runs]
+
+
+# ---------------------------------------------------------------- the tables of the seeds
+
+
+def test_seed_000_backs_off_and_then_gives_up() -> None:
+    story = Story(Every("10s"))
+
+    story.run_until(NOON + DAY, ERROR)
+
+    assert story.started() == [10, 40, 100, 400, 1300]
+    assert story.job.status is Status.DISABLED
+    assert story.job.consecutive_errors == 5
+    assert story.job.disabled_reason == "5 failures in a row, the last: ValueError: no"
+    assert [run.scheduled_for for _, run in story.runs] == [at for at, _ in story.runs]
+
+
+def test_seed_000_resume_forgives() -> None:
+    story = Story(Every("10s"))
+    story.run_until(NOON + DAY, ERROR)
+
+    change = resume(story.job, NOON + DAY + SECOND)
+
+    assert change.state.consecutive_errors == 0
+    assert change.state.next_run_at == NOON + DAY + 10 * SECOND
+    assert change.state.phase is Phase.ACTIVE
+    assert change.state.last_error == "ValueError: no"
+
+
+def test_seed_002_retries_within_the_window_and_renews_there() -> None:
+    """An hourly task that always fails, with a pass every minute: 10:00, 10:01, 10:02, then 11:00."""
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+
+    for minute in range(150):
+        story.pass_at(utc(9, 30) + minute * MINUTE, ERROR)
+
+    assert story.started(MINUTE, utc(10)) == [0, 1, 2, 60, 61, 62]
+    assert [run.attempt for _, run in story.runs] == [1, 2, 3, 1, 2, 3]
+    assert [run.trigger for _, run in story.runs] == ["schedule", "retry", "retry"] * 2
+    assert [run.scheduled_for for _, run in story.runs] == [utc(10)] * 3 + [utc(11)] * 3
+    assert story.job.status is Status.IDLE
+    assert story.skips == []
+
+
+def test_seed_002_a_pass_does_not_retry_what_it_ran_itself() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+
+    assert story.pass_at(utc(10), ERROR)
+    assert story.pass_at(utc(10), ERROR) is None
+
+
+def test_seed_004_spends_its_budget_and_holds_for_the_rolling_day() -> None:
+    story = Story(Every("1m", immediately=True), retry=Retry.budget())
+
+    story.run_until(NOON + DAY - 1, ERROR)
+
+    assert story.started(MINUTE) == [0, 2, 6, 14, 30]
+    reason, until = decide(story.job, NOON + HOUR, OPEN, RULES)
+    assert (reason, until) == (SkipReason.RETRIES_EXHAUSTED, NOON + DAY)
+
+    story.run_until(NOON + DAY + 30 * MINUTE, ERROR)
+
+    assert story.started(MINUTE) == [0, 2, 6, 14, 30, 1440, 1442, 1446, 1454, 1470]
+    assert story.job.status is Status.IDLE
+
+
+def test_seed_004_accounts_for_every_regular_time_it_held_back() -> None:
+    story = Story(Every("1m", immediately=True), retry=Retry.budget())
+
+    story.run_until(NOON + DAY, ERROR)
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [
+        ("backoff", 2),
+        ("backoff", 4),
+        ("backoff", 8),
+        ("backoff", 16),
+        ("backoff", 1410),
+    ]
+
+
+def test_seed_003_runs_one_interval_after_completion() -> None:
+    story = Story(Delay("5m"))
+
+    story.run_until(NOON + 20 * MINUTE, takes=MINUTE)
+
+    assert story.started(MINUTE) == [0, 6, 12, 18]
+    assert story.skips == []
+
+
+@pytest.mark.parametrize(
+    ("misfire", "late", "triggers", "skips"),
+    [
+        pytest.param("run_once", MINUTE, ["schedule"], [], id="late by the grace is not a misfire"),
+        pytest.param("run_once", MINUTE + 1, ["catch_up"], [], id="beyond it, once, as a catch-up"),
+        pytest.param("skip", MINUTE, ["schedule"], [], id="skip, within the grace"),
+        pytest.param("skip", MINUTE + 1, [], [("misfire", 1)], id="skip, beyond it"),
+    ],
+)
+@pytest.mark.parametrize("schedule", [At(from_micros(NOON + HOUR)), Every("1h")], ids=["at", "every"])
+def test_seed_001_misfires(
+    schedule: Schedule, misfire: str, late: Micros, triggers: list[str], skips: list[tuple[str, int]]
+) -> None:
+    story = Story(schedule, misfire=misfire)
+
+    story.pass_at(NOON + HOUR + late)
+
+    assert [run.trigger for _, run in story.runs] == triggers
+    assert [(skip.reason, skip.missed) for skip in story.skips] == skips
+    if isinstance(schedule, Every):
+        assert story.job.state.next_run_at == NOON + 2 * HOUR
+    else:
+        assert story.job.disabled_reason == ENDED
+
+
+def test_seed_001_an_at_in_the_past_follows_the_policy() -> None:
+    past = At(from_micros(NOON - DAY))
+
+    once, never = Story(past), Story(past, misfire="skip")
+    ran, skipped = once.pass_at(NOON), never.pass_at(NOON)
+
+    assert ran == Attempt(scheduled_for=NOON - DAY, attempt=1, trigger=Trigger.CATCH_UP, claimed_at=NOON)
+    assert skipped is None
+    assert never.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON - DAY, missed=1)]
+    assert once.job.disabled_reason == never.job.disabled_reason == ENDED
+
+
+# ---------------------------------------------------------------- missed runs
+
+
+def test_a_long_absence_is_made_up_for_once() -> None:
+    """Three days offline: one run for the oldest occurrence, one row for the other 71, and on with the grid."""
+    story = Story(Every("1h"))
+
+    run = story.pass_at(NOON + 3 * DAY + MINUTE)
+
+    assert run == Attempt(
+        scheduled_for=NOON + HOUR, attempt=1, trigger=Trigger.CATCH_UP, claimed_at=NOON + 3 * DAY + MINUTE
+    )
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 2 * HOUR, missed=71)]
+    assert story.job.state.next_run_at == NOON + 3 * DAY + HOUR
+
+
+def test_a_short_absence_merges_without_being_a_catch_up() -> None:
+    story = Story(Every("10s"))
+
+    run = story.pass_at(NOON + 45 * SECOND)
+
+    assert run is not None
+    assert (run.scheduled_for, run.trigger) == (NOON + 10 * SECOND, "schedule")
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 20 * SECOND, missed=3)]
+    assert story.job.state.next_run_at == NOON + 50 * SECOND
+
+
+def test_skip_still_runs_the_latest_occurrence_if_that_is_in_time() -> None:
+    """Down over the weekend and back on Monday at 09:00:30: Monday's report is not a misfire."""
+    story = Story(Cron("0 9 * * *", tz="UTC"), now=utc(10, day=1), misfire="skip")
+
+    run = story.pass_at(utc(9, 0, 30))
+
+    assert run == Attempt(scheduled_for=utc(9), attempt=1, trigger=Trigger.SCHEDULE, claimed_at=utc(9, 0, 30))
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=utc(9, day=2), missed=3)]
+    assert story.job.state.next_run_at == utc(9, day=6)
+
+
+def test_skip_waits_for_the_jitter_of_the_latest_occurrence() -> None:
+    story = Story(Every("1h", anchor=from_micros(NOON), jitter="10%"), misfire="skip")
+    latest = story.job.schedule.jittered(NOON + 9 * HOUR, "default/a")
+    assert latest > NOON + 9 * HOUR + SECOND
+
+    assert story.pass_at(NOON + 9 * HOUR + SECOND) is None
+
+    assert story.job.state.next_run_at == latest
+    assert story.job.status is Status.IDLE
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [("misfire", 8)]
+
+
+def test_skip_of_a_delay_counts_from_now() -> None:
+    story = Story(Delay("5m", immediately=False), misfire="skip")
+
+    assert story.pass_at(NOON + HOUR) is None
+
+    assert story.job.state.next_run_at == NOON + HOUR + 5 * MINUTE
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 5 * MINUTE, missed=1)]
+
+
+def test_a_skipped_misfire_leaves_the_last_run_alone() -> None:
+    story = Story(Every("1h"), misfire="skip")
+
+    story.pass_at(NOON + HOUR + 2 * MINUTE)
+
+    assert story.job.last_run_at is None
+
+
+def test_without_a_grace_nothing_is_too_late() -> None:
+    story = Story(Every("1h"), misfire="skip", rules=Rules(misfire_grace=None))
+
+    run = story.pass_at(NOON + 3 * DAY)
+
+    assert run is not None
+    assert run.trigger is Trigger.SCHEDULE
+
+
+@given(
+    interval=st.integers(1, 300),
+    late=st.integers(0, 4000),
+    grace=st.integers(0, 600),
+    misfire=st.sampled_from(["run_once", "skip"]),
+)
+def test_every_occurrence_is_run_or_accounted_for(interval: int, late: int, grace: int, misfire: str) -> None:
+    story = Story(Every(timedelta(seconds=interval)), misfire=misfire, rules=Rules(misfire_grace=grace * SECOND))
+    now = NOON + (interval + late) * SECOND
+
+    story.pass_at(now)
+
+    occurrences = (now - NOON) // (interval * SECOND)
+    accounted = len(story.runs) + sum(skip.missed for skip in story.skips)
+    assert accounted == occurrences
+    following = story.job.state.next_run_at
+    assert following is not None
+    assert now < following <= now + interval * SECOND
+    assert (following - NOON) % (interval * SECOND) == 0
+    assert len(story.runs) == 1 or misfire == "skip"
+
+
+# ---------------------------------------------------------------- one at a time
+
+
+def test_occurrences_that_pass_while_it_runs_merge_into_one_row() -> None:
+    story = Story(Every("10s"))
+
+    story.pass_at(NOON + 10 * SECOND, takes=35 * SECOND)
+
+    assert story.skips == [Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + 20 * SECOND, missed=3)]
+    assert story.job.state.next_run_at == NOON + 50 * SECOND
+
+
+def test_a_run_that_ends_exactly_on_an_occurrence_has_passed_it() -> None:
+    story = Story(Every("10s"))
+
+    story.pass_at(NOON + 10 * SECOND, takes=10 * SECOND)
+
+    assert [skip.missed for skip in story.skips] == [1]
+    assert story.job.state.next_run_at == NOON + 30 * SECOND
+
+
+def test_a_claimed_job_is_not_claimed_again() -> None:
+    story = Story(Every("10s"))
+    story.start_at(NOON + 10 * SECOND)
+
+    assert decide(story.job, NOON + HOUR, OPEN, RULES) == (SkipReason.ALREADY_RUNNING, None)
+    assert story.job.status is Status.QUEUED
+    assert story.job.next_run_at is None
+
+
+# ---------------------------------------------------------------- outcomes
+
+
+@pytest.mark.parametrize("outcome", ["success", "noop", "skipped"])
+def test_what_is_no_failure_clears_the_count(outcome: str) -> None:
+    story = Story(Every("1h"))
+    story.pass_at(NOON + HOUR, ERROR)
+    assert story.job.consecutive_errors == 1
+
+    story.pass_at(NOON + 2 * HOUR, Ending(outcome=Outcome(outcome), message="Completed in 4.2s", exit_code=0))
+
+    assert story.job.consecutive_errors == 0
+    assert story.job.last_error == "ValueError: no"
+    assert story.job.last_message == "Completed in 4.2s"
+    assert story.job.last_exit_code == 0
+    assert story.job.last_run_at == from_micros(NOON + 2 * HOUR)
+    expected = None if outcome == "skipped" else from_micros(NOON + 2 * HOUR)
+    assert story.job.last_success_at == expected
+
+
+@pytest.mark.parametrize("outcome", ["error", "timeout"])
+def test_a_failure_is_kept(outcome: str) -> None:
+    story = Story(Every("1h"))
+
+    story.pass_at(NOON + HOUR, Ending(outcome=Outcome(outcome)), takes=SECOND)
+
+    assert story.job.consecutive_errors == 1
+    assert story.job.last_error == outcome
+    assert story.job.last_error_at == from_micros(NOON + HOUR + SECOND)
+    assert story.job.last_success_at is None
+
+
+def test_backoff_only_postpones() -> None:
+    """An hourly job is due later than 30 seconds anyway: its next run is the regular one."""
+    story = Story(Every("1h"))
+
+    story.pass_at(NOON + HOUR, ERROR)
+
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+    assert story.job.state.regular_at is None
+    assert decide(story.job, NOON + HOUR, OPEN, RULES) == (SkipReason.NOT_DUE, NOON + 2 * HOUR)
+
+
+def test_backoff_accounts_for_what_it_postponed() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR, takes=3 * SECOND)
+    assert decide(story.job, NOON + 20 * SECOND, OPEN, RULES) == (SkipReason.BACKOFF, NOON + 43 * SECOND)
+
+    run = story.pass_at(NOON + 43 * SECOND)
+
+    assert run is not None
+    assert (run.scheduled_for, run.attempt, run.trigger) == (NOON + 43 * SECOND, 1, "schedule")
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 20 * SECOND, missed=3)]
+    assert story.job.state.next_run_at == NOON + 50 * SECOND
+
+
+def test_backoff_exactly_at_a_regular_time_is_that_occurrence() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+
+    story.pass_at(NOON + 40 * SECOND)
+
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 20 * SECOND, missed=2)]
+
+
+def test_backoff_that_ends_with_a_regular_time_is_not_a_postponement() -> None:
+    story = Story(Every("30s"))
+
+    story.pass_at(NOON + 30 * SECOND, ERROR)
+
+    assert story.job.state.next_run_at == NOON + 60 * SECOND
+    assert story.job.state.regular_at is None
+
+
+def test_a_regular_time_overtakes_a_retry_and_renews_the_budget() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+    story.pass_at(utc(10), ERROR)
+    story.pass_at(utc(10, 1), ERROR)
+    assert story.job.retry_count == 2
+
+    run = story.pass_at(utc(11, 0, 30), ERROR)
+
+    assert run == Attempt(scheduled_for=utc(11), attempt=1, trigger=Trigger.SCHEDULE, claimed_at=utc(11, 0, 30))
+    assert story.job.retry_count == 1
+    assert story.skips == []
+
+
+def test_a_retry_before_the_regular_time_stays_a_retry() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+    story.pass_at(utc(10), ERROR)
+
+    run = story.pass_at(utc(11) - 1)
+
+    assert run is not None
+    assert run.trigger is Trigger.RETRY
+    assert story.job.state.next_run_at == utc(11)
+
+
+def test_used_up_retries_are_told_and_end_with_the_next_regular_time() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(0))
+    story.pass_at(utc(10), ERROR)
+
+    assert decide(story.job, utc(10, 30), OPEN, RULES) == (SkipReason.RETRIES_EXHAUSTED, utc(11))
+
+
+def test_no_retries_goes_on_as_if_nothing_had_happened() -> None:
+    story = Story(Every("10s"), retry=Retry.none())
+
+    story.run_until(NOON + 70 * SECOND, ERROR)
+
+    assert story.started() == [10, 20, 30, 40, 50, 60, 70]
+    assert story.job.consecutive_errors == 7
+
+
+def test_a_handler_that_returns_false_disables_its_job() -> None:
+    story = Story(Every("10s"))
+
+    story.pass_at(NOON + 10 * SECOND, Ending(outcome=Outcome.SUCCESS, disable=True))
+
+    assert story.job.status is Status.DISABLED
+    assert story.job.disabled_reason == "its handler returned False"
+    assert story.job.next_run_at is None
+    assert story.job.last_success_at is not None
+
+
+# ---------------------------------------------------------------- one-shots
+
+
+def test_an_at_runs_once_and_has_ended() -> None:
+    story = Story(At(from_micros(NOON + HOUR)))
+
+    story.run_until(NOON + DAY)
+
+    assert story.started(HOUR) == [1]
+    assert story.job.status is Status.DISABLED
+    assert story.job.disabled_reason == ENDED
+    assert decide(story.job, NOON + DAY, OPEN, RULES) == (SkipReason.ENDED, None)
+
+
+def test_an_at_that_fails_is_tried_once_and_keeps_its_error() -> None:
+    story = Story(At(from_micros(NOON + HOUR)))
+
+    story.run_until(NOON + DAY, ERROR)
+
+    assert story.started(HOUR) == [1]
+    assert story.job.disabled_reason == "its last run failed: ValueError: no"
+    assert story.job.last_error == "ValueError: no"
+    assert decide(story.job, NOON + DAY, OPEN, RULES)[0] is SkipReason.DISABLED
+
+
+@pytest.mark.parametrize(
+    ("retry", "minutes"),
+    [
+        pytest.param(Retry.backoff(), [0, 0.5, 1.5, 6.5, 21.5], id="backoff"),
+        pytest.param(Retry.in_window(2), [0, 0, 0], id="in window"),
+        pytest.param(Retry.budget(3), [0, 2, 6], id="budget"),
+        pytest.param(Retry.none(), [0], id="none"),
+    ],
+)
+def test_a_policy_given_for_an_at_is_honoured_first(retry: Retry, minutes: list[float]) -> None:
+    story = Story(At(from_micros(NOON)), retry=retry)
+
+    story.run_until(NOON + 10 * DAY, ERROR)
+
+    assert story.started(MINUTE) == pytest.approx(minutes, abs=1e-6)
+    assert [run.attempt for _, run in story.runs] == list(range(1, len(minutes) + 1))
+    assert {run.scheduled_for for _, run in story.runs} == {NOON}
+    assert story.job.status is Status.DISABLED
+
+
+def test_a_failed_at_can_be_resumed_and_counts_its_attempts_on() -> None:
+    story = Story(At(from_micros(NOON)), misfire="skip")
+    story.pass_at(NOON, ERROR)
+
+    story.job = replace(story.job, state=resume(story.job, NOON + DAY).state)
+    run = story.pass_at(NOON + DAY)
+
+    assert run == Attempt(scheduled_for=NOON, attempt=2, trigger=Trigger.RETRY, claimed_at=NOON + DAY)
+    assert story.job.disabled_reason == ENDED
+
+
+def test_an_end_ends_the_job() -> None:
+    story = Story(Every("1h", end=from_micros(NOON + 2 * HOUR)))
+
+    story.run_until(NOON + DAY)
+
+    assert story.started(HOUR) == [1, 2]
+    assert story.job.disabled_reason == ENDED
+
+
+def test_a_last_run_that_fails_is_not_retried_past_the_end_by_default() -> None:
+    story = Story(Every("1h", end=from_micros(NOON + HOUR)))
+
+    story.run_until(NOON + DAY, ERROR)
+
+    assert story.started(HOUR) == [1]
+    assert story.job.disabled_reason == "its last run failed: ValueError: no"
+
+
+# ---------------------------------------------------------------- crashes and cancellations
+
+
+def test_an_interrupted_run_is_run_again_at_once() -> None:
+    story = Story(Every("10s"))
+    run = story.start_at(NOON + 10 * SECOND)
+    assert run is not None
+
+    story.end_at(NOON + 35 * SECOND, run, INTERRUPTED)
+    again = story.pass_at(NOON + 35 * SECOND)
+
+    assert again == Attempt(
+        scheduled_for=NOON + 10 * SECOND, attempt=2, trigger=Trigger.RETRY, claimed_at=NOON + 35 * SECOND
+    )
+    assert story.skips == [Skip(reason=SkipReason.INTERRUPTED, scheduled_for=NOON + 20 * SECOND, missed=2)]
+    assert story.job.consecutive_errors == 0
+    assert story.job.last_error == "interrupted"
+    assert story.job.state.next_run_at == NOON + 40 * SECOND
+
+
+def test_an_interrupted_run_is_left_alone_if_the_job_says_so() -> None:
+    story = Story(Every("1h"), on_interrupt="skip", retry=Retry.in_window(2))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.end_at(NOON + HOUR + MINUTE, run, INTERRUPTED)
+
+    assert story.job.consecutive_errors == 1
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+    assert story.job.state.retry_of is None
+
+
+def test_an_interrupted_at_is_run_again_unless_the_job_says_no() -> None:
+    again, never = Story(At(from_micros(NOON))), Story(At(from_micros(NOON)), on_interrupt="skip")
+    for story in (again, never):
+        run = story.start_at(NOON)
+        assert run is not None
+        story.end_at(NOON + MINUTE, run, INTERRUPTED)
+
+    assert again.job.state.next_run_at == NOON + MINUTE
+    assert again.job.state.attempts == 1
+    assert never.job.status is Status.DISABLED
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [None, Retry.backoff(), Retry.none(), Retry.in_window(9), Retry.budget(9)],
+    ids=lambda retry: str(retry and retry.kind),
+)
+@pytest.mark.parametrize("schedule", [Every("1h"), At(from_micros(NOON + HOUR)), Delay("1h")], ids=lambda s: s.kind)
+def test_a_job_that_kills_its_process_every_time_is_given_up(schedule: Schedule, retry: Retry | None) -> None:
+    story = Story(schedule, retry=retry)
+    at = NOON + HOUR
+
+    for number in range(5):
+        run = story.start_at(at + number * SECOND)
+        assert run is not None
+        assert run.attempt == number + 1
+        story.end_at(at + number * SECOND, run, INTERRUPTED)
+
+    assert story.job.status is Status.DISABLED
+    assert story.job.disabled_reason == "5 failures in a row, the last: interrupted"
+
+
+def test_a_cancelled_run_is_no_failure_and_is_owed_still() -> None:
+    story = Story(Every("1h"))
+    story.pass_at(NOON + HOUR, ERROR)
+    run = story.start_at(NOON + 2 * HOUR)
+    assert run is not None
+
+    story.end_at(NOON + 2 * HOUR + SECOND, run, CANCELLED)
+
+    assert story.job.consecutive_errors == 1
+    assert story.job.state.next_run_at == NOON + 2 * HOUR + SECOND
+    assert story.job.state.retry_of == NOON + 2 * HOUR
+    assert story.job.last_error == "ValueError: no"
+
+
+def test_a_cancelled_run_that_must_not_run_again_goes_on() -> None:
+    story = Story(Every("1h"), on_interrupt="skip")
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.end_at(NOON + HOUR + SECOND, run, CANCELLED)
+
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+
+
+def test_an_occurrence_that_ran_is_not_run_again_when_the_clock_goes_back() -> None:
+    story = Story(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.end_at(NOON + 30 * MINUTE, run)  # the clock went back by more than half an hour
+
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+    assert story.skips == []
+
+
+# ---------------------------------------------------------------- triggers
+
+
+def test_a_triggered_run_leaves_the_schedule_and_the_count_alone() -> None:
+    story = Story(Every("1h"))
+    story.pass_at(NOON + HOUR, ERROR)
+    before = story.job.state
+
+    for ending in (ERROR, SUCCESS, INTERRUPTED, CANCELLED):
+        taken = claim_manually(story.job, NOON + 90 * MINUTE)
+        assert taken.attempt == Attempt(
+            scheduled_for=NOON + 90 * MINUTE, attempt=1, trigger=Trigger.MANUAL, claimed_at=NOON + 90 * MINUTE
+        )
+        running = replace(story.job, state=taken.state)
+        assert running.status is Status.QUEUED
+        after = after_run(running, taken.attempt, ending, NOON + 91 * MINUTE, RULES).state
+        assert (after.next_run_at, after.consecutive_errors, after.retry_count) == (before.next_run_at, 1, 0)
+        assert after.activity is Status.IDLE
+        assert after.last_run_at == NOON + 90 * MINUTE
+
+
+def test_an_occurrence_that_passes_during_a_triggered_run_leaves_a_row() -> None:
+    job = a_job(Every("1h"))
+    taken = claim_manually(job, NOON + 50 * MINUTE)
+    assert taken.attempt is not None
+
+    change = after_run(replace(job, state=taken.state), taken.attempt, SUCCESS, NOON + 61 * MINUTE, RULES)
+
+    assert change.skips == (Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR, missed=1),)
+    assert change.state.next_run_at == NOON + 2 * HOUR
+
+
+def test_a_one_shot_that_comes_due_during_a_triggered_run_is_still_owed() -> None:
+    job = a_job(At(from_micros(NOON + HOUR)))
+    taken = claim_manually(job, NOON + 50 * MINUTE)
+    assert taken.attempt is not None
+
+    change = after_run(replace(job, state=taken.state), taken.attempt, SUCCESS, NOON + 61 * MINUTE, RULES)
+
+    assert change.skips == ()
+    assert change.state.next_run_at == NOON + HOUR
+
+
+def test_a_triggered_run_of_a_manual_job_leaves_it_waiting() -> None:
+    job = a_job(Manual())
+    taken = claim_manually(job, NOON)
+    assert taken.attempt is not None
+
+    change = after_run(replace(job, state=taken.state), taken.attempt, SUCCESS, NOON + MINUTE, RULES)
+
+    assert change.state.phase is Phase.ACTIVE
+    assert change.state.next_run_at is None
+
+
+# ---------------------------------------------------------------- adding
+
+
+@pytest.mark.parametrize(
+    ("schedule", "following", "status"),
+    [
+        pytest.param(Every("5m"), NOON + 5 * MINUTE, "idle", id="every"),
+        pytest.param(Delay("5m"), NOON, "idle", id="delay"),
+        pytest.param(At(from_micros(NOON - DAY)), NOON - DAY, "idle", id="an at that has passed"),
+        pytest.param(Manual(), None, "idle", id="manual"),
+        pytest.param(Every("5m", end=from_micros(NOON)), None, "disabled", id="over before it began"),
+    ],
+)
+def test_a_new_job(schedule: Schedule, following: Micros | None, status: str) -> None:
+    job = a_job(schedule)
+
+    assert job.state.next_run_at == following
+    assert job.status == status
+    assert job.anchor == job.created == NOON
+
+
+def test_a_job_added_disabled_waits_for_resume() -> None:
+    job = a_job(Every("5m"), enabled=False)
+
+    assert (job.status, job.next_run_at) == (Status.DISABLED, None)
+    assert resume(job, NOON + HOUR + MINUTE).state.next_run_at == NOON + HOUR + 5 * MINUTE
+
+
+def test_jitter_is_in_the_next_run_and_counts_from_the_grid() -> None:
+    story = Story(Every("1h", jitter="10%"))
+    expected = [story.job.schedule.jittered(NOON + k * HOUR, "default/a") for k in range(1, 25)]
+
+    story.run_until(NOON + DAY + 6 * MINUTE)
+
+    assert [run.scheduled_for for _, run in story.runs] == expected
+    assert story.skips == []
+
+
+# ---------------------------------------------------------------- edits
+
+
+def changed(job: Job, now: Micros, **changes: Any) -> Job:
+    edited, _ = edit(job, edited_spec(job, changes), handler=str(changes.get("handler", job.handler)), now=now)
+    return edited
+
+
+def test_a_changed_schedule_counts_from_now() -> None:
+    job = changed(a_job(Every("1h")), NOON + 10 * MINUTE, schedule=Every("5m"))
+
+    assert job.state.next_run_at == NOON + 15 * MINUTE
+    assert (job.anchor, job.revision) == (NOON + 10 * MINUTE, 2)
+    assert job.updated_at == from_micros(NOON + 10 * MINUTE)
+    assert job.created_at == from_micros(NOON)
+
+
+def test_an_edit_that_keeps_the_schedule_keeps_the_cadence() -> None:
+    job = changed(a_job(Every("1h")), NOON + 10 * MINUTE, schedule=Every("60m"), priority="high", payload=[1])
+
+    assert job.state.next_run_at == NOON + HOUR
+    assert job.anchor == NOON
+    assert (job.priority, job.payload, job.revision) == ("high", [1], 2)
+
+
+def test_an_edited_delay_does_not_run_at_once_if_it_ran_before() -> None:
+    story = Story(Delay("5m"))
+    fresh = changed(story.job, NOON + SECOND, schedule=Delay("1h"))
+    story.pass_at(NOON)
+    edited = changed(story.job, NOON + MINUTE, schedule=Delay("1h"))
+
+    assert fresh.state.next_run_at == NOON + SECOND
+    assert edited.state.next_run_at == NOON + HOUR + MINUTE
+
+
+def test_an_edit_accounts_for_what_was_owed() -> None:
+    job = a_job(Every("1h"))
+
+    _, skips = edit(job, edited_spec(job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+
+    assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + HOUR, missed=3),)
+
+
+def test_an_edit_drops_a_pending_retry_but_not_the_count() -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(2))
+    story.pass_at(NOON + HOUR, ERROR)
+
+    job = changed(story.job, NOON + HOUR + MINUTE, schedule=Every("5m"))
+
+    assert job.state.next_run_at == NOON + HOUR + 6 * MINUTE
+    assert job.state.retry_of is None
+    assert (job.consecutive_errors, job.retry_count) == (1, 0)
+
+
+def test_a_finishing_run_does_not_overwrite_an_edit() -> None:
+    story = Story(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    edited, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    assert edited.state.next_run_at == NOON + 3 * HOUR + 5 * MINUTE
+    assert skips == (Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + 2 * HOUR, missed=2),)
+    story.job = edited
+    story.end_at(NOON + 3 * HOUR + MINUTE, run, ERROR)
+
+    assert story.job.state.next_run_at == NOON + 3 * HOUR + 5 * MINUTE
+    assert story.job.consecutive_errors == 1
+    assert story.job.status is Status.IDLE
+
+
+def test_an_edit_of_something_else_during_a_run_lets_the_run_decide() -> None:
+    story = Story(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.job = changed(story.job, NOON + HOUR + MINUTE, priority="low")
+    story.end_at(NOON + HOUR + 2 * MINUTE, run)
+
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+
+
+def test_a_finished_at_is_not_replayed_by_adding_it_again() -> None:
+    story = Story(At(from_micros(NOON)))
+    story.pass_at(NOON)
+
+    again, _ = edit(story.job, story.job.spec, handler="h", now=NOON + HOUR)
+    later, _ = edit(
+        story.job, story.job.spec.changed(schedule=At(from_micros(NOON + DAY))), handler="h", now=NOON + HOUR
+    )
+
+    assert (again.status, again.disabled_reason) == (Status.DISABLED, ENDED)
+    assert (later.status, later.state.next_run_at) == (Status.IDLE, NOON + DAY)
+
+
+def test_an_upsert_enables_what_was_disabled_but_not_what_is_paused() -> None:
+    """An extension that cancels a job and schedules it again wants it; an operator's pause outlives a deployment."""
+    job = a_job(Every("1h"))
+    off = replace(job, state=disabled(job.state, "cancelled"))
+    paused = replace(job, state=pause(job, NOON).state)
+
+    on, _ = edit(off, job.spec, handler="h", now=NOON + 30 * MINUTE)
+    still, _ = edit(paused, job.spec, handler="h", now=NOON + 30 * MINUTE)
+
+    assert (on.status, on.state.next_run_at) == (Status.IDLE, NOON + HOUR)
+    assert still.status is Status.PAUSED
+
+
+def test_an_edit_does_not_enable_what_failed() -> None:
+    story = Story(Every("10s"))
+    story.run_until(NOON + DAY, ERROR)
+
+    edited = changed(story.job, NOON + DAY, priority="high", schedule=Every("20s"))
+
+    assert edited.status is Status.DISABLED
+    assert edited.next_run_at is None
+    enabled = changed(story.job, NOON + DAY, enabled=True)
+    assert (enabled.status, enabled.consecutive_errors) == (Status.IDLE, 0)
+
+
+def test_an_edit_can_disable() -> None:
+    job = changed(a_job(Every("1h")), NOON, enabled=False)
+
+    assert (job.status, job.disabled_reason, job.next_run_at) == (Status.DISABLED, "it was disabled by hand", None)
+
+
+def test_an_unknown_field_is_a_type_error() -> None:
+    with pytest.raises(
+        TypeError, match=r"A job has no colour or id to change\. It has schedule, handler, .* or enabled"
+    ):
+        edited_spec(a_job(Every("1h")), {"colour": "red", "id": "b"})
+    with pytest.raises(TypeError, match="A job has no colour to change"):
+        edited_spec(a_job(Every("1h")), {"colour": "red"})
+
+
+# ---------------------------------------------------------------- pause and resume
+
+
+def test_a_paused_stretch_is_not_missed_time() -> None:
+    story = Story(Every("1h"))
+    story.job = replace(story.job, state=pause(story.job, NOON + 10 * MINUTE).state)
+    assert story.pass_at(NOON + 5 * HOUR) is None
+
+    change = resume(story.job, NOON + 5 * HOUR + MINUTE)
+
+    assert change.state.next_run_at == NOON + 6 * HOUR
+    assert change.skips == ()
+
+
+def test_a_short_pause_changes_nothing() -> None:
+    job = a_job(Every("1h"))
+
+    change = resume(replace(job, state=pause(job, NOON + MINUTE).state), NOON + 2 * MINUTE)
+
+    assert change.state == job.state
+
+
+def test_pausing_what_is_owed_leaves_a_row() -> None:
+    change = pause(a_job(Every("1h")), NOON + 2 * HOUR)
+
+    assert change.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + HOUR, missed=2),)
+    assert change.state.next_run_at == NOON + 3 * HOUR
+
+
+@pytest.mark.parametrize(
+    "schedule", [At(from_micros(NOON + HOUR)), Delay("1h", immediately=False)], ids=["at", "delay"]
+)
+def test_what_comes_only_once_is_owed_after_a_pause(schedule: Schedule) -> None:
+    job = a_job(schedule)
+
+    paused = replace(job, state=pause(job, NOON + 2 * HOUR).state)
+    resumed = resume(paused, NOON + 3 * HOUR)
+
+    assert resumed.state.next_run_at is not None
+    assert resumed.state.next_run_at <= NOON + 3 * HOUR
+    assert decide(replace(job, state=resumed.state), NOON + 3 * HOUR, OPEN, RULES)[0] is None
+
+
+def test_a_pause_during_a_run_lets_it_finish() -> None:
+    story = Story(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.job = replace(story.job, state=pause(story.job, NOON + HOUR + MINUTE).state)
+    assert story.job.status is Status.QUEUED
+    story.end_at(NOON + HOUR + 2 * MINUTE, run)
+
+    assert story.job.status is Status.PAUSED
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+
+
+def test_a_resume_during_a_run_forgives_and_lets_it_finish() -> None:
+    story = Story(Every("1h"))
+    story.pass_at(NOON + HOUR, ERROR)
+    run = story.start_at(NOON + 2 * HOUR)
+    assert run is not None
+
+    story.job = replace(story.job, state=resume(story.job, NOON + 2 * HOUR + MINUTE).state)
+    assert story.job.status is Status.QUEUED
+    story.end_at(NOON + 2 * HOUR + 2 * MINUTE, run, ERROR)
+
+    assert story.job.consecutive_errors == 1
+
+
+def test_disabling_during_a_run_stays() -> None:
+    story = Story(Every("10s"))
+    run = story.start_at(NOON + 10 * SECOND)
+    assert run is not None
+
+    story.job = replace(story.job, state=disabled(story.job.state, "cancelled"))
+    story.end_at(NOON + 25 * SECOND, run)
+
+    assert (story.job.status, story.job.disabled_reason, story.job.next_run_at) == (Status.DISABLED, "cancelled", None)
+    assert [skip.reason for skip in story.skips] == ["already_running"]
+
+
+def test_resume_ends_a_backoff_and_accounts_for_it() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+    story.pass_at(NOON + 40 * SECOND, ERROR)
+
+    change = resume(story.job, NOON + 65 * SECOND)
+
+    assert change.state.next_run_at == NOON + 70 * SECOND
+    assert change.state.regular_at is None
+    assert change.state.consecutive_errors == 0
+    assert change.skips == (Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 50 * SECOND, missed=2),)
+
+
+def test_resume_of_a_failing_delay_goes_back_to_its_interval() -> None:
+    story = Story(Delay("10s"))
+    story.pass_at(NOON, ERROR)
+    assert story.job.state.next_run_at == NOON + 30 * SECOND
+
+    assert resume(story.job, NOON + SECOND).state.next_run_at == NOON + 10 * SECOND
+    assert resume(story.job, NOON + 20 * SECOND).state.next_run_at == NOON + 20 * SECOND
+
+
+def test_resume_of_what_has_ended_says_what_to_do_instead() -> None:
+    story = Story(At(from_micros(NOON)))
+    story.pass_at(NOON)
+
+    with pytest.raises(InvalidJobError, match=r"update_job\(\), or run it once more with trigger_job"):
+        resume(story.job, NOON + HOUR)
+
+
+def test_pausing_a_disabled_job_changes_nothing() -> None:
+    job = a_job(Every("1h"), enabled=False)
+
+    assert pause(job, NOON).state == job.state
+
+
+def test_pausing_keeps_a_pending_retry_until_resume_forgives_it() -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(2))
+    story.pass_at(NOON + HOUR, ERROR)
+
+    paused = pause(story.job, NOON + HOUR + MINUTE)
+    assert paused.skips == ()
+    resumed = resume(replace(story.job, state=paused.state), NOON + HOUR + 2 * MINUTE)
+
+    assert resumed.state.next_run_at == NOON + 2 * HOUR
+    assert resumed.state.retry_of is None
+
+
+# ---------------------------------------------------------------- whether it would run
+
+
+def failing(schedule: Schedule, retry: Retry) -> Job:
+    story = Story(schedule, retry=retry)
+    story.pass_at(story.job.state.next_run_at or NOON, ERROR)
+    return story.job
+
+
+DECISIONS: list[Any] = [
+    pytest.param(lambda: a_job(Every("1h")), NOON, OPEN, "not_due", NOON + HOUR, id="not due"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR - 1, OPEN, "not_due", NOON + HOUR, id="a microsecond early"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, OPEN, None, None, id="due"),
+    pytest.param(lambda: a_job(Every("1h"), enabled=False), NOON, OPEN, "disabled", None, id="disabled"),
+    pytest.param(lambda: a_job(Every("1h", end=from_micros(NOON))), NOON, OPEN, "ended", None, id="ended"),
+    pytest.param(
+        lambda: replace(a_job(Every("1h")), state=pause(a_job(Every("1h")), NOON).state),
+        NOON + HOUR,
+        OPEN,
+        "paused",
+        None,
+        id="paused",
+    ),
+    pytest.param(lambda: a_job(Manual()), NOON, OPEN, "manual_only", None, id="manual"),
+    pytest.param(
+        lambda: replace(a_job(Every("1h")), state=claim(a_job(Every("1h")), NOON + HOUR, RULES).state),
+        NOON + HOUR,
+        OPEN,
+        "already_running",
+        None,
+        id="running",
+    ),
+    pytest.param(
+        lambda: failing(Every("10s"), Retry.backoff()),
+        NOON + 39 * SECOND,
+        OPEN,
+        "backoff",
+        NOON + 40 * SECOND,
+        id="backing off",
+    ),
+    pytest.param(
+        lambda: failing(Every("10s"), Retry.budget(1)),
+        NOON + HOUR,
+        OPEN,
+        "retries_exhausted",
+        NOON + DAY + 10 * SECOND,
+        id="budget spent",
+    ),
+    pytest.param(
+        lambda: failing(Every("10s"), Retry.budget()),
+        NOON + 11 * SECOND,
+        OPEN,
+        "backoff",
+        NOON + 2 * MINUTE + 10 * SECOND,
+        id="between retries",
+    ),
+    pytest.param(lambda: a_job(Every("1h"), misfire="skip"), NOON + 90 * MINUTE, OPEN, "misfire", None, id="misfire"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(stopping=True), "stopping", None, id="stopping"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(has_handler=False), "no_handler", None, id="no handler"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(free_in_group=0), "group_full", None, id="group full"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(free_in_group=1), None, None, id="room in the group"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(free_slots=0), "at_capacity", None, id="at capacity"),
+    pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(free_slots=1), None, None, id="a free slot"),
+    pytest.param(
+        lambda: a_job(Every("1h")),
+        NOON + HOUR,
+        Room(free_slots=0, has_queue=True, free_in_queue=0),
+        "queue_full",
+        None,
+        id="queue full",
+    ),
+    pytest.param(
+        lambda: a_job(Every("1h")),
+        NOON + HOUR,
+        Room(free_slots=0, has_queue=True, free_in_queue=1),
+        None,
+        None,
+        id="room in the queue",
+    ),
+]
+
+
+@pytest.mark.parametrize(("job", "now", "room", "reason", "until"), DECISIONS)
+def test_why_a_job_does_not_run(
+    job: Callable[[], Job], now: Micros, room: Room, reason: str | None, until: Micros | None
+) -> None:
+    assert decide(job(), now, room, RULES) == (reason, until)
+
+
+@pytest.mark.parametrize(("job", "now", "room", "reason", "until"), DECISIONS)
+def test_every_reason_has_a_sentence(
+    job: Callable[[], Job], now: Micros, room: Room, reason: str | None, until: Micros | None
+) -> None:
+    explanation = explain(job(), now, room, RULES)
+
+    assert explanation.reason == reason
+    assert explanation.until == (None if until is None else from_micros(until))
+    assert str(explanation).startswith('Job "a" ')
+    assert str(explanation).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("job", "now", "sentence"),
+    [
+        (
+            a_job(Every("1h")),
+            NOON + MINUTE,
+            'Job "a" is not due: it runs every hour, next at 2026-01-05 13:00 UTC, in 59 minutes.',
+        ),
+        (
+            failing(Every("10s"), Retry.backoff()),
+            NOON + 11 * SECOND,
+            (
+                'Job "a" waits after 1 failure in a row (ValueError: no), and is tried again '
+                "at 2026-01-05 12:00:40 UTC, in 29 seconds."
+            ),
+        ),
+        (
+            a_job(Every("1h"), enabled=False),
+            NOON,
+            'Job "a" is disabled: it was added disabled. resume_job() enables it.',
+        ),
+        (
+            a_job(Every("1h"), namespace="ext"),
+            NOON + HOUR - 500,
+            'Job "ext/a" is not due: it runs every hour, next at 2026-01-05 13:00 UTC, in 0.0005 seconds.',
+        ),
+        (
+            a_job(Every("1h")),
+            NOON + 500_000,
+            'Job "a" is not due: it runs every hour, next at 2026-01-05 13:00 UTC, in 59 minutes 59 seconds.',
+        ),
+    ],
+)
+def test_the_sentences_read_well(job: Job, now: Micros, sentence: str) -> None:
+    assert str(explain(job, now, OPEN, RULES)) == sentence
+
+
+# ---------------------------------------------------------------- previews
+
+
+def preview(job: Job, now: Micros, window: Micros, room: Room = OPEN) -> list[tuple[float, tuple[str, ...]]]:
+    """Minutes from *now* and warnings."""
+    rows = upcoming(job, now, now + window, room, RULES)
+    return [((to_micros(row.at) - now) / MINUTE, row.warnings) for row in rows]
+
+
+def test_a_preview_shows_each_run_within_the_window() -> None:
+    assert preview(a_job(Every("20m")), NOON, HOUR) == [(20, ()), (40, ()), (60, ())]
+    assert preview(a_job(Every("20m")), NOON, HOUR - 1) == [(20, ()), (40, ())]
+    assert preview(a_job(Every("2h")), NOON, HOUR) == []
+    assert preview(a_job(At(from_micros(NOON + MINUTE))), NOON, HOUR) == [(1, ())]
+    assert preview(a_job(Manual()), NOON, HOUR) == []
+    assert preview(a_job(Every("20m"), enabled=False), NOON, HOUR) == []
+
+
+def test_a_preview_knows_only_the_next_run_of_a_delay() -> None:
+    assert preview(a_job(Delay("5m")), NOON, HOUR) == [(0, ())]
+
+
+def test_a_preview_shows_what_is_due_now_first() -> None:
+    late = preview(a_job(Every("20m")), NOON + 70 * MINUTE, HOUR)
+    assert late == [(0, ("2 missed, not made up for",)), (10, ()), (30, ()), (50, ())]
+
+    skipping = preview(a_job(Every("20m"), misfire="skip"), NOON + 70 * MINUTE, HOUR)
+    assert skipping == [(10, ()), (30, ()), (50, ())]
+
+
+def test_a_preview_of_a_running_job_shows_what_comes_after() -> None:
+    story = Story(Every("20m"))
+    story.start_at(NOON + 20 * MINUTE)
+
+    assert preview(story.job, NOON + 21 * MINUTE, 20 * MINUTE) == [(19, ())]
+
+
+def test_a_preview_warns_of_retries_and_of_what_is_missing() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+    story.pass_at(utc(10), ERROR)
+
+    rows = list(upcoming(story.job, utc(10, 1), utc(11), Room(has_handler=False), RULES))
+
+    assert [row.at for row in rows] == [from_micros(utc(10, 1)), from_micros(utc(11))]
+    assert rows[0].warnings == ("a retry, before the next regular time", 'no handler "h" is registered here')
+    assert rows[0].retries_left == 1
+    assert rows[0].job is story.job
+
+
+def test_a_preview_warns_of_a_postponed_run_and_of_the_last_straw() -> None:
+    story = Story(Every("10s"))
+    for at in (10, 40, 100, 400):
+        story.pass_at(NOON + at * SECOND, ERROR)
+
+    rows = preview(story.job, NOON + 1299 * SECOND, 10 * SECOND)
+
+    assert rows == [(1 / 60, ("postponed after failures", "disabled if it fails once more"))]
+
+
+def test_a_preview_has_an_end() -> None:
+    assert len(preview(a_job(Every("1s")), NOON, DAY)) == MAX_UPCOMING + 1
+
+
+def test_a_preview_touches_nothing() -> None:
+    job = a_job(Every("1s"))
+    before = job.state
+
+    list(upcoming(job, NOON + DAY, NOON + 2 * DAY, OPEN, RULES))
+
+    assert job.state is before
+
+
+# ---------------------------------------------------------------- everything at once
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["pass", "fail", "crash", "cancel", "pause", "resume", "edit", "trigger"]),
+        st.integers(0, 400),
+        st.integers(0, 90),
+    ),
+    max_size=25,
+)
+
+
+@given(
+    actions=ACTIONS,
+    schedule=st.sampled_from([Every("30s"), Cron("* * * * *", tz="UTC"), Delay("20s"), Every("50s", jitter="10%")]),
+    retry=st.sampled_from([None, Retry.in_window(2), Retry.budget(3, "5m"), Retry.none()]),
+    misfire=st.sampled_from(["run_once", "skip"]),
+)
+def test_whatever_happens_the_rules_hold(
+    actions: Iterable[tuple[str, int, int]], schedule: Schedule, retry: Retry | None, misfire: str
+) -> None:
+    """Attempts are never repeated, occurrences never run twice, and a job that may run has a next time."""
+    story = Story(schedule, retry=retry, misfire=misfire)
+    endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
+    now = NOON
+    for action, wait, takes in actions:
+        now += wait * SECOND
+        if action in endings:
+            story.pass_at(now, endings[action], takes=takes * SECOND)
+            now += takes * SECOND
+        elif action == "pause":
+            story.job = replace(story.job, state=pause(story.job, now).state)
+        elif action == "resume":
+            story.job = replace(story.job, state=resume(story.job, now).state)
+        elif action == "edit":
+            story.job = changed(story.job, now, schedule=schedule if wait % 2 else Every("45s"))
+        else:
+            taken = claim_manually(story.job, now)
+            assert taken.attempt is not None
+            running = replace(story.job, state=taken.state)
+            story.job = replace(story.job, state=after_run(running, taken.attempt, ERROR, now, RULES).state)
+
+        state = story.job.state
+        assert state.activity is Status.IDLE
+        assert (state.next_run_at is None) == (state.phase is Phase.DISABLED)
+        assert state.next_run_at is None or state.phase is Phase.PAUSED or state.next_run_at >= story.job.created
+        if (
+            state.phase is Phase.ACTIVE
+            and action in endings
+            and story.runs
+            and story.runs[-1][0] + takes * SECOND == now
+        ):
+            assert state.next_run_at is not None
+            assert state.next_run_at >= now
+    attempts = [(run.scheduled_for, run.attempt) for _, run in story.runs]
+    assert len(attempts) == len(set(attempts))
+    assert all(at >= run.scheduled_for for at, run in story.runs)
+    assert all(skip.missed > 0 for skip in story.skips)

@@ -1,0 +1,275 @@
+"""The records: checked when they are made, frozen, and readable."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from scheduler_async import (
+    Cron,
+    Every,
+    Explanation,
+    IntervalParseError,
+    InvalidJobError,
+    JobSpec,
+    Misfire,
+    OnInterrupt,
+    Outcome,
+    PassSummary,
+    Priority,
+    Result,
+    Retry,
+    Run,
+    SchedulerError,
+    SkipReason,
+    Status,
+    Trigger,
+)
+from scheduler_async.instants import to_micros
+from scheduler_async.lifecycle import add
+from scheduler_async.models import JobState, Phase
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+def test_a_spec_keeps_what_it_was_given() -> None:
+    spec = JobSpec(
+        Every("5m"),
+        handler="send-report",
+        id="daily",
+        namespace="my-extension",
+        user_id="user-123",
+        name="Daily report",
+        payload={"to": ["ops", None, 1.5]},
+        metadata={"team": "blue"},
+        priority="high",
+        group="mail",
+        misfire="skip",
+        retry=Retry.none(),
+        timeout="30s",
+        on_interrupt="skip",
+        enabled=False,
+        on_conflict="replace",
+    )
+
+    assert spec.schedule == Every("5m")
+    assert spec.payload == {"to": ["ops", None, 1.5]}
+    assert spec.metadata == {"team": "blue"}
+    assert spec.priority is Priority.HIGH
+    assert spec.misfire is Misfire.SKIP
+    assert spec.timeout == timedelta(seconds=30)
+    assert spec.on_interrupt is OnInterrupt.SKIP
+    assert spec.changed() == spec
+    assert spec.changed(name=None).name is None
+    assert spec.changed(name=None).payload == spec.payload
+
+
+def test_nobody_can_change_a_payload_behind_the_jobs_back() -> None:
+    given = {"to": ["ops"]}
+    spec = JobSpec(Every("5m"), handler="h", payload=given)
+
+    given["to"].append("everybody")
+    spec.payload["to"].append("everybody")
+
+    assert spec.payload == {"to": ["ops"]}
+
+
+@pytest.mark.parametrize("payload", [None, "text", 5, True, [], {}, ("a", 1), {"ä": "\U0001f600"}, 10**30])
+def test_whatever_json_can_hold_is_a_payload(payload: Any) -> None:
+    expected = list(payload) if isinstance(payload, tuple) else payload
+
+    assert JobSpec(Every("5m"), handler="h", payload=payload).payload == expected
+
+
+def circular() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+def nested(depth: int) -> list[Any]:
+    outer: list[Any] = []
+    for _ in range(depth):
+        outer = [outer]
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        pytest.param("schedule", "every 5m", "schedule", id="a schedule as text"),
+        pytest.param("schedule", None, "schedule", id="no schedule"),
+        pytest.param("id", "", "without blanks", id="an empty id"),
+        pytest.param("id", " a", "without blanks", id="a blank before"),
+        pytest.param("id", "a\nb", "printable", id="a line break"),
+        pytest.param("id", "x" * 201, "at most 200", id="too long an id"),
+        pytest.param("id", 5, "is a text", id="a number as id"),
+        pytest.param("namespace", None, "is a text", id="no namespace"),
+        pytest.param("handler", "", "without blanks", id="an empty handler"),
+        pytest.param("handler", None, "is a text", id="no handler"),
+        pytest.param("user_id", 7, "is a text", id="a number as user"),
+        pytest.param("name", "", "without blanks", id="an empty name"),
+        pytest.param("group", [], "is a text", id="a list as group"),
+        pytest.param("payload", {"x": object()}, "JSON", id="an object"),
+        pytest.param("payload", float("nan"), "JSON", id="not a number"),
+        pytest.param("payload", {1: "a"}, "texts as keys", id="a number as key"),
+        pytest.param("payload", [{"a": {2: 3}}], "texts as keys", id="a number as inner key"),
+        pytest.param("payload", b"bytes", "JSON", id="bytes"),
+        pytest.param("payload", {1, 2}, "JSON", id="a set"),
+        pytest.param("payload", circular(), "JSON", id="a circle"),
+        pytest.param("payload", nested(100_000), "JSON", id="very deep"),
+        pytest.param("payload", "\ud800", "JSON", id="half a character"),
+        pytest.param("metadata", ["a"], "dict", id="metadata as a list"),
+        pytest.param("metadata", {"a": object()}, "JSON", id="metadata with an object"),
+        pytest.param("priority", "urgent", "high, standard, low", id="an unknown priority"),
+        pytest.param("priority", None, "high, standard, low", id="no priority"),
+        pytest.param("priority", [], "high, standard, low", id="a list as priority"),
+        pytest.param("misfire", "later", "run_once, skip", id="an unknown misfire policy"),
+        pytest.param("on_interrupt", "panic", "rerun, skip", id="an unknown reaction"),
+        pytest.param("on_conflict", "merge", "raise, replace, keep", id="an unknown conflict policy"),
+        pytest.param("retry", 3, "Retry.backoff()", id="a number of retries"),
+        pytest.param("enabled", "no", "True or False", id="a text as flag"),
+    ],
+)
+def test_bad_input_is_refused_by_name(field: str, value: Any, words: str) -> None:
+    """What is wrong with a job must show when it is added, not when it is due."""
+    arguments: dict[str, Any] = {"schedule": Every("5m"), "handler": "h", field: value}
+
+    with pytest.raises(InvalidJobError) as caught:
+        JobSpec(**arguments)
+
+    assert caught.value.field == field
+    assert words in str(caught.value)
+    assert field in str(caught.value)
+
+
+def test_a_bad_timeout_is_refused() -> None:
+    with pytest.raises(IntervalParseError):
+        JobSpec(Every("5m"), handler="h", timeout="0s")
+
+
+def test_an_id_may_have_200_characters() -> None:
+    assert JobSpec(Every("5m"), handler="h", id="x" * 200).id == "x" * 200
+
+
+def test_a_spec_takes_a_function_as_handler() -> None:
+    async def send() -> None: ...
+
+    assert JobSpec(Every("5m"), handler=send).handler is send
+
+
+def test_a_job_shows_moments_as_datetimes() -> None:
+    now = to_micros(NOON)
+    job = add(JobSpec(Every("5m"), handler="h", id="a"), id="a", handler="h", now=now)
+
+    assert job.next_run_at == NOON + timedelta(minutes=5)
+    assert job.created_at == job.updated_at == NOON
+    assert (job.last_run_at, job.last_success_at, job.last_error_at) == (None, None, None)
+    assert (job.status, job.enabled, job.disabled_reason) == (Status.IDLE, True, None)
+    assert (job.consecutive_errors, job.retry_count, job.last_exit_code) == (0, 0, None)
+    assert (job.id, job.namespace, job.handler, job.key) == ("a", "default", "h", "default/a")
+    assert (job.user_id, job.name, job.group, job.timeout, job.retry) == (None, None, None, None, None)
+    assert (job.payload, job.metadata, job.priority) == (None, {}, Priority.STANDARD)
+    assert (job.misfire, job.on_interrupt, job.last_error, job.last_message) == ("run_once", "rerun", None, None)
+    assert repr(job) == "Job(id='a', namespace='default', handler='h')"
+    with pytest.raises(FrozenInstanceError):
+        job.id = "b"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("phase", "activity", "status"),
+    [
+        (Phase.ACTIVE, Status.IDLE, "idle"),
+        (Phase.ACTIVE, Status.QUEUED, "queued"),
+        (Phase.ACTIVE, Status.RUNNING, "running"),
+        (Phase.PAUSED, Status.IDLE, "paused"),
+        (Phase.PAUSED, Status.RUNNING, "running"),
+        (Phase.DISABLED, Status.IDLE, "disabled"),
+    ],
+)
+def test_the_status_of_a_job(phase: Phase, activity: Status, status: str) -> None:
+    from dataclasses import replace
+
+    job = add(JobSpec(Every("5m"), handler="h"), id="a", handler="h", now=0)
+
+    assert replace(job, state=JobState(phase=phase, activity=activity)).status == status
+
+
+def run_of(trigger: Trigger, attempt: int = 1, run_id: str = "r1") -> Run:
+    job = add(JobSpec(Cron("0 12 * * *"), handler="h", user_id="u"), id="a", handler="h", now=0)
+    return Run(
+        id=run_id,
+        job=job,
+        payload={},
+        scheduled_for=NOON,
+        fired_at=NOON + timedelta(milliseconds=1500),
+        attempt=attempt,
+        trigger=trigger,
+        stopping=asyncio.Event(),
+    )
+
+
+def test_a_run_knows_its_job_and_how_late_it_is() -> None:
+    run = run_of(Trigger.SCHEDULE)
+
+    assert (run.job_id, run.namespace, run.user_id, run.delay_ms) == ("a", "default", "u", 1500.0)
+
+
+def test_all_attempts_at_an_occurrence_have_one_idempotency_key() -> None:
+    assert run_of(Trigger.SCHEDULE).idempotency_key == "default/a@2026-01-05T12:00:00Z"
+    assert run_of(Trigger.RETRY, attempt=2, run_id="r2").idempotency_key == run_of(Trigger.SCHEDULE).idempotency_key
+    assert run_of(Trigger.MANUAL).idempotency_key != run_of(Trigger.SCHEDULE).idempotency_key
+    assert run_of(Trigger.MANUAL, run_id="r2").idempotency_key != run_of(Trigger.MANUAL).idempotency_key
+
+
+@pytest.mark.parametrize(
+    ("summary", "sentence"),
+    [
+        (
+            PassSummary(executed=3, succeeded=2, failed=1, retry_queued=1),
+            "3 tasks executed (2 success, 1 retry queued)",
+        ),
+        (PassSummary(executed=1, succeeded=1), "1 task executed (1 success)"),
+        (PassSummary(executed=2, failed=2, retry_queued=1), "2 tasks executed (1 failed, 1 retry queued)"),
+        (PassSummary(skipped=2), "0 tasks executed (2 skipped)"),
+        (PassSummary(), "Nothing was due"),
+    ],
+)
+def test_a_pass_is_summed_up_in_a_sentence(summary: PassSummary, sentence: str) -> None:
+    assert str(summary) == sentence
+
+
+def test_a_result_checks_its_outcome() -> None:
+    assert Result("noop", message="nothing new").outcome is Outcome.NOOP
+    assert Result(Outcome.ERROR, exit_code=3).exit_code == 3
+    assert Result().outcome is Outcome.SUCCESS
+    with pytest.raises(SchedulerError, match="success, noop"):
+        Result("fine")
+
+
+def test_an_explanation_reads_as_its_sentence() -> None:
+    assert str(Explanation(reason=SkipReason.PAUSED, until=None, sentence="It is paused.")) == "It is paused."
+
+
+def test_priorities_have_an_order() -> None:
+    assert sorted(Priority, key=lambda priority: priority.rank) == ["high", "standard", "low"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_failure"),
+    [
+        ("success", False),
+        ("noop", False),
+        ("skipped", False),
+        ("error", True),
+        ("timeout", True),
+        ("cancelled", False),
+        ("interrupted", True),
+    ],
+)
+def test_which_outcomes_count_against_a_job(outcome: str, is_failure: bool) -> None:
+    assert Outcome(outcome).is_failure is is_failure

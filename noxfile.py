@@ -56,7 +56,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The tests, on every Python there is."""
     session.install("-e", ".", *group("test"))
-    run_pytest(session, "-m", "not exhaustive", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", "-m", "not exhaustive", *session.posargs)
 
 
 @nox.session
@@ -80,7 +80,3 @@ def benchmarks(session: nox.Session) -> None:
     session.install("-e", ".", *group("benchmarks"))
     for script in sorted(Path("benchmarks").glob("[!_]*.py")):
         session.run("python", str(script), *session.posargs)
-
-
-def run_pytest(session: nox.Session, *arguments: str) -> None:
-    session.run("coverage", "run", "-m", "pytest", *arguments, env={"COVERAGE_CORE": "sysmon"})

@@ -931,10 +931,10 @@ def test_a_pause_during_a_run_lets_it_finish() -> None:
     assert run is not None
 
     story.job = replace(story.job, state=pause(story.job, NOON + HOUR + MINUTE).state)
-    assert story.job.status is Status.QUEUED
+    assert story.job.status == "queued"
     story.end_at(NOON + HOUR + 2 * MINUTE, run)
 
-    assert story.job.status is Status.PAUSED
+    assert story.job.status == "paused"
     assert story.job.state.next_run_at == NOON + 2 * HOUR
 
 

@@ -91,7 +91,7 @@ class Claim(Change):
 # ---------------------------------------------------------------- what people do to a job
 
 
-def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:  # noqa: A002 - the public name
+def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
     """A new job. Its anchor is *now*."""
     job = Job(
         spec=spec,
@@ -104,8 +104,8 @@ def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:  # noqa: A
         updated=now,
     )
     if not spec.enabled:
-        return replace(job, state=disabled(job.state, "it was added disabled"))
-    return replace(job, state=_going_on(job, job.state, _jittered(job, spec.schedule.first_micros(now))))
+        return replace(job, state=disabled(job.state, "it was added disabled", now))
+    return replace(job, state=_going_on(job, job.state, _jittered(job, spec.schedule.first_micros(now)), now))
 
 
 EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
@@ -133,16 +133,16 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
         if state.activity is not Status.IDLE and state.next_run_at is None and state.last_run_at is not None:
             skips = _merged(job, state.last_run_at, now, SkipReason.ALREADY_RUNNING)
         if state.disabled_reason == ENDED:
-            state = state._replace(phase=Phase.ACTIVE, disabled_reason=None)
+            state = state._replace(phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
         state = state._replace(retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
         if state.phase is not Phase.DISABLED:
             never_ran = state.last_run_at is None and state.activity is Status.IDLE
             first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
             following = first if first is not None else spec.schedule.next_micros(now, now)
-            state = _going_on(edited, state, _jittered(edited, following))
+            state = _going_on(edited, state, _jittered(edited, following), now)
     edited = replace(edited, state=state)
     if not spec.enabled and edited.enabled:
-        edited = replace(edited, state=disabled(state, "it was disabled by hand"))
+        edited = replace(edited, state=disabled(state, "it was disabled by hand", now))
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
         edited = replace(edited, state=resume(edited, now).state)
     return edited, skips
@@ -173,6 +173,7 @@ def resume(job: Job, now: Micros) -> Change:
     fresh = state._replace(
         phase=Phase.ACTIVE,
         disabled_reason=None,
+        disabled_at=None,
         consecutive_errors=0,
         retry_count=0,
         period_start=None,
@@ -185,16 +186,18 @@ def resume(job: Job, now: Micros) -> Change:
         return Change(state=fresh._replace(next_run_at=state.next_run_at or at))
     if isinstance(job.schedule, Delay):
         planned = state.regular_at or state.next_run_at or now
-        return Change(state=_going_on(job, fresh, max(planned, now)))
+        return Change(state=_going_on(job, fresh, max(planned, now), now))
     if state.retry_of is None and state.regular_at is None and (state.next_run_at or 0) > now:
         return Change(state=fresh)
     skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
-    return Change(state=_going_on(job, fresh, _next_regular(job, now)), skips=skips)
+    return Change(state=_going_on(job, fresh, _next_regular(job, now), now), skips=skips)
 
 
-def disabled(state: JobState, reason: str) -> JobState:
-    """*state*, given up for *reason*, which is for a person to read."""
-    return state._replace(phase=Phase.DISABLED, disabled_reason=reason, next_run_at=None, regular_at=None)
+def disabled(state: JobState, reason: str, now: Micros) -> JobState:
+    """*state*, given up *now* for *reason*, which is for a person to read."""
+    return state._replace(
+        phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now, next_run_at=None, regular_at=None
+    )
 
 
 # ---------------------------------------------------------------- whether it would run
@@ -224,6 +227,12 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
     if room.free_slots is not None and room.free_slots + room.free_in_queue <= 0:
         return (SkipReason.QUEUE_FULL if room.has_queue else SkipReason.AT_CAPACITY), None
     return None, None
+
+
+def order(job: Job) -> tuple[int, Micros, str]:
+    """Who goes first: by priority, then longest since its last run (never run first), then by name."""
+    last = job.state.last_run_at
+    return job.priority.rank, -1 if last is None else last, job.id
 
 
 def _why_not_due(job: Job, rules: Rules) -> SkipReason:
@@ -363,7 +372,7 @@ def _skip_missed(job: Job, state: JobState, at: Micros, now: Micros, rules: Rule
     due = None if latest is None or latest <= at else job.schedule.jittered(latest, job.key)
     if latest is None or due is None or _is_late(due, now, rules):
         skips = (*skips, *_passed_over(job, at, now, SkipReason.MISFIRE))
-        return Claim(state=_going_on(job, waiting, _next_regular(job, now)), skips=skips)
+        return Claim(state=_going_on(job, waiting, _next_regular(job, now), now), skips=skips)
     skips = (*skips, *_passed_over(job, at, latest - 1, SkipReason.MISFIRE))
     if due > now:  # jitter keeps it waiting
         return Claim(state=waiting._replace(next_run_at=due), skips=skips)
@@ -375,6 +384,14 @@ def claim_manually(job: Job, now: Micros) -> Claim:
     """A run that somebody asked for. The schedule and the failure count stay as they are."""
     attempt = Attempt(scheduled_for=now, attempt=1, trigger=Trigger.MANUAL, claimed_at=now)
     return Claim(state=job.state._replace(activity=Status.QUEUED, last_run_at=now), attempt=attempt)
+
+
+def ran_before(job: Job, before: JobState, attempt: Attempt, now: Micros) -> JobState:
+    """What a job looks like whose *attempt* has run already, since the clock went back: it goes on with the next one.
+
+    *before* is the job before the claim, which comes to nothing.
+    """
+    return _going_on(job, before, _next_regular(job, max(now, attempt.scheduled_for)), now)
 
 
 def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
@@ -406,7 +423,7 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
     elif ending.outcome.is_failure:
         state = state._replace(last_error_at=now, last_error=ending.error or ending.outcome.value)
     if ending.disable:
-        return Change(state=disabled(state, "its handler returned False"))
+        return Change(state=disabled(state, "its handler returned False", now))
     if run.trigger is Trigger.MANUAL:
         return _after_manual_run(job, state, now)
 
@@ -427,7 +444,7 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
     if ending.outcome is Outcome.CANCELLED and rerun:
         return Change(state=_retrying(state, run, now, regular), skips=skips)
     if not ending.outcome.is_failure:
-        return Change(state=_going_on(job, state, regular), skips=skips)
+        return Change(state=_going_on(job, state, regular, now), skips=skips)
 
     at_once = interrupted and rerun
     policy = _policy(job, rules)
@@ -443,33 +460,35 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
         verdict = verdict._replace(retry_at=None)
     if regular is None and job.spec.retry is None and not at_once:
         verdict = verdict._replace(retry_at=None, not_before=None)  # the scheduler's policy is for what comes again
-    return Change(state=_after_failure(job, state, run, verdict, regular), skips=skips)
+    return Change(state=_after_failure(job, state, run, verdict, regular, now), skips=skips)
 
 
-def _after_failure(job: Job, state: JobState, run: Attempt, verdict: Verdict, regular: Micros | None) -> JobState:
+def _after_failure(
+    job: Job, state: JobState, run: Attempt, verdict: Verdict, regular: Micros | None, now: Micros
+) -> JobState:
     if verdict.disable:
         reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
-        return _failed_for_good(state, run, reason)
+        return _failed_for_good(state, run, reason, now)
     retry_at, not_before = verdict.retry_at, verdict.not_before
     if regular is None:
         # Nothing comes after this occurrence: it is tried again while its policy allows, and then it is over.
         retry_at = retry_at if retry_at is not None else not_before
         if retry_at is None or verdict.held:
-            return _failed_for_good(state, run, f"its last run failed: {state.last_error}")
+            return _failed_for_good(state, run, f"its last run failed: {state.last_error}", now)
     elif not_before is not None and not_before > regular:
         return state._replace(next_run_at=not_before, regular_at=regular)
     if retry_at is not None:
         return _retrying(state, run, retry_at, regular)
-    return _going_on(job, state, regular)
+    return _going_on(job, state, regular, now)
 
 
 def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None) -> JobState:
     return state._replace(next_run_at=at, retry_of=run.scheduled_for, attempts=run.attempt, regular_at=regular)
 
 
-def _failed_for_good(state: JobState, run: Attempt, reason: str) -> JobState:
+def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
     """Disabled; should it be resumed, the next attempt is told from those before."""
-    return disabled(state, reason)._replace(retry_of=run.scheduled_for, attempts=run.attempt)
+    return disabled(state, reason, now)._replace(retry_of=run.scheduled_for, attempts=run.attempt)
 
 
 def _after_manual_run(job: Job, state: JobState, now: Micros) -> Change:
@@ -477,7 +496,7 @@ def _after_manual_run(job: Job, state: JobState, now: Micros) -> Change:
     if isinstance(job.schedule, At | Delay) or state.retry_of is not None or (state.next_run_at or now + 1) > now:
         return Change(state=state)
     skips = _owed(job, now, SkipReason.ALREADY_RUNNING)
-    return Change(state=_going_on(job, state, _next_regular(job, now)), skips=skips)
+    return Change(state=_going_on(job, state, _next_regular(job, now), now), skips=skips)
 
 
 # ---------------------------------------------------------------- shared
@@ -490,10 +509,10 @@ def _policy(job: Job, rules: Rules) -> Retry:
     return NO_RETRY if isinstance(job.schedule, At) else rules.retry
 
 
-def _going_on(job: Job, state: JobState, following: Micros | None) -> JobState:
+def _going_on(job: Job, state: JobState, following: Micros | None, now: Micros) -> JobState:
     """*state* with its next regular run; a schedule with nothing left has ended, unless it never began."""
     if following is None and not isinstance(job.schedule, Manual):
-        return disabled(state, ENDED)
+        return disabled(state, ENDED, now)
     return state._replace(next_run_at=following, retry_of=None, attempts=0, regular_at=None)
 
 

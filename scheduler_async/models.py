@@ -160,7 +160,7 @@ class JobSpec:
         schedule: Schedule,
         *,
         handler: str | Callable[..., Any],
-        id: str | None = None,  # noqa: A002 - the public name
+        id: str | None = None,
         namespace: str = "default",
         user_id: str | None = None,
         name: str | None = None,
@@ -203,6 +203,13 @@ class JobSpec:
         set_to("enabled", enabled)
         set_to("on_conflict", check_choice(OnConflict, on_conflict, "on_conflict"))
 
+    @classmethod
+    def stored(cls, **fields: Any) -> Self:
+        """A spec that was checked before it was stored: all *fields* of the class, as they are."""
+        spec = cls.__new__(cls)
+        spec.__dict__.update(fields)
+        return spec
+
     @property
     def payload(self) -> Json:
         """A fresh copy of the payload."""
@@ -232,6 +239,7 @@ class JobState(NamedTuple):
 
     phase: Phase = Phase.ACTIVE
     disabled_reason: str | None = None
+    disabled_at: Micros | None = None
     activity: Status = Status.IDLE
     """IDLE, QUEUED or RUNNING, whatever the phase."""
     next_run_at: Micros | None = None
@@ -267,6 +275,8 @@ class Job:
     id: str
     namespace: str
     handler: str
+    uid: int = field(default=0, repr=False)
+    """Its number in the store; a job that is removed and added again gets another."""
     anchor: Micros = field(repr=False)
     created: Micros = field(repr=False)
     updated: Micros = field(repr=False)
@@ -443,7 +453,7 @@ class Skip:
 class RunRow:
     """One line of the run log: an attempt, or occurrences that were not run."""
 
-    id: str
+    id: int
     job_id: str
     namespace: str
     scheduled_for: datetime
@@ -477,7 +487,7 @@ class StopSignal(Protocol):
 class Run:
     """One run, as the handler gets it."""
 
-    id: str
+    id: int
     job: Job = field(repr=False)
     payload: Json = field(repr=False)
     scheduled_for: datetime

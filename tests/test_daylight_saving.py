@@ -549,8 +549,7 @@ PROBES = (
 @pytest.mark.parametrize("zone", AWKWARD_ZONES)
 def test_every_change_of_an_awkward_zone_is_handled_as_the_rules_demand(zone: str) -> None:
     """Each of these zones has broken a scheduler somewhere; the answers are counted out minute by minute."""
-    # Two looks a day find them all: see the test of the distance between two changes.
-    found = changes(ZoneInfo(zone), Y2000, Y2038, step=DAY // 2)
+    found = changes_of(zone)
 
     for change in found:
         assert_as_the_rules_demand(zone, change.at, reach=18 * HOUR)
@@ -581,6 +580,13 @@ def test_every_zone_is_known_to_the_library() -> None:
     assert refused == []
 
 
+def changes_of(zone: str) -> list[Change]:
+    """Every change from 2000 to 2037; a zone without any is asked about those since 1980."""
+    info = ZoneInfo(zone)
+    # A look a day finds them all: see the test of the distance between two changes.
+    return changes(info, Y2000, Y2038, step=DAY) or changes(info, Y1980, Y2000, step=DAY)
+
+
 @cache
 def distinct_zones() -> list[tuple[str, list[Change]]]:
     """One zone for each history of offsets from 2000 to 2037, with its changes.
@@ -590,10 +596,8 @@ def distinct_zones() -> list[tuple[str, list[Change]]]:
     """
     histories: dict[tuple[int, tuple[Change, ...]], str] = {}
     for zone in sorted(available_timezones()):
-        info = ZoneInfo(zone)
-        # A look a day finds them all: see the test of the distance between two changes.
-        found = changes(info, Y2000, Y2038, step=DAY)
-        histories.setdefault((offset(info, Y2000), tuple(found)), zone)
+        found = changes(ZoneInfo(zone), Y2000, Y2038, step=DAY)
+        histories.setdefault((offset(ZoneInfo(zone), Y2000), tuple(found)), zone)
     return [(zone, list(found)) for (_, found), zone in histories.items()]
 
 
@@ -647,7 +651,6 @@ def between(moments: list[datetime], after: datetime, until: datetime) -> int:
 
 # --- Every second of the days on which clocks change ----------------------------------------------------------------
 
-# A zone whose only changes lie before 2000 is asked about those.
 SECOND_BY_SECOND_ZONES = (
     "Africa/Casablanca",
     "America/Sao_Paulo",
@@ -668,7 +671,7 @@ SECOND_BY_SECOND_ZONES = (
 def test_the_next_run_is_always_later_around_a_change(zone: str) -> None:
     """An answer that is not later than the question would be a loop that runs a job as fast as it can."""
     # The latest change in which the clock leapt, since leaping is what leads others astray.
-    change = next(change for change in reversed(second_by_second_changes(zone)) if change.after > change.before)
+    change = next(change for change in reversed(changes_of(zone)) if change.after > change.before)
 
     for expression in ("30 0-3,23 * * *", "*/15 * * * *", "* * * * * *"):
         assert_always_later(zone, expression, change.at - 3 * HOUR, change.at + 3 * HOUR)
@@ -680,16 +683,11 @@ def test_the_next_run_is_always_later_around_a_change(zone: str) -> None:
 @pytest.mark.parametrize("years", [range(1970, 2010), range(2010, 2024), range(2024, 2038)], ids=str)
 def test_the_next_run_is_always_later_in_every_second_of_a_day_with_a_change(zone: str, years: range) -> None:
     """As above, for whole days, and for every change of the zone."""
-    for change in second_by_second_changes(zone):
+    for change in changes_of(zone):
         if instant(change.at).year in years:
             assert_always_later(zone, "30 0-3,23 * * *", change.at - DAY // 2, change.at + DAY // 2)
             # A wildcard line sees nothing but the change itself, so the hours around it are enough.
             assert_always_later(zone, "*/15 * * * *", change.at - 3 * HOUR, change.at + 3 * HOUR)
-
-
-def second_by_second_changes(zone: str) -> list[Change]:
-    info = ZoneInfo(zone)
-    return changes(info, Y2000, Y2038, step=DAY) or changes(info, Y1980, Y2000, step=DAY)
 
 
 def assert_always_later(zone: str, expression: str, start: int, end: int) -> None:

@@ -845,7 +845,7 @@ def test_a_finished_at_is_not_replayed_by_adding_it_again() -> None:
 def test_an_upsert_enables_what_was_disabled_but_not_what_is_paused() -> None:
     """An extension that cancels a job and schedules it again wants it; an operator's pause outlives a deployment."""
     job = a_job(Every("1h"))
-    off = replace(job, state=disabled(job.state, "cancelled"))
+    off = replace(job, state=disabled(job.state, "cancelled", NOON))
     paused = replace(job, state=pause(job, NOON).state)
 
     on, _ = edit(off, job.spec, handler="h", now=NOON + 30 * MINUTE)
@@ -956,7 +956,7 @@ def test_disabling_during_a_run_stays() -> None:
     run = story.start_at(NOON + 10 * SECOND)
     assert run is not None
 
-    story.job = replace(story.job, state=disabled(story.job.state, "cancelled"))
+    story.job = replace(story.job, state=disabled(story.job.state, "cancelled", NOON))
     story.end_at(NOON + 25 * SECOND, run)
 
     assert (story.job.status, story.job.disabled_reason, story.job.next_run_at) == (Status.DISABLED, "cancelled", None)

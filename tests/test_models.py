@@ -199,7 +199,7 @@ def test_the_status_of_a_job(phase: Phase, activity: Status, status: str) -> Non
     assert replace(job, state=JobState(phase=phase, activity=activity)).status == status
 
 
-def run_of(trigger: Trigger, attempt: int = 1, run_id: str = "r1") -> Run:
+def run_of(trigger: Trigger, attempt: int = 1, run_id: int = 1) -> Run:
     job = add(JobSpec(Cron("0 12 * * *"), handler="h", user_id="u"), id="a", handler="h", now=0)
     return Run(
         id=run_id,
@@ -221,9 +221,9 @@ def test_a_run_knows_its_job_and_how_late_it_is() -> None:
 
 def test_all_attempts_at_an_occurrence_have_one_idempotency_key() -> None:
     assert run_of(Trigger.SCHEDULE).idempotency_key == "default/a@2026-01-05T12:00:00Z"
-    assert run_of(Trigger.RETRY, attempt=2, run_id="r2").idempotency_key == run_of(Trigger.SCHEDULE).idempotency_key
+    assert run_of(Trigger.RETRY, attempt=2, run_id=2).idempotency_key == run_of(Trigger.SCHEDULE).idempotency_key
     assert run_of(Trigger.MANUAL).idempotency_key != run_of(Trigger.SCHEDULE).idempotency_key
-    assert run_of(Trigger.MANUAL, run_id="r2").idempotency_key != run_of(Trigger.MANUAL).idempotency_key
+    assert run_of(Trigger.MANUAL, run_id=2).idempotency_key != run_of(Trigger.MANUAL).idempotency_key
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,96 @@
+"""The only place that asks the machine for the time, and the only place that waits for it.
+
+The wall clock decides *when* something is due. The monotonic clock only measures how long to sleep: it does not jump.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from scheduler_async.durations import parse_interval
+from scheduler_async.instants import Micros, from_micros
+
+
+class Timer(Protocol):
+    """Something that will happen, unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Let it not happen."""
+
+
+class Clock(ABC):
+    """What the scheduler knows of time. `VirtualClock` is one for tests."""
+
+    tells_of_jumps = False
+    """Whether `on_jump` listeners are told when the wall clock jumps, so that nobody needs to wake up to look."""
+
+    @abstractmethod
+    def micros(self) -> Micros:
+        """The wall clock, in microseconds since the epoch."""
+
+    @abstractmethod
+    def monotonic(self) -> float:
+        """Seconds that only ever go forward, from an unknown beginning."""
+
+    @abstractmethod
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
+        """Call *callback* after *delay* seconds."""
+
+    def now(self) -> datetime:
+        """The wall clock, as a UTC datetime."""
+        return from_micros(self.micros())
+
+    async def wait(self, event: asyncio.Event, timeout: float | None = None) -> bool:
+        """Wait until *event* is set, or for *timeout* seconds; return whether it was set."""
+        if event.is_set() or timeout is None:
+            return await event.wait()
+        waiter = asyncio.ensure_future(event.wait())
+        timer = self.call_later(max(timeout, 0.0), waiter.cancel)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return False
+        finally:
+            timer.cancel()
+            waiter.cancel()
+
+    async def sleep(self, duration: str | timedelta) -> None:
+        """Wait for a duration of this clock's time."""
+        await self.wait(asyncio.Event(), parse_interval(duration).total_seconds())
+
+    def on_jump(self, _listener: Callable[[], object], /) -> Callable[[], None]:
+        """Call a listener when the wall clock jumps, if this clock knows; returns how to end it."""
+        return lambda: None
+
+    def working(self) -> AbstractContextManager[None]:
+        """Tell the clock that work is under way off the event loop, such as a question to the store."""
+        return nullcontext()
+
+    def working_in_thread(self) -> AbstractContextManager[None]:
+        """Tell the clock that a function runs in a thread, which may take any time."""
+        return nullcontext()
+
+
+class SystemClock(Clock):
+    """The machine's time."""
+
+    def micros(self) -> Micros:
+        """The wall clock, in microseconds since the epoch."""
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        """Seconds that only ever go forward, from an unknown beginning."""
+        return time.monotonic()
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
+        """Call *callback* after *delay* seconds."""
+        return asyncio.get_running_loop().call_later(delay, callback)

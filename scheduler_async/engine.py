@@ -1,0 +1,683 @@
+"""The engine room: the loop, the runs it starts, the node it is, and the upkeep. What users call is in `scheduler`.
+
+The loop is clear, look, wait. A pass claims what is due and starts it; runs end in their own time and are recorded in
+groups; a watch shows other processes that this one lives. What happens to a job is decided in `lifecycle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from logging import ERROR, INFO, WARNING
+from typing import Any, TypeVar
+
+from scheduler_async.clock import Clock, SystemClock
+from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerShutdownError, quoted
+from scheduler_async.events import Event, EventKind, Events
+from scheduler_async.handlers import Handlers
+from scheduler_async.instants import SECOND, Micros, from_micros, span
+from scheduler_async.lifecycle import Rules
+from scheduler_async.logs import say
+from scheduler_async.models import Ending, Job, Outcome, RunRow, SkipReason, Status
+from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
+from scheduler_async.records import row_of, row_of_skip
+from scheduler_async.runner import ActiveRun, Runner
+from scheduler_async.store import ClaimedRun, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeLost, Store
+
+# Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.
+CHUNK = 256
+
+# How often another process's changes are looked for; a change must be noticed within two seconds.
+POLL = 1.0  # seconds
+
+# A store that fails is asked again after this long, and twice as long each time, up to the last.
+FIRST_RETRY, LAST_RETRY = 0.5, 30.0  # seconds
+
+# The wall clock may be slewed, and a busy machine may be late: less than this is not a jump.
+JUMP = 1 * SECOND
+
+# How often what is old is removed, and how much of it at a time.
+UPKEEP = 60.0  # seconds
+UPKEEP_SLICE = 100
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a scheduler allows itself."""
+
+    max_concurrent: int | None = None
+    queue_size: int | None = None
+    group_limit: int | None = None
+    group_limits: Mapping[str, int] = field(default_factory=dict)
+    stuck_after: timedelta | None = None
+    max_sleep: timedelta | None = None
+    keep_runs: int | None = None
+    purge_disabled_after: timedelta | None = None
+
+
+class Engine:
+    """Runs what is due in a store, with the handlers it is given."""
+
+    def __init__(self, store: Store, clock: Clock, rules: Rules, limits: Limits) -> None:
+        self.store, self.clock, self.rules, self.limits = store, clock, rules, limits
+        self.handlers = Handlers(clock)
+        self.events = Events()
+        self.status = "stopped"
+        self.started_at: Micros | None = None
+        self.last_tick_at: Micros | None = None
+        self.next_wake_at: Micros | None = None
+        self.tick_count = 0
+        self.trigger_count = 0
+        self._machine = SystemClock()  # leases are about processes: they run on real time, whatever the clock shows
+        self._lock = asyncio.Lock()  # opening, starting and stopping, one at a time
+        self._is_open = False
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        """What is known only while the store is open."""
+        self.runner = Runner(
+            self.clock, max_concurrent=self.limits.max_concurrent, begin=self._begin_queued, ended=self._run_ended
+        )
+        self.node: int | None = None
+        self._identity: NodeIdentity | None = None
+        self._watch = Watch()
+        self._trusted_until = 0.0
+        self._rejoining = asyncio.Lock()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._services: list[asyncio.Task[None]] = []
+        self._halt = asyncio.Event()
+        self._endings: list[tuple[ActiveRun, Ending | None, Micros]] = []
+        self._have_endings = asyncio.Event()
+        self._untidy = asyncio.Event()
+        self._stale = True
+        self._hungry = False
+        self._next_due: Micros | None = None
+        self._learned: Micros | None = None  # the earliest due time heard of while a claim is under way
+        self._skew: Micros | None = None
+        self._warned: set[tuple[int, int]] = set()
+        self._grown: dict[int, int] = {}
+
+    # ============================================================ opening and closing
+
+    async def start(self, prepare: Callable[[Micros], Awaitable[None]]) -> None:
+        """Open the store, let *prepare* do what comes first, take up what was interrupted, and begin the loop."""
+        async with self._lock:
+            if self.status != "stopped":
+                raise SchedulerError(f"The scheduler is {self.status} already. Start it once, or stop it first.")
+            try:
+                await self._open()
+                now = self.clock.micros()
+                await prepare(now)
+                await self._join()
+                self.status = "running"
+                self.started_at, self.tick_count, self.trigger_count = now, 0, 0
+                self._services.append(self._spawn(self._keep_house(), "upkeep"))
+                self._loop_task = self._spawn(self._run_loop(), "loop")
+            except BaseException:
+                self.status = "stopped"
+                await self._close()
+                raise
+        say(INFO, "Scheduler started on %s", self.store)
+        self.tell(EventKind.STARTED, now)
+
+    async def stop(self, wait: bool, timeout: float | None, cancel: bool) -> None:
+        """Stop claiming, tell the runs, wait for them or cancel them, record how they ended, and sign off."""
+        async with self._lock:
+            if not self._is_open:
+                return
+            if self.status != "stopped":
+                self.status = "stopping"
+            self.runner.stopping.set()
+            self._changed.set()
+            if self._loop_task is not None:
+                await self._loop_task
+            for active in self.runner:
+                if cancel or not active.begun.is_set():
+                    self.runner.cancel(active)
+            if wait:
+                await self._wait_for_runs(timeout)
+                await self._shut()
+            else:
+                self._spawn(self._shut_when_done(), "shutdown")
+
+    async def _shut_when_done(self) -> None:
+        async with self._lock:
+            await self._wait_for_runs(None)
+            await self._shut()
+
+    async def _shut(self) -> None:
+        now = self.clock.micros()
+        was_started = self.status != "stopped"
+        await self._close()
+        self.status = "stopped"
+        self.started_at = self.next_wake_at = None
+        if was_started:
+            say(INFO, "Scheduler stopped")
+            self.tell(EventKind.STOPPED, now)
+            self.events.close()
+
+    async def _wait_for_runs(self, timeout: float | None) -> None:
+        """Return when every ending is committed. The timeout is in real time or the clock's, whichever passes first."""
+        if len(self.runner):
+            waiting = asyncio.ensure_future(self._until_idle())
+            virtual = None if timeout is None else self.clock.call_later(timeout, waiting.cancel)
+            try:
+                await asyncio.wait([waiting], timeout=timeout)
+            finally:
+                if virtual is not None:
+                    virtual.cancel()
+                waiting.cancel()
+        if len(self.runner):
+            assert timeout is not None
+            raise SchedulerShutdownError(timeout, len(self.runner))
+
+    async def _until_idle(self) -> None:
+        for active in self.runner:
+            await active.done.wait()
+
+    async def _open(self) -> None:
+        if not self._is_open:
+            self._forget_everything()
+            await self.ask(self.store.open())
+            self._is_open = True
+
+    async def _join(self) -> None:
+        """Become a node of the store, and take up what dead nodes left behind."""
+        if self.node is not None:
+            return
+        await self._become_node()
+        self._services.append(self._spawn(self._write_endings(), "writer"))
+        if self.store.is_shared:
+            self._services.append(self._spawn(self._keep_watch(), "watch"))
+
+    async def _become_node(self) -> None:
+        begun = self._machine.monotonic()
+        identity = new_identity()
+        try:
+            self.node = await self.ask(self.store.join(identity, self.clock.micros()))
+        except BaseException:
+            retire(identity)
+            raise
+        self._identity = identity
+        # In a store of this process alone, nobody can take us for dead.
+        self._trusted_until = begun + LEASE - MARGIN if self.store.is_shared else float("inf")
+        await self._beat()
+
+    async def _close(self) -> None:
+        """Let go of everything. The heartbeat stops last."""
+        self._halt.set()
+        self._have_endings.set()
+        for task in self._services:
+            task.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        if self.node is not None:
+            try:
+                await self.ask(self.store.leave(self.node))
+            except Exception:
+                say(ERROR, "Cannot sign off from the store; others will notice when the lease runs out", exc_info=True)
+            if self._identity is not None:
+                retire(self._identity)
+        if self._is_open:
+            self._is_open = False
+            await self.ask(self.store.close())
+
+    async def ready(self) -> None:
+        """Every call but `start` works without the loop: the store opens when it is first needed."""
+        if not self._is_open:
+            async with self._lock:
+                await self._open()
+
+    async def ready_to_run(self) -> None:
+        """As `ready`, and as a node: whatever is claimed must have an owner."""
+        await self.ready()
+        if self.node is None:
+            async with self._lock:
+                await self._join()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"scheduler_async {name}")
+        task.add_done_callback(_report_crash)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def ask(self, question: Awaitable[T]) -> T:
+        """Ask the store, and let the clock know that an answer is on its way.
+
+        The question is carried through even if the asker is cancelled: what the store was told, happens.
+        """
+        with self.clock.working():
+            asked = asyncio.ensure_future(question)
+            try:
+                return await asyncio.shield(asked)
+            except asyncio.CancelledError:
+                if not asked.done():
+                    await asyncio.wait([asked])
+                if not asked.cancelled():
+                    asked.exception()
+                raise
+
+    # ============================================================ the loop
+
+    async def _run_loop(self) -> None:
+        """Clear, look, wait: a change that lands while we look sets the event again."""
+        unsubscribe = self.clock.on_jump(self._changed.set)
+        failures = 0
+        try:
+            while self.status == "running":
+                self._changed.clear()
+                try:
+                    timeout = await self._pass()
+                    failures = 0
+                except NodeLost:
+                    await self._rejoin()
+                    timeout = 0.0
+                except Exception:  # the loop outlives whatever a store may do
+                    timeout = min(FIRST_RETRY * 2**failures, LAST_RETRY)
+                    failures += 1
+                    self._stale = True
+                    say(ERROR, "A pass failed; trying again in %g s", timeout, exc_info=True)
+                await self.clock.wait(self._changed, timeout)
+        finally:
+            unsubscribe()
+
+    async def _pass(self) -> float | None:
+        """Start what is due; return how long to sleep."""
+        now = self.clock.micros()
+        self.tick_count += 1
+        self.last_tick_at = now
+        self._notice_jump(now)
+        self._distrust_self()
+        while self.status == "running" and self._should_look(now):
+            limit = self._claim_limit()
+            self._stale = False
+            started, _ = await self.claim(now, limit)
+            self._hungry = len(started) >= limit
+            if self.limits.max_concurrent is not None or not self._hungry:
+                break
+            now = self.clock.micros()
+        return self._sleep_from(self.clock.micros())
+
+    def _should_look(self, now: Micros) -> bool:
+        due = self._stale or self._hungry or (self._next_due is not None and self._next_due <= now)
+        return due and self._claim_limit() > 0
+
+    def _claim_limit(self) -> int:
+        """How many more runs may be claimed: free slots, and room in the queue."""
+        if self.limits.max_concurrent is None:
+            return CHUNK
+        return max(self.limits.max_concurrent + (self.limits.queue_size or 0) - len(self.runner), 0)
+
+    async def claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], int]:
+        """Claim up to *limit* due jobs and start their runs; also return how many jobs only left occurrences out."""
+        assert self.node is not None
+        terms = ClaimTerms(
+            node=self.node,
+            limit=limit,
+            slots=self._free_slots(),
+            handlers=self.handlers.names,
+            group_limit=self.limits.group_limit,
+            group_limits=self.limits.group_limits,
+            rules=self.rules,
+        )
+        self._learned = None
+        claims = await self.ask(self.store.claim_due(now, terms))
+        self._next_due = _earliest(claims.next_due, self._learned)
+        for edit in claims.edits:
+            self.announce_edit(edit, now)
+            self.learn_of(edit.job)
+        for job in claims.unhandled:
+            self._warn_of_missing_handler(job)
+        started = {claimed.job.uid for claimed in claims.runs}
+        left_out = sum(bool(edit.skips) for edit in claims.edits if edit.job.uid not in started)
+        return [self._begin(claimed) for claimed in claims.runs], left_out
+
+    async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
+        """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
+        assert self.node is not None
+        queued = self._free_slots() == 0
+        now = self.clock.micros()
+        claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=self.node, queued=queued))
+        if claimed is None:
+            raise JobNotFoundError(id, namespace)
+        if isinstance(claimed, Job):
+            return None
+        active = self._begin(claimed)
+        if not queued:
+            await active.begun.wait()
+        return active
+
+    def _free_slots(self) -> int | None:
+        limit = self.limits.max_concurrent
+        return None if limit is None else max(limit - len(self.runner), 0)
+
+    def _begin(self, claimed: ClaimedRun) -> ActiveRun:
+        job = claimed.job
+        call = self.handlers.find(job.handler)
+        assert call is not None, "only jobs whose handler is here are claimed"
+        limit = job.timeout or self.limits.stuck_after
+        queued = job.state.activity is Status.QUEUED
+        active = self.runner.start(claimed, call, limit.total_seconds() if limit else None, queued=queued)
+        self.trigger_count += 1
+        if not queued:
+            self._tell_started(claimed, self.clock.micros())
+        return active
+
+    def _sleep_from(self, now: Micros) -> float | None:
+        """How long to sleep: until the next job is due, at most `max_sleep`."""
+        wake = self._next_due
+        if self._should_look(now):
+            wake = now
+        longest = None if self.limits.max_sleep is None else now + span(self.limits.max_sleep)
+        capped = _earliest(wake, longest)
+        self.next_wake_at = capped
+        if self.clock.tells_of_jumps:
+            capped = wake  # nobody needs to wake only to find out whether the clock jumped
+        return None if capped is None else max(capped - now, 0) / SECOND
+
+    def _notice_jump(self, now: Micros) -> None:
+        """The wall clock and the monotonic clock go together, unless the wall clock jumped."""
+        skew = now - int(self.clock.monotonic() * SECOND)
+        jumped = 0 if self._skew is None else skew - self._skew
+        self._skew = skew
+        if abs(jumped) > JUMP:
+            self._stale = True
+            direction = "forward" if jumped > 0 else "back"
+            message = f"the wall clock jumped {direction} by {abs(jumped) / SECOND:g} s"
+            say(WARNING, "Looking at all jobs again, since %s", message)
+            self.tell(EventKind.CLOCK_JUMPED, now, reason=message)
+
+    def look_again(self) -> None:
+        """Something has changed, and what was known of the store may be wrong."""
+        self._stale = True
+        self._changed.set()
+
+    def learn_of(self, job: Job) -> None:
+        """A job may be due earlier than what we sleep for."""
+        at = job.state.next_run_at
+        self._learned = _earliest(self._learned, at)
+        if at is not None and (self._next_due is None or at < self._next_due):
+            self._next_due = at
+            self._changed.set()
+
+    def _warn_of_missing_handler(self, job: Job) -> None:
+        if (job.uid, job.revision) not in self._warned:
+            self._warned.add((job.uid, job.revision))
+            say(
+                WARNING,
+                "Job %s is due, but no handler %s is registered here; it waits until there is one",
+                job.key,
+                quoted(job.handler),
+                extra={"job": job.key},
+            )
+
+    # ============================================================ runs
+
+    async def _begin_queued(self, active: ActiveRun) -> bool:
+        """Mark a queued run as running; it may have been taken from us while it waited."""
+        now = self.clock.micros()
+        if active.claimed.id not in await self.ask(self.store.start([active.claimed], now)):
+            active.disowned = True
+            return False
+        self._tell_started(active.claimed, now)
+        return True
+
+    def _run_ended(self, active: ActiveRun, ending: Ending | None) -> None:
+        """Called when a handler has ended, or with None for a run that never began. The writer does the rest."""
+        # A pass may be asked about a moment that is yet to come: what it runs does not end before that.
+        finished_at = max(self.clock.micros(), active.claimed.attempt.claimed_at)
+        self._endings.append((active, ending, finished_at))
+        self._have_endings.set()
+
+    async def _write_endings(self) -> None:
+        """Group commit: take all endings there are, and record them at once."""
+        failures = 0
+        while True:
+            self._have_endings.clear()
+            batch, self._endings = self._endings, []
+            if batch:
+                try:
+                    await self._record(batch)
+                    failures = 0
+                except Exception:  # nothing is lost: they are kept until the store takes them
+                    self._endings = batch + self._endings
+                    delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
+                    failures += 1
+                    say(ERROR, "Cannot record %d ended runs; trying again in %g s", len(batch), delay, exc_info=True)
+                    await self._machine.wait(self._halt, delay)
+                    continue
+            if not self._endings:
+                await self._have_endings.wait()
+
+    async def _record(self, batch: Sequence[tuple[ActiveRun, Ending | None, Micros]]) -> None:
+        unbegun = [active for active, ending, _ in batch if ending is None and not active.disowned]
+        ended = [
+            (active, EndedRun(run=active.claimed, ending=ending, started_at=active.started_at, finished_at=finished_at))
+            for active, ending, finished_at in batch
+            if ending is not None and not active.disowned
+        ]
+        if unbegun:
+            await self.ask(self.store.release([active.claimed for active in unbegun]))
+            self._stale = True
+        edits = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
+        for (active, item), edit in zip(ended, edits, strict=True):
+            active.outcome, active.after = item.ending.outcome, None if edit is None else edit.job
+            self._announce_ending(item, edit)
+        for active, _, _ in batch:
+            self.runner.forget(active)
+        if self._hungry or self._stale:
+            self._changed.set()
+
+    def _announce_ending(self, item: EndedRun, edit: Edit | None) -> None:
+        run, ending = item.run, item.ending
+        extra = {"job": run.job.key, "run": run.id}
+        if edit is None:
+            say(WARNING, "Run %d of %s is not ours any more; its result is dropped", run.id, run.job.key, extra=extra)
+            return
+        milliseconds = (item.finished_at - item.started_at) / 1000
+        level = WARNING if ending.outcome.is_failure else INFO
+        problem = f": {ending.error}" if ending.error else ""
+        say(
+            level,
+            "Run %d of %s: %s in %.0f ms%s",
+            run.id,
+            run.job.key,
+            ending.outcome,
+            milliseconds,
+            problem,
+            extra=extra,
+        )
+        if self.events.has_listeners:
+            self.tell(EventKind.RUN_FINISHED, item.finished_at, job=edit.job, run=row_of(item, self._node_name))
+        self.announce_edit(edit, item.finished_at)
+        self.learn_of(edit.job)
+        if run.job.group is not None and (self.limits.group_limit is not None or self.limits.group_limits):
+            self._stale = True  # another of its group may go now
+        if self.limits.keep_runs is not None:
+            grown = self._grown[run.job.uid] = self._grown.get(run.job.uid, 0) + 1 + len(edit.skips)
+            if grown > self.limits.keep_runs // 10:
+                self._untidy.set()
+
+    @property
+    def _node_name(self) -> str | None:
+        return None if self._identity is None else self._identity.name
+
+    # ============================================================ nodes
+
+    async def _keep_watch(self) -> None:
+        """Notice what other processes change, show that we live, and notice who does not."""
+        last_version: int | None = None
+        last_beat = self._machine.monotonic()
+        failing = False
+        while not await self._machine.wait(self._halt, POLL):
+            try:
+                changed = False
+                if self.store.is_shared:
+                    version = await self.ask(self.store.version())
+                    changed, last_version = version != last_version and last_version is not None, version
+                if changed:
+                    self.look_again()
+                    await self._disown_what_was_taken()
+                if changed or self._machine.monotonic() - last_beat >= BEAT or self._watch.someone_is_gone():
+                    last_beat = self._machine.monotonic()
+                    await self.ask(self.store.check())
+                    await self._beat()
+                failing = False
+            except NodeLost:
+                await self._rejoin()
+            except Exception:
+                if not failing:
+                    say(ERROR, "Cannot reach the store; trying again every %g s", POLL, exc_info=True)
+                failing = True
+                if self._machine.monotonic() > self._trusted_until:
+                    await self._rejoin()
+
+    async def _disown_what_was_taken(self) -> None:
+        """A job that was removed elsewhere, or taken over from us, must not go on here."""
+        assert self.node is not None
+        running = [active for active in self.runner if active.begun.is_set()]
+        if running:
+            held = await self.ask(self.store.held(self.node))
+            for active in running:
+                if active.claimed.id not in held and active.task is not None and not active.task.done():
+                    self.runner.disown(active)
+
+    async def _beat(self) -> None:
+        assert self.node is not None
+        begun = self._machine.monotonic()
+        nodes = await self.ask(self.store.beat(self.node))
+        self._trusted_until = max(self._trusted_until, begun + LEASE - MARGIN)
+        dead = self._watch.find_dead(nodes, self.node, self._machine.monotonic())
+        if dead:
+            now = self.clock.micros()
+            recovered = await self.ask(self.store.recover(dead, now, self.rules))
+            for edit, run in recovered:
+                say(
+                    WARNING,
+                    "Run %d of %s was interrupted: its process is gone",
+                    run.id,
+                    run.job.key,
+                    extra={"job": run.job.key},
+                )
+                if self.events.has_listeners:
+                    ending = Ending(outcome=Outcome.INTERRUPTED)
+                    item = EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=now)
+                    self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
+                self.announce_edit(edit, now)
+            self.look_again()
+
+    def _distrust_self(self) -> None:
+        """A node that could not show that it lives must let go before others take over."""
+        if self._machine.monotonic() > self._trusted_until:
+            raise NodeLost
+
+    async def _rejoin(self) -> None:
+        """Others take us for dead, or soon will: end what we run without a trace, and begin anew."""
+        lost_node = self.node
+        async with self._rejoining:
+            if self.node != lost_node:
+                return  # the loop and the watch may both have noticed
+            say(WARNING, "Node %s lost its lease; its runs are cancelled, and it joins again", self._node_name)
+            lost = list(self.runner)
+            for active in lost:
+                self.runner.disown(active)
+            tasks = [active.task for active in lost if active.task is not None]
+            if tasks:
+                await asyncio.wait(tasks, timeout=MARGIN)
+            for active, _, _ in self._endings:
+                if active.disowned:
+                    self.runner.forget(active)
+            self._endings = [ending for ending in self._endings if not ending[0].disowned]
+            if self._identity is not None:
+                retire(self._identity)
+            while not self._halt.is_set():
+                try:
+                    await self._become_node()
+                except Exception:
+                    say(ERROR, "Cannot join the store; trying again in %g s", POLL, exc_info=True)
+                    await self._machine.wait(self._halt, POLL)
+                else:
+                    say(INFO, "This is now node %s", self._node_name)
+                    self.look_again()
+                    return
+
+    # ============================================================ upkeep
+
+    async def _keep_house(self) -> None:
+        """Remove what is old: on its own cadence, a little at a time."""
+        while True:
+            if self.limits.purge_disabled_after is None:
+                await self._untidy.wait()
+            await self.clock.wait(self._halt, UPKEEP)
+            try:
+                await self._purge()
+            except Exception:
+                say(ERROR, "Cannot remove old runs; trying again in %g s", UPKEEP, exc_info=True)
+
+    async def _purge(self) -> None:
+        self._untidy.clear()
+        if self.limits.keep_runs is not None:
+            grown = [uid for uid, count in self._grown.items() if count > self.limits.keep_runs // 10]
+            for first in range(0, len(grown), UPKEEP_SLICE):
+                uids = grown[first : first + UPKEEP_SLICE]
+                await self.ask(self.store.purge_runs(uids, self.limits.keep_runs))
+                for uid in uids:
+                    del self._grown[uid]
+        if self.limits.purge_disabled_after is not None:
+            before = self.clock.micros() - span(self.limits.purge_disabled_after)
+            while gone := await self.ask(self.store.purge_disabled(before, UPKEEP_SLICE)):
+                for job in gone:
+                    self.tell(EventKind.REMOVED, self.clock.micros(), job=job, reason="it was disabled for long")
+
+    # ============================================================ telling
+
+    def tell(
+        self,
+        kind: EventKind,
+        at: Micros,
+        *,
+        job: Job | None = None,
+        run: RunRow | None = None,
+        reason: SkipReason | str | None = None,
+    ) -> None:
+        """Tell observers, if there are any."""
+        if self.events.has_listeners:
+            self.events.tell(Event(kind=kind, at=from_micros(at), job=job, run=run, reason=reason))
+
+    def _tell_started(self, claimed: ClaimedRun, now: Micros) -> None:
+        if self.events.has_listeners:
+            item = EndedRun(run=claimed, ending=_GOING_ON, started_at=now, finished_at=now)
+            row = replace(row_of(item, self._node_name), outcome=None, finished_at=None, duration_ms=None)
+            self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=row)
+
+    def announce_edit(self, edit: Edit | None, now: Micros) -> None:
+        """Tell of an edit and of the occurrences it left out, now that it is committed."""
+        if edit is None:
+            return
+        if edit.kind == "disabled":
+            say(WARNING, "Job %s is disabled: %s", edit.job.key, edit.job.disabled_reason, extra={"job": edit.job.key})
+        if self.events.has_listeners:
+            for skip in edit.skips:
+                row = row_of_skip(edit.job, skip, now)
+                self.tell(EventKind.RUN_SKIPPED, now, job=edit.job, run=row, reason=skip.reason)
+            if edit.kind is not None:
+                reason = edit.job.disabled_reason if edit.kind == "disabled" else None
+                self.tell(EventKind(edit.kind), now, job=edit.job, reason=reason)
+
+
+def _earliest(*moments: Micros | None) -> Micros | None:
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+_GOING_ON = Ending(outcome=Outcome.SUCCESS)  # stands in where a run has no ending yet
+
+
+def _report_crash(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        say(ERROR, "%s ended: %s: %s", task.get_name(), type(error).__name__, error)

@@ -1,0 +1,146 @@
+"""Names and the functions behind them. A handler is an async function; a plain one runs in a thread."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeAlias
+
+from anyio import CapacityLimiter, to_thread
+
+from scheduler_async.clock import Clock
+from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
+from scheduler_async.models import Ending, Outcome, Result, Run
+
+Handler: TypeAlias = Callable[..., Any]
+"""What users register: async or plain, with a `Run` or without."""
+
+# The scheduler has limits of its own; threads shall not add a hidden one.
+MAX_THREADS = 10_000
+
+_current_run: ContextVar[Run | None] = ContextVar("scheduler_async.current_run", default=None)
+
+
+def current_run() -> Run:
+    """The run this code is part of: anywhere below a handler, in its threads and tasks too."""
+    run = _current_run.get()
+    if run is None:
+        raise SchedulerError("No run is in progress here. current_run() works inside a handler and what it calls.")
+    return run
+
+
+class Handlers:
+    """The handlers of one scheduler, by name."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_name: dict[str, Callable[[Run], Awaitable[object]]] = {}
+        self._functions: dict[str, Handler] = {}
+        self._fallback: Callable[[Run], Awaitable[object]] | None = None
+        self._threads: CapacityLimiter | None = None
+
+    def register(self, name: str, function: Handler) -> None:
+        """Give *function* a name; a name has one function."""
+        known = self._functions.get(name)
+        if known is not None and known is not function:
+            raise InvalidJobError(
+                f"There is a handler {quoted(name)} already ({known.__qualname__}). Give this one another name.",
+                "handler",
+            )
+        self._functions[name] = function
+        self._by_name[name] = self._adapted(function)
+
+    def register_fallback(self, function: Handler) -> None:
+        """Let *function* handle every job whose name has no handler of its own."""
+        self._fallback = self._adapted(function)
+
+    def name_of(self, handler: str | Handler) -> str:
+        """The name of *handler*, which is one already or a registered function."""
+        if isinstance(handler, str):
+            return handler
+        for name, function in self._functions.items():
+            if function is handler:
+                return name
+        label = getattr(handler, "__qualname__", type(handler).__name__)
+        raise InvalidJobError(
+            f"The function {label} is not registered. Put @scheduler.handler({quoted(label)}) above it, "
+            "or pass the name of a handler.",
+            "handler",
+        )
+
+    def find(self, name: str) -> Callable[[Run], Awaitable[object]] | None:
+        """What to call for a job with this handler."""
+        return self._by_name.get(name, self._fallback)
+
+    @property
+    def names(self) -> list[str] | None:
+        """All names there are; None when any will do."""
+        return None if self._fallback else list(self._by_name)
+
+    def _adapted(self, function: Handler) -> Callable[[Run], Awaitable[object]]:
+        """*function* as an async function of a run."""
+        if not callable(function):
+            raise InvalidJobError(f"A handler is a function, not {quoted(function)}.", "handler")
+        takes_run = _takes_argument(function)
+        if _is_async(function):
+            return function if takes_run else lambda _run: function()
+
+        async def in_thread(run: Run) -> object:
+            if self._threads is None:
+                self._threads = CapacityLimiter(MAX_THREADS)
+            work = partial(function, run) if takes_run else function
+            with self._clock.working_in_thread():
+                # A thread cannot be stopped: it is waited for, so that the job does not run twice at once.
+                return await to_thread.run_sync(work, limiter=self._threads)
+
+        return in_thread
+
+
+def _is_async(function: Handler) -> bool:
+    inner = function.func if isinstance(function, partial) else function
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
+
+
+def _takes_argument(function: Handler) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins do not tell
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
+    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        label = getattr(function, "__qualname__", repr(function))
+        raise InvalidJobError(
+            f"The handler {label} needs {len(required)} arguments. A handler takes a Run, or nothing: "
+            "async def f(run) or async def f().",
+            "handler",
+        )
+    return bool(positional)
+
+
+def ending_of(answer: object) -> Ending:
+    """What a handler's answer says about its run."""
+    match answer:
+        case None | True:
+            return Ending(outcome=Outcome.SUCCESS)
+        case False:
+            return Ending(outcome=Outcome.SUCCESS, disable=True)
+        case Outcome():
+            return _told(Result(answer))
+        case Result():
+            return _told(answer)
+        case _:
+            return Ending(outcome=Outcome.SUCCESS)
+
+
+def _told(result: Result) -> Ending:
+    error = (result.message or result.outcome.value) if result.outcome.is_failure else None
+    return Ending(outcome=result.outcome, error=error, message=result.message, exit_code=result.exit_code)
+
+
+def ending_of_exception(error: BaseException) -> Ending:
+    """What an exception says about the run that raised it."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Ending(outcome=Outcome.ERROR, error=text)

@@ -1,0 +1,102 @@
+"""Which processes share a store, and which of them are gone. Liveness is a matter of processes, not of schedules."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from scheduler_async.store import NodeIdentity, NodeRow
+
+# A node that has not beaten for this long is dead to the others.
+LEASE = 30.0  # seconds
+BEAT = 10.0  # seconds
+# A node stops trusting itself this much earlier, so that it has let go before others take over.
+MARGIN = 5.0  # seconds
+
+# The nodes of this very process: one that is not among them is gone, although its process lives.
+_alive_here: set[str] = set()
+
+
+def new_identity() -> NodeIdentity:
+    """A name for a new node of this process."""
+    name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    _alive_here.add(name)
+    return NodeIdentity(name=name, host=_host(), pid=os.getpid(), process_start=_process_start(os.getpid()))
+
+
+def retire(identity: NodeIdentity) -> None:
+    """A node of this process that is no more."""
+    _alive_here.discard(identity.name)
+
+
+class Watch:
+    """What one node knows of the others: their beats, seen with its own clock, which no skew can fool."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[int, float]] = {}
+        self._identities: list[NodeIdentity] = []
+
+    def find_dead(self, nodes: Iterable[NodeRow], own: int, monotonic: float) -> list[NodeRow]:
+        """Those of *nodes* that are gone: at once if they lived here, otherwise when their lease has run out."""
+        nodes = [node for node in nodes if node.id != own]
+        self._identities = [node.identity for node in nodes]
+        self._seen = {node.id: self._since(node, monotonic) for node in nodes}
+        return [node for node in nodes if is_gone(node.identity) or monotonic - self._seen[node.id][1] >= LEASE]
+
+    def someone_is_gone(self) -> bool:
+        """Whether a node that was seen last time has certainly died since."""
+        return any(is_gone(identity) for identity in self._identities)
+
+    def _since(self, node: NodeRow, monotonic: float) -> tuple[int, float]:
+        seen = self._seen.get(node.id)
+        return seen if seen is not None and seen[0] == node.beat else (node.beat, monotonic)
+
+
+def is_gone(identity: NodeIdentity) -> bool:
+    """Whether it certainly does not live any more. A process elsewhere may."""
+    if identity.host != _host():
+        return False
+    if identity.pid == os.getpid() and identity.process_start == _process_start(identity.pid):
+        return identity.name not in _alive_here
+    start = _process_start(identity.pid)
+    return not _exists(identity.pid) or start not in ("", identity.process_start)
+
+
+def _exists(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True  # asking with a signal would end it; the lease tells in time
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _process_start(pid: int) -> str:
+    """When a process began, in the system's own terms: a number is given to another process, a start is not."""
+    try:
+        # The name in parentheses may hold anything; what follows it is regular, and the 20th of it is the start.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    # A zombie is dead, and only waits for its parent to notice.
+    return "zombie" if fields[0] == "Z" else fields[19]
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    """This machine since it was booted, and the table its process numbers are from: containers have their own."""
+    parts = [socket.gethostname()]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    except OSError:
+        pass  # not Linux: the name has to do
+    return " ".join(parts)

@@ -1,0 +1,230 @@
+"""Jobs and runs as rows: what every store does with them, whatever its SQL. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from scheduler_async.instants import Micros, from_micros, span
+from scheduler_async.lifecycle import Rules, after_run, claim, disabled
+from scheduler_async.models import (
+    Attempt,
+    Ending,
+    Job,
+    JobSpec,
+    JobState,
+    Misfire,
+    OnConflict,
+    OnInterrupt,
+    Outcome,
+    Phase,
+    Priority,
+    RunRow,
+    Skip,
+    SkipReason,
+    Status,
+    Trigger,
+)
+from scheduler_async.retries import Retry
+from scheduler_async.schedules import Manual, Schedule
+from scheduler_async.store import ClaimedRun, Edit, EndedRun
+
+
+def claimed(job: Job, now: Micros, rules: Rules) -> tuple[Edit, Attempt | None]:
+    """What a claim does with a job; one that cannot be read, or whose schedule fails, is disabled."""
+    if job.state.phase is Phase.DISABLED:
+        return Edit(job=job, kind="disabled"), None
+    try:
+        taken = claim(job, now, rules)
+    except Exception as error:  # whatever it is, it must not stop the others
+        return _failing(job, error, now), None
+    return Edit(job=replace(job, state=taken.state), skips=taken.skips, kind=_kind_of(taken.state)), taken.attempt
+
+
+def _failing(job: Job, error: Exception, now: Micros) -> Edit:
+    state = job.state._replace(activity=Status.IDLE)
+    return Edit(job=replace(job, state=disabled(state, f"its schedule fails: {error}", now)), kind="disabled")
+
+
+def after(job: Job, run: ClaimedRun, ending: Ending, now: Micros, rules: Rules) -> Edit:
+    """What a run leaves behind; a schedule that no longer computes disables its job."""
+    try:
+        change = after_run(job, run.attempt, ending, now, rules)
+    except Exception as error:  # whatever it is, it must not stop the others
+        return _failing(job, error, now)
+    was_enabled = job.state.phase is not Phase.DISABLED
+    kind = _kind_of(change.state) if was_enabled else None
+    return Edit(job=replace(job, state=change.state), skips=change.skips, kind=kind)
+
+
+def _kind_of(state: JobState) -> str | None:
+    return "disabled" if state.phase is Phase.DISABLED else None
+
+
+def spec_values(job: Job) -> tuple[Any, ...]:
+    """The columns of a job's description."""
+    spec = job.spec
+    return (
+        job.namespace,
+        job.id,
+        job.handler,
+        json.dumps(spec.schedule.to_json(), separators=(",", ":")),
+        None if spec.retry is None else json.dumps(spec.retry.to_json(), separators=(",", ":")),
+        spec.payload_json,
+        spec.metadata_json,
+        spec.user_id,
+        spec.name,
+        spec.priority,
+        spec.group,
+        spec.misfire,
+        None if spec.timeout is None else span(spec.timeout),
+        spec.on_interrupt,
+        job.anchor,
+        job.created,
+        job.updated,
+        job.revision,
+    )
+
+
+_schedule = lru_cache(maxsize=4096)(Schedule.from_json)
+_retry = lru_cache(maxsize=256)(Retry.from_json)
+
+
+def job_of(row: tuple[Any, ...]) -> Job:
+    """The job that a description makes, without its state."""
+    schedule, retry = row[5], row[6]
+    return _described(row, _schedule(schedule), None if retry is None else _retry(retry))
+
+
+def unreadable_job(row: tuple[Any, ...]) -> Job:
+    """A job whose schedule or policy makes no sense here, with all that does."""
+    return _described(row, Manual(), None)
+
+
+def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) -> Job:
+    uid, revision, namespace, id_, handler, _, _, payload, metadata, user_id, name, priority, group = row[:13]
+    misfire, timeout, on_interrupt, anchor, created, updated = row[13:]
+    spec = JobSpec.stored(
+        schedule=schedule,
+        handler=handler,
+        id=id_,
+        namespace=namespace,
+        user_id=user_id,
+        name=name,
+        payload_json=payload,
+        metadata_json=metadata,
+        priority=Priority(priority),
+        group=group,
+        misfire=Misfire(misfire),
+        retry=retry,
+        timeout=None if timeout is None else timedelta(microseconds=timeout),
+        on_interrupt=OnInterrupt(on_interrupt),
+        enabled=True,
+        on_conflict=OnConflict.RAISE,
+    )
+    return Job(
+        spec=spec,
+        state=JobState(),
+        id=id_,
+        namespace=namespace,
+        handler=handler,
+        uid=uid,
+        anchor=anchor,
+        created=created,
+        updated=updated,
+        revision=revision,
+    )
+
+
+_PHASES: Mapping[str, Phase] = {phase.value: phase for phase in Phase}
+_STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
+
+
+def state_of(values: Sequence[Any]) -> JobState:
+    """The state that its columns make."""
+    state = JobState._make(values)
+    return state._replace(phase=_PHASES[state.phase], activity=_STATUSES[state.activity])
+
+
+def run_row(
+    run_id: int,
+    job_id: str,
+    namespace: str,
+    scheduled_for: Micros,
+    started_at: Micros | None,
+    finished_at: Micros | None,
+    attempt: int,
+    trigger: str,
+    outcome: str | None,
+    reason: str | None,
+    missed: int,
+    error: str | None,
+    message: str | None,
+    exit_code: int | None,
+    node: str | None,
+) -> RunRow:
+    """The row of the run log that its columns make."""
+    return RunRow(
+        id=run_id,
+        job_id=job_id,
+        namespace=namespace,
+        scheduled_for=from_micros(scheduled_for),
+        started_at=None if started_at is None else from_micros(started_at),
+        finished_at=None if finished_at is None else from_micros(finished_at),
+        duration_ms=None if started_at is None or finished_at is None else (finished_at - started_at) / 1000,
+        delay_ms=None if started_at is None else max(started_at - scheduled_for, 0) / 1000,
+        attempt=attempt,
+        trigger=Trigger(trigger),
+        outcome=None if outcome is None else Outcome(outcome),
+        reason=None if reason is None else SkipReason(reason),
+        missed=missed,
+        error=error,
+        message=message,
+        exit_code=exit_code,
+        node=node,
+    )
+
+
+def row_of(item: EndedRun, node: str | None) -> RunRow:
+    """The row that a run which has ended leaves."""
+    run, attempt, ending = item.run, item.run.attempt, item.ending
+    return RunRow(
+        id=run.id,
+        job_id=run.job.id,
+        namespace=run.job.namespace,
+        scheduled_for=from_micros(attempt.scheduled_for),
+        started_at=from_micros(item.started_at),
+        finished_at=from_micros(item.finished_at),
+        duration_ms=(item.finished_at - item.started_at) / 1000,
+        delay_ms=max(item.started_at - attempt.scheduled_for, 0) / 1000,
+        attempt=attempt.attempt,
+        trigger=attempt.trigger,
+        outcome=ending.outcome,
+        error=ending.error,
+        message=ending.message,
+        exit_code=ending.exit_code,
+        node=node,
+    )
+
+
+def row_of_skip(job: Job, skip: Skip, now: Micros) -> RunRow:
+    """The row that occurrences leave which did not run; its id is known to the store only."""
+    return RunRow(
+        id=0,
+        job_id=job.id,
+        namespace=job.namespace,
+        scheduled_for=from_micros(skip.scheduled_for),
+        started_at=None,
+        finished_at=from_micros(now),
+        duration_ms=None,
+        delay_ms=None,
+        attempt=0,
+        trigger=Trigger.SCHEDULE,
+        outcome=Outcome.SKIPPED,
+        reason=skip.reason,
+        missed=skip.missed,
+    )

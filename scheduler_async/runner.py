@@ -1,0 +1,154 @@
+"""Calls one handler under its limits, and hands over how it ended. What an ending means is decided elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from logging import ERROR
+
+from scheduler_async.clock import Clock, Timer
+from scheduler_async.handlers import _current_run, ending_of, ending_of_exception
+from scheduler_async.instants import Micros, from_micros
+from scheduler_async.logs import say
+from scheduler_async.models import Ending, Job, Outcome, Run
+from scheduler_async.store import ClaimedRun
+
+Call = Callable[[Run], Awaitable[object]]
+
+
+@dataclass(eq=False, kw_only=True)
+class ActiveRun:
+    """A run of this process, from its claim until its ending is committed."""
+
+    claimed: ClaimedRun
+    started_at: Micros
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the handler has been called; a run that ends before was only queued."""
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when how it ended is committed, or dropped."""
+    task: asyncio.Task[object] | None = None
+    timed_out: bool = False
+    cancelled: bool = False
+    """The scheduler ended it."""
+    disowned: bool = False
+    """It is not ours any more: whatever comes of it is dropped."""
+    outcome: Outcome | None = None
+    after: Job | None = None
+    """How it ended and what the job looks like then, once that is committed."""
+
+
+class Runner:
+    """The runs of one scheduler. Each is a task with a name; none is forgotten."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_concurrent: int | None,
+        begin: Callable[[ActiveRun], Awaitable[bool]],
+        ended: Callable[[ActiveRun, Ending | None], None],
+    ) -> None:
+        """*begin* is asked before a queued run may start; *ended* gets the ending, or None if it never began."""
+        self._clock = clock
+        self._slots = None if max_concurrent is None else asyncio.Semaphore(max_concurrent)
+        self._begin, self._ended = begin, ended
+        self._active: dict[int, ActiveRun] = {}
+        self.stopping = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def __iter__(self) -> Iterator[ActiveRun]:
+        return iter(list(self._active.values()))
+
+    @property
+    def running(self) -> int:
+        """How many handlers are running."""
+        return sum(active.begun.is_set() for active in self._active.values())
+
+    def start(self, claimed: ClaimedRun, call: Call, limit: float | None, *, queued: bool = False) -> ActiveRun:
+        """Run *call* for a claimed run, for at most *limit* seconds, as soon as there is a slot."""
+        active = ActiveRun(claimed=claimed, started_at=claimed.attempt.claimed_at)
+        self._active[claimed.id] = active
+        active.task = asyncio.create_task(
+            self._run(active, call, limit, queued=queued), name=f"run {claimed.id} of {claimed.job.key}"
+        )
+        active.task.add_done_callback(lambda task: self._end(active, task))
+        return active
+
+    def cancel(self, active: ActiveRun) -> None:
+        """End a run: a handler is cancelled, a queued run does not begin."""
+        active.cancelled = True
+        if active.task is not None:
+            active.task.cancel()
+
+    def disown(self, active: ActiveRun) -> None:
+        """End a run that is not ours any more, and drop what comes of it."""
+        active.disowned = True
+        self.cancel(active)
+
+    def forget(self, active: ActiveRun) -> None:
+        """Its ending is settled."""
+        self._active.pop(active.claimed.id, None)
+        active.done.set()
+
+    async def _run(self, active: ActiveRun, call: Call, limit: float | None, *, queued: bool) -> object:
+        slot: AbstractAsyncContextManager[object] = self._slots if self._slots is not None else nullcontext()
+        async with slot:
+            if self.stopping.is_set() or (queued and not await self._begin(active)):
+                return None
+            claimed = active.claimed
+            active.started_at = self._clock.micros()
+            run = Run(
+                id=claimed.id,
+                job=claimed.job,
+                payload=json.loads(claimed.payload_json),
+                scheduled_for=from_micros(claimed.attempt.scheduled_for),
+                fired_at=from_micros(active.started_at),
+                attempt=claimed.attempt.attempt,
+                trigger=claimed.attempt.trigger,
+                stopping=self.stopping,
+            )
+            _current_run.set(run)  # this task's own context
+            timer = self._time_limit(active, limit)
+            active.begun.set()
+            try:
+                return await call(run)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    def _time_limit(self, active: ActiveRun, limit: float | None) -> Timer | None:
+        def time_out() -> None:
+            active.timed_out = True
+            if active.task is not None:
+                active.task.cancel()
+
+        return None if limit is None else self._clock.call_later(limit, time_out)
+
+    def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
+        """Called when the task is done, even if it was cancelled before its first step."""
+        if active.disowned:
+            if not task.cancelled():
+                task.exception()  # seen, and dropped with the rest
+            self.forget(active)
+        elif not active.begun.is_set():
+            if not task.cancelled() and (error := task.exception()) is not None:
+                say(ERROR, "Run %d could not begin (%s); it is put back", active.claimed.id, error)
+            self._ended(active, None)
+        else:
+            self._ended(active, _ending_of_task(active, task))
+
+
+def _ending_of_task(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
+    if active.timed_out:
+        return Ending(outcome=Outcome.TIMEOUT, error="It took longer than it may.")
+    if task.cancelled():
+        if active.cancelled:
+            return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")
+        return Ending(outcome=Outcome.ERROR, error="CancelledError: the handler was cancelled from within.")
+    error = task.exception()
+    return ending_of(task.result()) if error is None else ending_of_exception(error)

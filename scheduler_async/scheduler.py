@@ -1,0 +1,639 @@
+"""What users call. The `engine` does the running, and `lifecycle` decides."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from logging import WARNING
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from scheduler_async import lifecycle
+from scheduler_async.clock import Clock, SystemClock
+from scheduler_async.durations import parse_interval
+from scheduler_async.engine import Engine, Limits
+from scheduler_async.errors import (
+    InvalidJobError,
+    JobAlreadyRunningError,
+    JobExistsError,
+    JobNotFoundError,
+    SchedulerError,
+    quoted,
+)
+from scheduler_async.events import EventKind, EventStream
+from scheduler_async.handlers import Handler
+from scheduler_async.instants import Micros, from_micros, parse_instant, span, to_micros
+from scheduler_async.lifecycle import Room, Rules
+from scheduler_async.logs import say
+from scheduler_async.models import (
+    Explanation,
+    Job,
+    JobSpec,
+    Json,
+    Misfire,
+    OnConflict,
+    OnInterrupt,
+    Outcome,
+    PassSummary,
+    Priority,
+    RunRow,
+    Status,
+    Upcoming,
+    check_choice,
+    check_name,
+    to_json_text,
+)
+from scheduler_async.namespace import Namespace
+from scheduler_async.retries import Retry
+from scheduler_async.runner import ActiveRun
+from scheduler_async.schedules import Schedule
+from scheduler_async.sqlite import SQLiteStore
+from scheduler_async.stats import RunStats, stats_of
+from scheduler_async.store import (
+    Change,
+    Edit,
+    JobFilter,
+    RunFilter,
+    Store,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerState:
+    """What a scheduler is doing."""
+
+    status: str
+    started_at: datetime | None
+    tick_count: int
+    """Passes since it was started."""
+    trigger_count: int
+    """Runs since it was started."""
+    last_tick_at: datetime | None
+    next_wake_at: datetime | None
+    running: int
+    queued: int
+
+
+class Scheduler:
+    """Runs jobs when they are due, and can say why one did not run.
+
+    *store* is the path of a SQLite file, ":memory:", or a store. Processes that open the same file share the
+    schedule: each occurrence runs once among them.
+    """
+
+    def __init__(
+        self,
+        store: str | Path | Store,
+        *,
+        max_concurrent: int | None = None,
+        queue_size: int | None = None,
+        group_limits: int | Mapping[str, int] | None = None,
+        misfire_grace: str | timedelta | None = "60s",
+        stuck_after: str | timedelta | None = "2h",
+        max_sleep: str | timedelta | None = "60s",
+        min_interval: str | timedelta | None = "1s",
+        retry: Retry | None = None,
+        keep_runs: int | None = 1000,
+        purge_disabled_after: str | timedelta | None = None,
+        require_user: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidJobError(f"retry is Retry.backoff() or another policy, not {quoted(retry)}.", "retry")
+        grace = _duration(misfire_grace)
+        group_limit, limit_by_group = _group_limits(group_limits)
+        self._rules = Rules(retry=retry or Retry.backoff(), misfire_grace=None if grace is None else span(grace))
+        self._limits = Limits(
+            max_concurrent=_whole(max_concurrent, "max_concurrent"),
+            queue_size=_whole(queue_size, "queue_size", smallest=0),
+            group_limit=group_limit,
+            group_limits=limit_by_group,
+            stuck_after=_duration(stuck_after),
+            max_sleep=_duration(max_sleep),
+            keep_runs=_whole(keep_runs, "keep_runs", smallest=0),
+            purge_disabled_after=_duration(purge_disabled_after),
+        )
+        self._min_interval = _duration(min_interval)
+        self._require_user = require_user
+        self._store = _store_of(store)
+        self._clock = clock or SystemClock()
+        self._engine = Engine(self._store, self._clock, self._rules, self._limits)
+        self._handlers = self._engine.handlers
+        self._ask = self._engine.ask
+        self._declared: list[JobSpec] = []
+
+    # ============================================================ handlers and declared jobs
+
+    def handler(self, name: str | Handler | None = None) -> Any:
+        """Register a function under *name*, or under its own name: `@scheduler.handler("send-report")`."""
+        if callable(name):
+            return self.handler()(name)
+
+        def register(function: F) -> F:
+            self._handlers.register(check_name(name or function.__name__, "handler"), function)
+            self._engine.look_again()
+            return function
+
+        return register
+
+    def job(self, schedule: Schedule, *, id: str | None = None, **fields: Any) -> Callable[[F], F]:
+        """Declare a job in code: `@scheduler.job(Every("5m"), id="cleanup")`. It takes what `add_job` takes.
+
+        It is added when the scheduler starts. One that is there already keeps its cadence, and stays paused or
+        disabled if it was.
+        """
+
+        def declare(function: F) -> F:
+            job_id = id or function.__name__
+            spec = JobSpec(schedule, handler=fields.pop("handler", job_id), id=job_id, **fields)
+            self._handlers.register(self._handlers.name_of(spec.handler), function)
+            if any((other.namespace, other.id) == (spec.namespace, spec.id) for other in self._declared):
+                raise JobExistsError(job_id, spec.namespace)
+            self._declared.append(self._checked(spec))
+            self._engine.look_again()
+            return function
+
+        return declare
+
+    def on_job_due(self, handler: F) -> F:
+        """Call *handler* for every job whose name has no handler of its own."""
+        self._handlers.register_fallback(handler)
+        self._engine.look_again()
+        return handler
+
+    # ============================================================ start and stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def status(self) -> str:
+        """The scheduler is "stopped", "running" or "stopping"."""
+        return self._engine.status
+
+    async def start(self) -> None:
+        """Open the store, take up what was interrupted, add the declared jobs, and begin to run what is due."""
+        await self._engine.start(self._prepare)
+
+    async def _prepare(self, now: Micros) -> None:
+        if self._require_user:
+            await self._disable_without_user(now)
+        declarations = [self._declaration(spec, now) for spec in self._declared]
+        for edit in await self._ask(self._store.change(declarations, now)):
+            self._engine.announce_edit(edit, now)
+
+    async def stop(self, wait: bool = True, timeout: float | None = 30.0, cancel: bool = False) -> None:
+        """Begin nothing new, let runs finish, and close the store.
+
+        Runs get *timeout* seconds; then `SchedulerShutdownError` is raised and they go on, to be stopped again with a
+        longer timeout or with *cancel*, which ends them. Without *wait* the runs finish in the background.
+        """
+        await self._engine.stop(wait, timeout, cancel)
+
+    # ============================================================ adding and editing
+
+    async def add_job(
+        self,
+        schedule: Schedule,
+        *,
+        handler: str | Handler,
+        id: str | None = None,
+        namespace: str = "default",
+        user_id: str | None = None,
+        name: str | None = None,
+        payload: Json = None,
+        metadata: Mapping[str, Json] | None = None,
+        priority: Priority | str = Priority.STANDARD,
+        group: str | None = None,
+        misfire: Misfire | str = Misfire.RUN_ONCE,
+        retry: Retry | None = None,
+        timeout: str | timedelta | None = None,
+        on_interrupt: OnInterrupt | str = OnInterrupt.RERUN,
+        enabled: bool = True,
+        on_conflict: OnConflict | str = OnConflict.RAISE,
+    ) -> Job:
+        """Add a job, and return it.
+
+        *handler* is the name of a handler, here or in another process, or a registered function. Without *id* it gets
+        one. If the id is taken, *on_conflict* says what happens: "raise", "replace" it, or "keep" it.
+        """
+        spec = JobSpec(
+            schedule,
+            handler=handler,
+            id=id,
+            namespace=namespace,
+            user_id=user_id,
+            name=name,
+            payload=payload,
+            metadata=metadata,
+            priority=priority,
+            group=group,
+            misfire=misfire,
+            retry=retry,
+            timeout=timeout,
+            on_interrupt=on_interrupt,
+            enabled=enabled,
+            on_conflict=on_conflict,
+        )
+        (job,) = await self.add_jobs([spec])
+        return job
+
+    async def add_jobs(self, specs: Iterable[JobSpec]) -> list[Job]:
+        """Add many jobs in one transaction: all, or none if one cannot be added."""
+        specs = list(specs)
+        for spec in specs:
+            if not isinstance(spec, JobSpec):
+                raise InvalidJobError(f"add_jobs takes JobSpec(...) values, not {quoted(spec)}.", "specs")
+        now = self._clock.micros()
+        changes = [self._addition(self._checked(spec), now) for spec in specs]
+        return await self._change(changes, now)
+
+    async def update_job(self, id: str, *, namespace: str = "default", **changes: Any) -> Job:
+        """Change what is given, and nothing else. A changed schedule counts from now; a run in progress goes on."""
+        now = self._clock.micros()
+
+        def decide(job: Job | None) -> Edit:
+            if job is None:
+                raise JobNotFoundError(id, namespace)
+            spec = self._checked(lifecycle.edited_spec(job, changes))
+            handler = self._handlers.name_of(spec.handler)
+            edited, skips = lifecycle.edit(job, replace_handler(spec, handler), handler=handler, now=now)
+            return Edit(job=edited, skips=skips, kind="updated")
+
+        (job,) = await self._change([Change(namespace=namespace, id=id, decide=decide)], now)
+        return job
+
+    async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
+        """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more."""
+        await self._engine.ready()
+        job = await self._ask(self._store.remove(namespace, id))
+        if job is None:
+            raise JobNotFoundError(id, namespace)
+        for active in self._engine.runner:
+            if active.claimed.job.uid == job.uid:
+                self._engine.runner.disown(active)
+        self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
+        return job
+
+    async def pause_job(self, id: str, *, namespace: str = "default") -> Job:
+        """Let it not start until it is resumed. A run in progress goes on."""
+        return await self._change_state(id, namespace, "paused", lifecycle.pause)
+
+    async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
+        """Let it go on, with a clean slate: no failures are held against it, and no missed runs."""
+        return await self._change_state(id, namespace, "resumed", lifecycle.resume)
+
+    async def disable_job(self, id: str, *, namespace: str = "default", reason: str = "it was disabled by hand") -> Job:
+        """Take it out of scheduling until it is resumed; *reason* tells why. A run in progress goes on."""
+        return await self._change_state(
+            id,
+            namespace,
+            "disabled",
+            lambda job, now: lifecycle.Change(state=lifecycle.disabled(job.state, reason, now)),
+        )
+
+    async def _change_state(
+        self, id: str, namespace: str, kind: str, change: Callable[[Job, Micros], lifecycle.Change]
+    ) -> Job:
+        now = self._clock.micros()
+
+        def decide(job: Job | None) -> Edit:
+            if job is None:
+                raise JobNotFoundError(id, namespace)
+            changed = change(job, now)
+            return Edit(job=replace(job, state=changed.state, updated=now), skips=changed.skips, kind=kind)
+
+        (job,) = await self._change([Change(namespace=namespace, id=id, decide=decide)], now)
+        return job
+
+    async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
+        await self._engine.ready()
+        jobs = []
+        for edit in await self._ask(self._store.change(changes, now)):
+            assert edit is not None
+            self._engine.announce_edit(edit, now)
+            self._engine.learn_of(edit.job)
+            jobs.append(edit.job)
+        return jobs
+
+    def _checked(self, spec: JobSpec) -> JobSpec:
+        """*spec* as this scheduler takes it: with a known handler, a user if one is required, and no tiny interval."""
+        if self._require_user and spec.user_id is None:
+            raise InvalidJobError("A job needs a user_id here, since the scheduler has require_user=True.", "user_id")
+        spec = replace_handler(spec, self._handlers.name_of(spec.handler))
+        if self._min_interval is not None:
+            raised = spec.schedule.raised_to(self._min_interval)
+            if raised != spec.schedule:
+                say(
+                    WARNING,
+                    "The interval of %s is raised to min_interval: it runs %s",
+                    spec.id or "a job",
+                    raised.describe(),
+                )
+                spec = spec.changed(schedule=raised)
+        return spec
+
+    def _addition(self, spec: JobSpec, now: Micros) -> Change:
+        job_id = spec.id or uuid.uuid4().hex
+        handler = str(spec.handler)
+
+        def decide(existing: Job | None) -> Edit:
+            if existing is None:
+                return Edit(job=lifecycle.add(spec, id=job_id, handler=handler, now=now), kind="added")
+            if spec.on_conflict is OnConflict.RAISE:
+                raise JobExistsError(job_id, spec.namespace)
+            if spec.on_conflict is OnConflict.KEEP:
+                return Edit(job=existing)
+            edited, skips = lifecycle.edit(existing, spec, handler=handler, now=now)
+            return Edit(job=edited, skips=skips, kind="updated")
+
+        return Change(namespace=spec.namespace, id=job_id, decide=decide)
+
+    def _declaration(self, spec: JobSpec, now: Micros) -> Change:
+        """Adding a job that is declared in code: what has not changed is left alone."""
+        assert spec.id is not None
+        addition = self._addition(spec, now)
+
+        def decide(existing: Job | None) -> Edit | None:
+            if existing is None:
+                return addition.decide(None)
+            wanted = spec.changed(enabled=True)
+            if existing.spec.changed(on_conflict=spec.on_conflict) == wanted and existing.handler == spec.handler:
+                return None
+            kept = spec.changed(enabled=existing.enabled)
+            edited, skips = lifecycle.edit(existing, kept, handler=str(spec.handler), now=now)
+            return Edit(job=edited, skips=skips, kind="updated")
+
+        return Change(namespace=spec.namespace, id=spec.id, decide=decide)
+
+    async def _disable_without_user(self, now: Micros) -> None:
+        reason = "it has no user_id, and this scheduler requires one"
+        for job in await self._ask(self._store.disable_without_user(reason, now)):
+            say(WARNING, "Job %s is disabled: %s", job.key, reason, extra={"job": job.key})
+            self._engine.tell(EventKind.DISABLED, now, job=job, reason=reason)
+
+    # ============================================================ running by hand
+
+    async def trigger_job(self, id: str, *, namespace: str = "default", payload: Json = None) -> int:
+        """Run a job now, whatever its schedule, and return the id of the run as soon as it has begun.
+
+        Its schedule and its failure count stay as they are. *payload* is for this run only.
+        """
+        payload_json = None if payload is None else to_json_text(payload, "payload")
+        await self._engine.ready_to_run()
+        if self._engine.runner.stopping.is_set():
+            raise SchedulerError("The scheduler is stopping, and begins nothing new.")
+        job = await self._ask(self._store.get(namespace, id))
+        if job is None:
+            raise JobNotFoundError(id, namespace)
+        if self._handlers.find(job.handler) is None:
+            raise SchedulerError(
+                f"Job {quoted(id)} cannot run here: no handler {quoted(job.handler)} is registered in this process."
+            )
+        active = await self._engine.claim_one(namespace, id, payload_json)
+        if active is None:
+            raise JobAlreadyRunningError(id, namespace)
+        return active.claimed.id
+
+    async def wait_for_run(self, run_id: int) -> None:
+        """Wait until a run of this process is over and recorded; at once if it is not running here."""
+        for active in self._engine.runner:
+            if active.claimed.id == run_id:
+                await active.done.wait()
+
+    async def run_pending(self, now: datetime | None = None) -> PassSummary:
+        """One pass without the loop: run what is due, in order, wait for it, and say how it went.
+
+        One after another, or `max_concurrent` at a time.
+        """
+        await self._engine.ready_to_run()
+        moment = self._clock.micros() if now is None else to_micros(parse_instant(now, "now"))
+        tally = _Tally()
+        running: set[asyncio.Task[None]] = set()
+        while True:
+            room = (self._limits.max_concurrent or 1) - len(running)
+            if room > 0 and not self._engine.runner.stopping.is_set():
+                started, left_out = await self._engine.claim(moment, room)
+                tally.skipped += left_out
+                for active in started:
+                    running.add(asyncio.create_task(tally.follow(active), name=f"pass {active.claimed.job.key}"))
+            if not running:
+                return tally.summary()
+            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+
+    # ============================================================ reading
+
+    async def get_job(self, id: str, *, namespace: str = "default") -> Job | None:
+        """The job with this id, or None."""
+        await self._engine.ready()
+        return await self._ask(self._store.get(namespace, id))
+
+    async def list_jobs(
+        self,
+        *,
+        status: Status | str | None = None,
+        namespace: str | None = None,
+        user_id: str | None = None,
+        handler: str | None = None,
+        group: str | None = None,
+        priority: Priority | str | None = None,
+        metadata: Mapping[str, Json] | None = None,
+        due_before: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> list[Job]:
+        """The jobs that have all that is asked for, by their next run; those without one come last."""
+        wanted = JobFilter(
+            status=None if status is None else check_choice(Status, status, "status"),
+            namespace=namespace,
+            user_id=user_id,
+            handler=handler,
+            group=group,
+            priority=None if priority is None else check_choice(Priority, priority, "priority"),
+            metadata=metadata,
+            due_before=None if due_before is None else to_micros(parse_instant(due_before, "due_before")),
+            limit=_whole(limit, "limit", smallest=0),
+        )
+        await self._engine.ready()
+        return await self._ask(self._store.list_jobs(wanted))
+
+    async def run_log(
+        self,
+        id: str | None = None,
+        *,
+        namespace: str | None = None,
+        limit: int | None = 50,
+        outcome: Outcome | str | None = None,
+    ) -> list[RunRow]:
+        """What ran and what did not, newest first: of one job, or of all."""
+        wanted = RunFilter(
+            namespace=namespace or ("default" if id is not None else None),
+            id=id,
+            outcome=None if outcome is None else check_choice(Outcome, outcome, "outcome"),
+            limit=_whole(limit, "limit", smallest=0),
+        )
+        await self._engine.ready()
+        return await self._ask(self._store.list_runs(wanted))
+
+    async def run_stats(self, id: str, since: datetime | str | None = None, *, namespace: str = "default") -> RunStats:
+        """How the runs of a job went, all that are kept or those *since* a moment."""
+        wanted = RunFilter(
+            namespace=namespace, id=id, since=None if since is None else to_micros(parse_instant(since, "since"))
+        )
+        await self._engine.ready()
+        if await self._ask(self._store.get(namespace, id)) is None:
+            raise JobNotFoundError(id, namespace)
+        return stats_of(await self._ask(self._store.list_runs(wanted)))
+
+    async def preview(self, window: str | timedelta = "60m") -> list[Upcoming]:
+        """What would run now or within *window*, in order. Nothing is touched."""
+        now = self._clock.micros()
+        until = now + span(parse_interval(window))
+        jobs = await self.list_jobs(due_before=from_micros(until + 1))
+        rows = [row for job in jobs for row in lifecycle.upcoming(job, now, until, self._room_for(job), self._rules)]
+        return sorted(rows, key=lambda row: (row.at, *lifecycle.order(row.job)))
+
+    async def explain(self, id: str, *, namespace: str = "default") -> Explanation:
+        """Why a job is not running right now, or that it would."""
+        job = await self.get_job(id, namespace=namespace)
+        if job is None:
+            raise JobNotFoundError(id, namespace)
+        running = 0 if job.group is None else await self._ask(self._store.running_in_group(job.group))
+        room = self._room_for(job, running)
+        return lifecycle.explain(job, self._clock.micros(), room, self._rules)
+
+    def _room_for(self, job: Job, running_in_group: int = 0) -> Room:
+        limit = None if job.group is None else self._limits.group_limits.get(job.group, self._limits.group_limit)
+        queued = max(len(self._engine.runner) - (self._limits.max_concurrent or 0), 0)
+        return Room(
+            has_handler=self._handlers.find(job.handler) is not None,
+            stopping=self._engine.status == "stopping",
+            free_slots=None
+            if self._limits.max_concurrent is None
+            else max(self._limits.max_concurrent - len(self._engine.runner), 0),
+            free_in_group=None if limit is None else limit - running_in_group,
+            has_queue=bool(self._limits.queue_size),
+            free_in_queue=max((self._limits.queue_size or 0) - queued, 0),
+        )
+
+    def state(self) -> SchedulerState:
+        """What the scheduler is doing."""
+        engine = self._engine
+        return SchedulerState(
+            status=engine.status,
+            started_at=_moment(engine.started_at),
+            tick_count=engine.tick_count,
+            trigger_count=engine.trigger_count,
+            last_tick_at=_moment(engine.last_tick_at),
+            next_wake_at=_moment(engine.next_wake_at),
+            running=engine.runner.running,
+            queued=len(engine.runner) - engine.runner.running,
+        )
+
+    def namespace(self, name: str) -> Namespace:
+        """A view that can only see and touch the jobs of one namespace."""
+        return Namespace(self, check_name(name, "namespace"))
+
+    def events(self) -> EventStream:
+        """What happens from now on: `async for event in scheduler.events()`. It ends when the scheduler has stopped.
+
+        A reader that is slow loses its oldest events, and never slows the scheduler.
+        """
+        return self._engine.events.listen()
+
+    # ============================================================ for web frameworks
+
+    @asynccontextmanager
+    async def lifespan(self, _app: object) -> AsyncIterator[None]:
+        """For FastAPI and Starlette: `FastAPI(lifespan=scheduler.lifespan)`."""
+        async with self:
+            yield
+
+    async def cleanup_ctx(self, _app: object) -> AsyncIterator[None]:
+        """For aiohttp: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`."""
+        async with self:
+            yield
+
+
+class _Tally:
+    """What a pass did, as it goes."""
+
+    def __init__(self) -> None:
+        self.executed = self.succeeded = self.failed = self.retry_queued = self.skipped = 0
+
+    async def follow(self, active: ActiveRun) -> None:
+        """Wait until a run is recorded, and count it."""
+        await active.done.wait()
+        if active.outcome is None:
+            return
+        self.executed += 1
+        if active.outcome.is_failure:
+            self.failed += 1
+            self.retry_queued += (
+                active.after is not None and active.after.state.retry_of is not None and active.after.enabled
+            )
+        elif active.outcome in (Outcome.SUCCESS, Outcome.NOOP):
+            self.succeeded += 1
+        else:
+            self.skipped += 1
+
+    def summary(self) -> PassSummary:
+        """The counts so far."""
+        return PassSummary(
+            executed=self.executed,
+            succeeded=self.succeeded,
+            failed=self.failed,
+            retry_queued=self.retry_queued,
+            skipped=self.skipped,
+        )
+
+
+def replace_handler(spec: JobSpec, handler: str) -> JobSpec:
+    """*spec* with the name of its handler instead of the function."""
+    return spec if spec.handler == handler else spec.changed(handler=handler)
+
+
+def _store_of(store: str | Path | Store) -> Store:
+    if isinstance(store, str | Path):
+        text = str(store)
+        if text.startswith(("postgresql://", "postgres://")):
+            raise SchedulerError("PostgreSQL is not supported yet. Use the path of a SQLite file.")
+        if not text:
+            raise SchedulerError('A store is the path of a SQLite file such as "jobs.db", or ":memory:".')
+        return SQLiteStore(text)
+    if not hasattr(store, "claim_due"):
+        raise SchedulerError(f"A store is a path, or a store object, not {quoted(store)}.")
+    return store
+
+
+def _moment(micros: Micros | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def _duration(value: str | timedelta | None) -> timedelta | None:
+    return None if value is None else parse_interval(value)
+
+
+def _whole(number: int | None, name: str, smallest: int = 1) -> int | None:
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < smallest):
+        raise InvalidJobError(f"{name} is a whole number from {smallest} up, or None.", name)
+    return number
+
+
+def _group_limits(limits: int | Mapping[str, int] | None) -> tuple[int | None, dict[str, int]]:
+    if isinstance(limits, Mapping):
+        checked = {check_name(group, "group_limits"): _whole(limit, "group_limits") for group, limit in limits.items()}
+        return None, {group: limit for group, limit in checked.items() if limit is not None}
+    return _whole(limits, "group_limits"), {}

@@ -1,0 +1,1069 @@
+"""The store in a SQLite file, or in memory. SQL at the top, methods below.
+
+aiosqlite carries each piece of work to the connection's own thread. A piece is a whole transaction, so that it costs
+one hop however many jobs it touches, nobody shares a half-done transaction, and a cancelled caller leaves none open.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+
+import aiosqlite
+
+from scheduler_async.errors import SchedulerError, StoreError
+from scheduler_async.instants import Micros
+from scheduler_async.lifecycle import Rules, claim_manually, disabled, ran_before
+from scheduler_async.models import (
+    Attempt,
+    Ending,
+    Job,
+    JobState,
+    Outcome,
+    Phase,
+    RunRow,
+    Skip,
+    SkipReason,
+    Status,
+    Trigger,
+)
+from scheduler_async.records import after, claimed, job_of, run_row, spec_values, state_of, unreadable_job
+from scheduler_async.store import (
+    Change,
+    ClaimedRun,
+    Claims,
+    ClaimTerms,
+    Edit,
+    EndedRun,
+    JobFilter,
+    NodeIdentity,
+    NodeLost,
+    NodeRow,
+    RunFilter,
+    has_metadata,
+)
+
+# ---------------------------------------------------------------- SQL
+
+APPLICATION_ID: Final = 0x5C4EDA51  # in the file's header: this file is ours
+OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
+
+MIGRATIONS: Final = (
+    # 1: the first
+    (
+        """
+        CREATE TABLE handler (
+            number  INTEGER PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE
+        ) STRICT
+        """,
+        # What only an edit changes, payload included: apart from what every run changes, which stays narrow.
+        """
+        CREATE TABLE job (
+            uid           INTEGER PRIMARY KEY AUTOINCREMENT,
+            namespace     TEXT NOT NULL,
+            id            TEXT NOT NULL,
+            handler       TEXT NOT NULL,
+            schedule      TEXT NOT NULL,
+            retry         TEXT,
+            payload       TEXT NOT NULL,
+            metadata      TEXT NOT NULL,
+            user_id       TEXT,
+            name          TEXT,
+            priority      TEXT NOT NULL,
+            job_group     TEXT,
+            misfire       TEXT NOT NULL,
+            timeout       INTEGER,
+            on_interrupt  TEXT NOT NULL,
+            anchor        INTEGER NOT NULL,
+            created_at    INTEGER NOT NULL,
+            updated_at    INTEGER NOT NULL,
+            revision      INTEGER NOT NULL,
+            UNIQUE (namespace, id)
+        ) STRICT
+        """,
+        """
+        CREATE TABLE state (
+            uid                 INTEGER PRIMARY KEY REFERENCES job (uid) ON DELETE CASCADE,
+            revision            INTEGER NOT NULL,
+            handler             INTEGER NOT NULL REFERENCES handler (number),
+            rank                INTEGER NOT NULL,
+            id                  TEXT NOT NULL,
+            job_group           TEXT,
+            phase               TEXT NOT NULL,
+            disabled_reason     TEXT,
+            disabled_at         INTEGER,
+            activity            TEXT NOT NULL,
+            next_run_at         INTEGER,
+            retry_of            INTEGER,
+            attempts            INTEGER NOT NULL,
+            regular_at          INTEGER,
+            consecutive_errors  INTEGER NOT NULL,
+            retry_count         INTEGER NOT NULL,
+            period_start        INTEGER,
+            last_run_at         INTEGER,
+            last_success_at     INTEGER,
+            last_error_at       INTEGER,
+            last_error          TEXT,
+            last_exit_code      INTEGER,
+            last_message        TEXT,
+            run                 INTEGER,
+            node                INTEGER
+        ) STRICT
+        """,
+        # The heap of the scheduler: what may start, by handler and time.
+        """
+        CREATE INDEX state_due ON state (handler, next_run_at)
+        WHERE phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL
+        """,
+        """
+        CREATE INDEX state_claimed ON state (node, job_group)
+        WHERE activity <> 'idle'
+        """,
+        """
+        CREATE INDEX state_disabled ON state (disabled_at)
+        WHERE phase = 'disabled'
+        """,
+        """
+        CREATE TABLE run (
+            id             INTEGER PRIMARY KEY AUTOINCREMENT,
+            uid            INTEGER NOT NULL REFERENCES job (uid) ON DELETE CASCADE,
+            scheduled_for  INTEGER NOT NULL,
+            attempt        INTEGER NOT NULL,
+            trigger        TEXT NOT NULL,
+            claimed_at     INTEGER NOT NULL,
+            started_at     INTEGER,
+            finished_at    INTEGER,
+            outcome        TEXT,
+            reason         TEXT,
+            missed         INTEGER NOT NULL DEFAULT 0,
+            error          TEXT,
+            message        TEXT,
+            exit_code      INTEGER,
+            node           TEXT
+        ) STRICT
+        """,
+        "CREATE INDEX run_of_job ON run (uid)",
+        # One attempt at one occurrence, ever: what the clock says again is not run again.
+        """
+        CREATE UNIQUE INDEX run_once ON run (uid, scheduled_for, attempt)
+        WHERE attempt > 0 AND trigger <> 'manual'
+        """,
+        """
+        CREATE TABLE node (
+            number         INTEGER PRIMARY KEY AUTOINCREMENT,
+            name           TEXT NOT NULL,
+            host           TEXT NOT NULL,
+            pid            INTEGER NOT NULL,
+            process_start  TEXT NOT NULL,
+            beat           INTEGER NOT NULL,
+            since          INTEGER NOT NULL
+        ) STRICT
+        """,
+    ),
+)
+
+STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
+
+SELECT_STATE: Final = f"SELECT s.uid, s.revision, {STATE_COLUMNS}"
+SELECT_SPEC: Final = """
+    SELECT j.uid, j.revision, j.namespace, j.id, j.handler, j.schedule, j.retry, j.payload, j.metadata, j.user_id,
+           j.name, j.priority, j.job_group, j.misfire, j.timeout, j.on_interrupt, j.anchor, j.created_at, j.updated_at
+      FROM job j
+"""
+
+FIND_JOB: Final = f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.namespace = ? AND j.id = ?"
+
+INSERT_JOB: Final = """
+    INSERT INTO job (namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority, job_group,
+                     misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+UPDATE_JOB: Final = """
+    UPDATE job
+       SET namespace = ?, id = ?, handler = ?, schedule = ?, retry = ?, payload = ?, metadata = ?, user_id = ?,
+           name = ?, priority = ?, job_group = ?, misfire = ?, timeout = ?, on_interrupt = ?, anchor = ?,
+           created_at = ?, updated_at = ?, revision = ?
+     WHERE uid = ?
+"""
+INSERT_STATE: Final = f"""
+    INSERT INTO state (uid, revision, handler, rank, id, job_group, {", ".join(JobState._fields)})
+    VALUES (?, ?, ?, ?, ?, ?, {", ".join("?" for _ in JobState._fields)})
+"""
+UPDATE_STATE: Final = f"""
+    UPDATE state
+       SET revision = ?, handler = ?, rank = ?, id = ?, job_group = ?,
+           {", ".join(f"{name} = ?" for name in JobState._fields)}
+     WHERE uid = ?
+"""
+
+DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
+# Due, and first who goes first: by priority, by who has waited longest since the last run, by name.
+SELECT_DUE: Final = f"""
+    {SELECT_STATE}, s.job_group
+      FROM state s INDEXED BY state_due
+     WHERE {DUE}
+       AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND s.next_run_at <= :now
+       AND (s.job_group IS NULL OR s.job_group NOT IN (SELECT value FROM json_each(:full)))
+  ORDER BY s.rank, s.last_run_at, s.id, s.uid
+     LIMIT :limit
+"""
+NEXT_DUE: Final = f"""
+    SELECT min((SELECT s.next_run_at
+                  FROM state s INDEXED BY state_due
+                 WHERE {DUE} AND s.handler = h.number AND s.next_run_at > :now
+              ORDER BY s.next_run_at
+                 LIMIT 1))
+      FROM handler h
+"""
+UNHANDLED: Final = f"""
+    {SELECT_STATE}
+      FROM handler h
+      JOIN state s ON s.uid = (SELECT d.uid
+                                 FROM state d INDEXED BY state_due
+                                WHERE {DUE.replace("s.", "d.")} AND d.handler = h.number AND d.next_run_at <= :now
+                             ORDER BY d.next_run_at
+                                LIMIT 1)
+     WHERE h.number NOT IN (SELECT value FROM json_each(:handlers))
+"""
+RUNNING_BY_GROUP: Final = """
+    SELECT job_group, count(*)
+      FROM state INDEXED BY state_claimed
+     WHERE activity <> 'idle' AND job_group IS NOT NULL
+  GROUP BY job_group
+"""
+CLAIM: Final = """
+    UPDATE state
+       SET activity = ?, next_run_at = ?, retry_of = ?, attempts = ?, regular_at = ?, retry_count = ?,
+           last_run_at = ?, run = ?, node = ?
+     WHERE uid = ?
+"""
+INSERT_RUN: Final = """
+    INSERT OR IGNORE INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+INSERT_SKIP: Final = """
+    INSERT INTO run (uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
+    VALUES (?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
+"""
+SELECT_CLAIMED: Final = f"""
+    {SELECT_STATE}, s.run
+      FROM state s
+     WHERE s.uid IN (SELECT value FROM json_each(?))
+"""
+FINISH: Final = f"""
+    UPDATE state
+       SET {", ".join(f"{name} = ?" for name in JobState._fields)}, run = NULL, node = NULL
+     WHERE uid = ?
+"""
+FINISH_RUN: Final = """
+    UPDATE run
+       SET started_at = ?, finished_at = ?, outcome = ?, reason = ?, error = ?, message = ?, exit_code = ?
+     WHERE id = ?
+"""
+SELECT_HELD: Final = f"""
+    {SELECT_STATE}, s.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
+      FROM state s INDEXED BY state_claimed
+      JOIN run r ON r.id = s.run
+     WHERE s.activity <> 'idle' AND s.node = ?
+"""
+SELECT_RUNS: Final = """
+    SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
+           r.reason, r.missed, r.error, r.message, r.exit_code, r.node
+      FROM run r JOIN job j USING (uid)
+"""
+PURGE_RUNS: Final = """
+    DELETE FROM run
+     WHERE uid = :uid AND outcome IS NOT NULL
+       AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
+"""
+
+# ---------------------------------------------------------------- the store
+
+# Another program may hold the file for a moment; what holds it longer is reported, and tried again.
+BUSY_TIMEOUT = 5.0  # seconds
+
+# Descriptions that are remembered, so that a busy job is read from its JSON once.
+REMEMBERED_SPECS = 4096
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SQLiteStore:
+    """Jobs in a SQLite file, shared by every process on this machine that opens it; ":memory:" for one process.
+
+    With `synchronous="NORMAL"` nothing is lost when a process is killed, and a power cut may cost the last commits;
+    "FULL" survives that too, and costs a disk flush per commit.
+    """
+
+    def __init__(self, path: str | Path, *, synchronous: str = "NORMAL") -> None:
+        self.path = str(path)
+        if synchronous.upper() not in ("NORMAL", "FULL", "EXTRA"):
+            raise StoreError(f'synchronous is "NORMAL", "FULL" or "EXTRA", not {synchronous!r}.')
+        self._synchronous = synchronous.upper()
+        self._in_memory = self.path == ":memory:"
+        self._writer: aiosqlite.Connection | None = None
+        self._reader: aiosqlite.Connection | None = None
+        self._inode: tuple[int, int] | None = None
+        self._work = _Work()
+
+    def __repr__(self) -> str:
+        return f"SQLiteStore({self.path!r})"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes can change it."""
+        return not self._in_memory
+
+    async def open(self) -> None:
+        """Open the file, or make it; bring an older schema up to date."""
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            oldest = ".".join(map(str, OLDEST_SQLITE))
+            raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
+        try:
+            self._writer = await self._connect()
+            await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
+            if self._in_memory:
+                self._reader = self._writer
+            else:
+                self._reader = await self._connect()
+                await self._call(self._reader, _prepare_reader)
+                self._inode = self._identify_file()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the connections."""
+        connections = {id(connection): connection for connection in (self._reader, self._writer) if connection}
+        self._writer = self._reader = None
+        for connection in connections.values():
+            await connection.close()
+
+    async def _connect(self) -> aiosqlite.Connection:
+        try:
+            # Python opens transactions by itself unless told not to; ours begin and end in plain sight.
+            return await aiosqlite.connect(
+                self.path, timeout=BUSY_TIMEOUT, isolation_level=None, factory=_Connection, cached_statements=64
+            )
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
+    async def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
+        return await self._call(self._reader, work, *args)
+
+    async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
+        return await self._call(self._writer, _in_transaction, work, *args)
+
+    async def _call(self, connection: aiosqlite.Connection | None, work: Callable[..., T], *args: Any) -> T:
+        """Do *work* on the connection's thread, in one hop."""
+        if connection is None:
+            raise StoreError(f"The store {self.path} is closed.")
+        try:
+            answer = await connection.execute_fetchall(cast(str, work), args)
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        except ValueError as error:  # aiosqlite's word for a connection that has been closed meanwhile
+            if "no active connection" in str(error) or "Connection closed" in str(error):
+                raise StoreError(f"The store {self.path} is closed.") from error
+            raise
+        return cast(T, answer)
+
+    def _identify_file(self) -> tuple[int, int]:
+        status = Path(self.path).stat()
+        return status.st_dev, status.st_ino
+
+    def _explained(self, error: sqlite3.Error) -> StoreError:
+        """What went wrong, and what would help."""
+        name = getattr(error, "sqlite_errorname", "") or ""
+        path = Path(self.path)
+        sentences = {
+            "SQLITE_BUSY": f"is locked by another program for more than {BUSY_TIMEOUT:g} s. It is tried again later.",
+            "SQLITE_LOCKED": "is locked by another connection of this process.",
+            "SQLITE_FULL": "cannot grow: the disk is full. Nothing was changed; it goes on once there is room.",
+            "SQLITE_NOTADB": "is not a SQLite database. Choose another file: this one was left as it is.",
+            "SQLITE_CORRUPT": "is damaged. Restore it from a backup, or rescue what is left with the sqlite3 .recover "
+            "command; it was not changed.",
+            "SQLITE_READONLY": "is read-only for this user. Make the file and its directory writable.",
+            "SQLITE_PERM": "may not be used by this user. Check the permissions of the file and its directory.",
+            "SQLITE_IOERR": "could not be read or written: the disk reported an error.",
+        }
+        sentence = next((text for prefix, text in sentences.items() if name.startswith(prefix)), None)
+        if name.startswith("SQLITE_CANTOPEN"):
+            if not path.parent.exists():
+                sentence = f"cannot be made: the directory {path.parent} does not exist."
+            elif path.is_dir():
+                sentence = "cannot be opened: it is a directory."
+            else:
+                sentence = "cannot be opened. Check the permissions of the file and its directory."
+        return StoreError(f"The store {self.path} {sentence or f'failed: {error}.'}")
+
+    # -------------------------------------------------------- jobs
+
+    async def change(self, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+        """Carry out all *changes*, or none if one of them raises."""
+        return await self._write(self._work.change, changes, now)
+
+    async def remove(self, namespace: str, id: str) -> Job | None:
+        """Forget a job and its runs; return it as it was."""
+        return await self._write(self._work.remove, namespace, id)
+
+    async def get(self, namespace: str, id: str) -> Job | None:
+        """The job with this name."""
+        return await self._read(self._work.get, namespace, id)
+
+    async def list_jobs(self, wanted: JobFilter) -> list[Job]:
+        """Jobs by their next run, those without one last."""
+        return await self._read(self._work.list_jobs, wanted)
+
+    async def list_runs(self, wanted: RunFilter) -> list[RunRow]:
+        """Rows of the run log, newest first."""
+        return await self._read(self._work.list_runs, wanted)
+
+    async def running_in_group(self, group: str) -> int:
+        """How many jobs of *group* are claimed, by any node."""
+        return (await self._read(self._work.running_by_group)).get(group, 0)
+
+    # -------------------------------------------------------- runs
+
+    async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
+        """Mark what is due as ours, in order, and write the rows of its runs."""
+        return await self._write(self._work.claim_due, now, terms)
+
+    async def claim_one(
+        self,
+        namespace: str,
+        id: str,
+        payload_json: str | None,
+        now: Micros,
+        *,
+        node: int,
+        queued: bool,
+    ) -> ClaimedRun | Job | None:
+        """Mark one job as ours, whatever its schedule."""
+        return await self._write(self._work.claim_one, namespace, id, payload_json, now, node, queued)
+
+    async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
+        """Mark queued runs as running; return the ids of those that are still ours."""
+        return await self._write(self._work.start, runs, now)
+
+    async def release(self, runs: Sequence[ClaimedRun]) -> None:
+        """Undo claims whose handlers never started."""
+        await self._write(self._work.release, runs)
+
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+        """Record how runs ended and what comes next; None for those that are no longer ours."""
+        return await self._write(self._work.finish, ended, rules)
+
+    # -------------------------------------------------------- nodes
+
+    async def join(self, identity: NodeIdentity, now: Micros) -> int:
+        """Become a node; return its number."""
+        return await self._write(self._work.join, identity, now)
+
+    async def beat(self, node: int) -> list[NodeRow]:
+        """Show that *node* lives, and return all nodes."""
+        return await self._write(self._work.beat, node)
+
+    async def held(self, node: int) -> set[int]:
+        """The ids of the runs that *node* has claimed and not finished."""
+        return await self._read(self._work.held, node)
+
+    async def leave(self, node: int) -> None:
+        """Stop being a node."""
+        await self._write(self._work.leave, node)
+
+    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
+        """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
+        return await self._write(self._work.recover, dead, now, rules)
+
+    # -------------------------------------------------------- upkeep
+
+    async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
+        """Disable every job that has no user; return them."""
+        return await self._write(self._work.disable_without_user, reason, now)
+
+    async def purge_runs(self, uids: Sequence[int], keep: int) -> None:
+        """Forget all but the newest *keep* rows of these jobs."""
+        await self._write(self._work.purge_runs, uids, keep)
+
+    async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
+        """Forget up to *limit* jobs that were disabled before a moment; return them."""
+        return await self._write(self._work.purge_disabled, before, limit)
+
+    async def version(self) -> int:
+        """A number that changes when another process has changed the store."""
+        # On the connection that writes: it does not count its own commits.
+        return await self._call(self._writer, _data_version)
+
+    async def check(self) -> None:
+        """`StoreError` if the file was deleted or replaced: SQLite would go on writing into nowhere."""
+        if self._inode is None:
+            return
+        try:
+            same = self._identify_file() == self._inode
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise StoreError(
+                f"The store {self.path} was deleted or replaced while it was open: what is written now goes nowhere. "
+                "Stop the scheduler and start it again."
+            )
+
+
+# ---------------------------------------------------------------- on the connection's thread
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that also executes functions.
+
+    aiosqlite hands what it is asked to execute to the connection on its thread, and fetches all rows there: that way
+    a function reaches the thread through its public interface.
+    """
+
+    def execute(self, sql: Any, parameters: Any = (), /) -> Any:
+        if isinstance(sql, str):
+            return super().execute(sql, parameters)
+        return _Answer(sql(self, *parameters))
+
+
+class _Answer:
+    """Looks like a cursor to aiosqlite, and carries what a function returned."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def fetchall(self) -> object:
+        return self._value
+
+    def close(self) -> None:
+        pass
+
+
+def _in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+    # Immediately: a transaction that begins by reading cannot always go on to write.
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(db, *args)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk has rolled back by itself
+            db.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> None:
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    path = db.execute("PRAGMA database_list").fetchone()[2]
+    if application_id != APPLICATION_ID:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' LIMIT 3")]
+        if application_id or version or tables:
+            what = f" It has the tables {', '.join(tables)}, …" if tables else ""
+            raise StoreError(f"The file {path} belongs to another program.{what} Choose another file.")
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"The store {path} has schema version {version}, and this scheduler_async knows up to {len(MIGRATIONS)}. "
+            "A newer version made it: upgrade scheduler_async."
+        )
+    if on_disk:
+        db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"PRAGMA synchronous = {synchronous}")
+    db.execute("PRAGMA foreign_keys = ON")
+    if version < len(MIGRATIONS):
+        _in_transaction(db, _migrate)
+
+
+def _migrate(db: sqlite3.Connection) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been faster
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _prepare_reader(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA query_only = ON")
+
+
+def _data_version(db: sqlite3.Connection) -> int:
+    (version,) = db.execute("PRAGMA data_version").fetchone()
+    return int(version)
+
+
+class _Work:
+    """The transactions themselves: plain functions of a connection, run on its thread."""
+
+    def __init__(self) -> None:
+        self._specs: OrderedDict[tuple[int, int], Job] = OrderedDict()
+        self._handlers: dict[str, int] = {}
+
+    # -------------------------------------------------------- jobs
+
+    def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+        edits = []
+        numbers: dict[str, int] = {}  # remembered for this transaction only, which may yet be rolled back
+        for change in changes:
+            edit = change.decide(self.get(db, change.namespace, change.id))
+            if edit is not None and edit.kind is not None:
+                edit = replace(edit, job=self._save(db, edit.job, numbers))
+                self._write_skips(db, [(edit.job, edit.skips)], now)
+            edits.append(edit)
+        return edits
+
+    def _save(self, db: sqlite3.Connection, job: Job, numbers: dict[str, int]) -> Job:
+        if job.handler not in numbers:
+            db.execute("INSERT OR IGNORE INTO handler (name) VALUES (?)", (job.handler,))
+            found = db.execute("SELECT number FROM handler WHERE name = ?", (job.handler,)).fetchone()
+            numbers[job.handler] = found[0]
+        described = spec_values(job)
+        narrow = (job.revision, numbers[job.handler], job.priority.rank, job.id, job.group, *job.state)
+        if job.uid:
+            db.execute(UPDATE_JOB, (*described, job.uid))
+            db.execute(UPDATE_STATE, (*narrow, job.uid))
+            return job
+        uid = db.execute(INSERT_JOB, described).lastrowid
+        assert uid is not None
+        db.execute(INSERT_STATE, (uid, *narrow))
+        return replace(job, uid=uid)
+
+    def remove(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
+        job = self.get(db, namespace, id)
+        if job is not None:
+            db.execute("DELETE FROM job WHERE uid = ?", (job.uid,))
+        return job
+
+    def get(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
+        row = db.execute(FIND_JOB, (namespace, id)).fetchone()
+        return None if row is None else self._jobs(db, [row])[0]
+
+    def list_jobs(self, db: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
+        conditions: list[str] = []
+        values: list[object] = []
+
+        def require(condition: str, *arguments: object) -> None:
+            conditions.append(condition)
+            values.extend(arguments)
+
+        if wanted.status in (Status.QUEUED, Status.RUNNING):
+            require("s.activity = ?", wanted.status)
+        elif wanted.status is not None:
+            phase = Phase.ACTIVE if wanted.status is Status.IDLE else Phase(wanted.status)
+            require("s.activity = 'idle' AND s.phase = ?", phase)
+        for column, value in (
+            ("j.namespace", wanted.namespace),
+            ("j.user_id", wanted.user_id),
+            ("j.handler", wanted.handler),
+            ("j.job_group", wanted.group),
+            ("j.priority", wanted.priority),
+        ):
+            if value is not None:
+                require(f"{column} = ?", value)
+        if wanted.due_before is not None:
+            require("s.phase = 'active' AND s.next_run_at < ?", wanted.due_before)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = db.execute(
+            f"{SELECT_STATE} FROM job j JOIN state s USING (uid) {where}"
+            " ORDER BY s.next_run_at IS NULL, s.next_run_at, j.namespace, j.id LIMIT ?",
+            (*values, -1 if wanted.limit is None or wanted.metadata else wanted.limit),
+        ).fetchall()
+        jobs = self._jobs(db, rows)
+        if wanted.metadata:
+            jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
+        return jobs
+
+    def list_runs(self, db: sqlite3.Connection, wanted: RunFilter) -> list[RunRow]:
+        conditions: list[str] = []
+        values: list[object] = []
+        if wanted.id is not None:
+            conditions.append("r.uid = (SELECT uid FROM job WHERE namespace = ? AND id = ?)")
+            values += [wanted.namespace, wanted.id]
+        elif wanted.namespace is not None:
+            conditions.append("j.namespace = ?")
+            values.append(wanted.namespace)
+        if wanted.outcome is not None:
+            conditions.append("r.outcome = ?")
+            values.append(wanted.outcome)
+        if wanted.since is not None:
+            conditions.append("r.claimed_at >= ?")
+            values.append(wanted.since)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = db.execute(
+            f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT ?",
+            (*values, -1 if wanted.limit is None else wanted.limit),
+        )
+        return [run_row(*row) for row in rows]
+
+    def running_by_group(self, db: sqlite3.Connection) -> dict[str, int]:
+        return dict(db.execute(RUNNING_BY_GROUP).fetchall())
+
+    # -------------------------------------------------------- runs
+
+    def claim_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Claims:
+        name = self._require_node(db, terms.node)
+        handlers = self._numbers_of(db, terms.handlers)
+        rows = self._select_due(db, now, terms, handlers)
+        run_id = self._last_run_id(db)
+        runs: list[ClaimedRun] = []
+        edits: list[Edit] = []
+        for job in self._jobs(db, rows, now):
+            edit, attempt = claimed(job, now, terms.rules)
+            if attempt is None:
+                db.execute(FINISH, (*edit.job.state, job.uid))
+            else:
+                starts = terms.slots is None or len(runs) < terms.slots
+                state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
+                edit = replace(edit, job=replace(job, state=state))
+                run_id += 1
+                runs.append(
+                    ClaimedRun(
+                        id=run_id,
+                        job=edit.job,
+                        attempt=attempt,
+                        payload_json=job.spec.payload_json,
+                        before=job.state,
+                    )
+                )
+            if edit.skips or edit.kind:
+                edits.append(edit)
+        db.executemany(CLAIM, [_claim_update(run, terms.node) for run in runs])
+        if db.executemany(INSERT_RUN, [_insert_run(run, name) for run in runs]).rowcount != len(runs) and runs:
+            runs = self._drop_repeated(db, runs, now)
+        self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
+        unhandled = (
+            [] if terms.handlers is None else db.execute(UNHANDLED, {"now": now, "handlers": handlers}).fetchall()
+        )
+        (next_due,) = db.execute(NEXT_DUE, {"now": now}).fetchone()
+        return Claims(runs=runs, edits=edits, unhandled=self._jobs(db, unhandled), next_due=next_due)
+
+    def _select_due(
+        self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
+    ) -> list[tuple[Any, ...]]:
+        """Up to the limit, none beyond the limit of its group: blocked ones must not stand in the way of others."""
+        limited = terms.group_limit is not None or terms.group_limits
+        running = self.running_by_group(db) if limited else {}
+
+        def room(group: str) -> float:
+            limit = terms.group_limits.get(group, terms.group_limit)
+            return float("inf") if limit is None else limit - running.get(group, 0)
+
+        groups = {*running, *terms.group_limits} if limited else set()
+        chosen: dict[int, tuple[Any, ...]] = {}
+        while len(chosen) < terms.limit:
+            full = [group for group in groups if room(group) <= 0]
+            found = db.execute(
+                SELECT_DUE,
+                {"handlers": handlers, "now": now, "full": json.dumps(full), "limit": terms.limit + len(chosen)},
+            ).fetchall()
+            new_full = False
+            for row in found:
+                group = row[-1]
+                if row[0] in chosen or len(chosen) == terms.limit:
+                    continue
+                if limited and group is not None:
+                    if room(group) <= 0:
+                        new_full = True
+                        continue
+                    groups.add(group)
+                    running[group] = running.get(group, 0) + 1
+                chosen[row[0]] = row
+            if not new_full:
+                break
+        return [row[:-1] for row in chosen.values()]
+
+    def _drop_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> list[ClaimedRun]:
+        """Leave out occurrences that ran before, as a clock that went back offers them; their jobs go on."""
+        kept = []
+        for run in runs:
+            if db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.job.uid)).fetchone():
+                kept.append(run)
+            else:
+                db.execute(FINISH, (*ran_before(run.job, run.before, run.attempt, now), run.job.uid))
+        return kept
+
+    def claim_one(
+        self,
+        db: sqlite3.Connection,
+        namespace: str,
+        id: str,
+        payload_json: str | None,
+        now: Micros,
+        node: int,
+        queued: bool,
+    ) -> ClaimedRun | Job | None:
+        name = self._require_node(db, node)
+        job = self.get(db, namespace, id)
+        if job is None or job.state.activity is not Status.IDLE:
+            return job
+        taken = claim_manually(job, now)
+        assert taken.attempt is not None
+        state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
+        run = ClaimedRun(
+            id=self._last_run_id(db) + 1,
+            job=replace(job, state=state),
+            attempt=taken.attempt,
+            payload_json=job.spec.payload_json if payload_json is None else payload_json,
+            before=job.state,
+        )
+        db.execute(INSERT_RUN, _insert_run(run, name))
+        db.execute(CLAIM, _claim_update(run, node))
+        return run
+
+    def start(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
+        ours = set()
+        for run in runs:
+            marked = db.execute(
+                "UPDATE state SET activity = 'running' WHERE uid = ? AND run = ?", (run.job.uid, run.id)
+            )
+            if marked.rowcount:
+                db.execute("UPDATE run SET started_at = ? WHERE id = ?", (now, run.id))
+                ours.add(run.id)
+        return ours
+
+    def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
+        for run in runs:
+            row = db.execute(SELECT_CLAIMED, (f"[{run.job.uid}]",)).fetchone()
+            if row is None or row[-1] != run.id:
+                continue
+            state = state_of(row[2:-1])._replace(activity=Status.IDLE)
+            if state.next_run_at is None:  # and no edit has said otherwise
+                before = run.before
+                state = state._replace(
+                    next_run_at=before.next_run_at,
+                    retry_of=before.retry_of,
+                    attempts=before.attempts,
+                    regular_at=before.regular_at,
+                    retry_count=before.retry_count,
+                    last_run_at=before.last_run_at,
+                )
+            db.execute(FINISH, (*state, run.job.uid))
+            # Its own row, and those of the occurrences that the claim left out.
+            db.execute(
+                "DELETE FROM run WHERE id = ? OR (uid = ? AND attempt = 0 AND claimed_at = ?)",
+                (run.id, run.job.uid, run.attempt.claimed_at),
+            )
+
+    def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+        uids = json.dumps([item.run.job.uid for item in ended])
+        rows = {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
+        ours = [item for item in ended if item.run.id in rows]
+        jobs = self._jobs(db, [rows[item.run.id] for item in ours])
+        edits = {
+            item.run.id: after(job, item.run, item.ending, item.finished_at, rules)
+            for item, job in zip(ours, jobs, strict=True)
+        }
+        db.executemany(FINISH, [(*edit.job.state, edit.job.uid) for edit in edits.values()])
+        db.executemany(FINISH_RUN, [_finish_run(item) for item in ours])
+        for item in ours:
+            self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
+        return [edits.get(item.run.id) for item in ended]
+
+    def _last_run_id(self, db: sqlite3.Connection) -> int:
+        row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run'").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
+        rows = [
+            (job.uid, skip.scheduled_for, now, now, skip.reason, skip.missed)
+            for job, skips in skipped
+            for skip in skips
+        ]
+        if rows:
+            db.executemany(INSERT_SKIP, rows)
+
+    def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> str:
+        """The handlers with these names, as a JSON array of their numbers."""
+        if names is None:
+            return json.dumps([number for (number,) in db.execute("SELECT number FROM handler")])
+        unknown = [name for name in names if name not in self._handlers]
+        if unknown:
+            found = db.execute(
+                "SELECT name, number FROM handler WHERE name IN (SELECT value FROM json_each(?))",
+                (json.dumps(unknown),),
+            )
+            self._handlers.update(found)
+        return json.dumps([self._handlers[name] for name in names if name in self._handlers])
+
+    # -------------------------------------------------------- nodes
+
+    def _require_node(self, db: sqlite3.Connection, node: int) -> str:
+        row = db.execute("SELECT name FROM node WHERE number = ?", (node,)).fetchone()
+        if row is None:
+            raise NodeLost
+        return str(row[0])
+
+    def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros) -> int:
+        number = db.execute(
+            "INSERT INTO node (name, host, pid, process_start, beat, since) VALUES (?, ?, ?, ?, 0, ?)",
+            (identity.name, identity.host, identity.pid, identity.process_start, now),
+        ).lastrowid
+        assert number is not None
+        return number
+
+    def beat(self, db: sqlite3.Connection, node: int) -> list[NodeRow]:
+        if not db.execute("UPDATE node SET beat = beat + 1 WHERE number = ?", (node,)).rowcount:
+            raise NodeLost
+        return [
+            NodeRow(
+                id=number,
+                identity=NodeIdentity(name=name, host=host, pid=pid, process_start=process_start),
+                beat=beat,
+                since=since,
+            )
+            for number, name, host, pid, process_start, beat, since in db.execute(
+                "SELECT number, name, host, pid, process_start, beat, since FROM node"
+            )
+        ]
+
+    def held(self, db: sqlite3.Connection, node: int) -> set[int]:
+        rows = db.execute(
+            "SELECT run FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node = ?", (node,)
+        )
+        return {run for (run,) in rows}
+
+    def leave(self, db: sqlite3.Connection, node: int) -> None:
+        db.execute("DELETE FROM node WHERE number = ?", (node,))
+
+    def recover(
+        self, db: sqlite3.Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        recovered = []
+        for node in dead:
+            forgotten = db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat))
+            if not forgotten.rowcount:
+                continue  # it lives, or somebody else was faster
+            rows = db.execute(SELECT_HELD, (node.id,)).fetchall()
+            for row, job in zip(rows, self._jobs(db, [row[:-6] for row in rows]), strict=True):
+                run_id, scheduled_for, attempt, trigger, claimed_at, started_at = row[-6:]
+                run = ClaimedRun(
+                    id=run_id,
+                    job=job,
+                    attempt=Attempt(
+                        scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
+                    ),
+                    payload_json=job.spec.payload_json,
+                    before=job.state,
+                )
+                ending = Ending(
+                    outcome=Outcome.INTERRUPTED, error=f"The process that ran it is gone ({node.identity.name})."
+                )
+                edit = after(job, run, ending, now, rules)
+                db.execute(FINISH, (*edit.job.state, job.uid))
+                ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
+                db.execute(FINISH_RUN, _finish_run(ended))
+                self._write_skips(db, [(edit.job, edit.skips)], now)
+                recovered.append((edit, run))
+        return recovered
+
+    # -------------------------------------------------------- upkeep
+
+    def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
+        rows = db.execute(
+            f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.user_id IS NULL AND s.phase <> 'disabled'"
+        ).fetchall()
+        jobs = [replace(job, state=disabled(job.state, reason, now)) for job in self._jobs(db, rows)]
+        for job in jobs:
+            db.execute(
+                "UPDATE state SET phase = ?, disabled_reason = ?, disabled_at = ?, next_run_at = NULL,"
+                " regular_at = NULL WHERE uid = ?",
+                (job.state.phase, job.state.disabled_reason, job.state.disabled_at, job.uid),
+            )
+        return jobs
+
+    def purge_runs(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> None:
+        db.executemany(PURGE_RUNS, [{"uid": uid, "keep": keep} for uid in uids])
+
+    def purge_disabled(self, db: sqlite3.Connection, before: Micros, limit: int) -> list[Job]:
+        rows = db.execute(
+            f"{SELECT_STATE} FROM state s WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < ?"
+            " ORDER BY s.disabled_at LIMIT ?",
+            (before, limit),
+        ).fetchall()
+        jobs = self._jobs(db, rows)
+        db.executemany("DELETE FROM job WHERE uid = ?", [(job.uid,) for job in jobs])
+        return jobs
+
+    # -------------------------------------------------------- rows and records
+
+    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> list[Job]:
+        """The jobs of these rows of state, with their descriptions, most of which are remembered.
+
+        One that cannot be read (its zone is gone, its JSON broken) is shown as disabled, and does not hide the others.
+        """
+        missing = [row[0] for row in rows if (row[0], row[1]) not in self._specs]
+        found: dict[int, tuple[Any, ...]] = {}
+        if missing:
+            query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
+            found = {row[0]: row for row in db.execute(query, (json.dumps(missing),))}
+        jobs: list[Job] = []
+        for row in rows:
+            uid, revision = row[0], row[1]
+            template = self._specs.get((uid, revision))
+            state = state_of(row[2:])
+            if template is None:
+                try:
+                    template = job_of(found[uid])
+                except (SchedulerError, ValueError) as error:
+                    template = unreadable_job(found[uid])
+                    state = disabled(state, f"it cannot be read from the store: {error}", now)
+                else:
+                    self._specs[uid, revision] = template
+                    if len(self._specs) > REMEMBERED_SPECS:
+                        self._specs.popitem(last=False)
+            jobs.append(replace(template, state=state))
+        return jobs
+
+
+def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
+    attempt = run.attempt
+    started_at = attempt.claimed_at if run.job.state.activity is Status.RUNNING else None
+    return (
+        run.id,
+        run.job.uid,
+        attempt.scheduled_for,
+        attempt.attempt,
+        attempt.trigger,
+        attempt.claimed_at,
+        started_at,
+        node,
+    )
+
+
+def _claim_update(run: ClaimedRun, node: int) -> tuple[Any, ...]:
+    state = run.job.state
+    return (
+        state.activity,
+        state.next_run_at,
+        state.retry_of,
+        state.attempts,
+        state.regular_at,
+        state.retry_count,
+        state.last_run_at,
+        run.id,
+        node,
+        run.job.uid,
+    )
+
+
+def _finish_run(item: EndedRun) -> tuple[Any, ...]:
+    ending = item.ending
+    reason = SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None
+    return (
+        item.started_at,
+        item.finished_at,
+        ending.outcome,
+        reason,
+        ending.error,
+        ending.message,
+        ending.exit_code,
+        item.run.id,
+    )

@@ -1,0 +1,234 @@
+"""What the scheduler asks of a store, and the records that pass between them.
+
+A store keeps jobs, runs and nodes, and makes each change whole: all of it, or none. It decides nothing: where a
+decision is needed inside a change, it calls the pure functions of `lifecycle` or the function it was handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from scheduler_async.instants import Micros
+from scheduler_async.lifecycle import Rules
+from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status
+
+
+class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never to a user
+    """This node was declared dead by others; it must stop what it runs and join again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What becomes of one job within a change."""
+
+    job: Job
+    skips: tuple[Skip, ...] = ()
+    kind: str | None = None
+    """What to tell observers: "added", "updated", …; None if nothing changed."""
+
+
+Decide = Callable[[Job | None], Edit | None]
+"""Given the job as it is, or None, say what becomes of it; None leaves it alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change to the job with this name, decided when the store has it in hand."""
+
+    namespace: str
+    id: str
+    decide: Decide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRun:
+    """A run that is ours: the job is marked, the row is written, and the handler may start."""
+
+    id: int
+    job: Job
+    attempt: Attempt
+    payload_json: str
+    before: JobState
+    """What the job looked like before the claim, should it be undone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What one claim brought."""
+
+    runs: Sequence[ClaimedRun] = ()
+    """In the order in which they should start."""
+    edits: Sequence[Edit] = ()
+    """Jobs of which occurrences were left out, or which were disabled."""
+    unhandled: Sequence[Job] = ()
+    """A job that is due for each handler that is not here; they wait."""
+    next_due: Micros | None = None
+    """When the next job comes due. What is due already, and could not be claimed, does not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """A run of ours that has ended, to be recorded."""
+
+    run: ClaimedRun
+    ending: Ending
+    started_at: Micros
+    finished_at: Micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimTerms:
+    """Which due jobs a claim may take."""
+
+    node: int
+    limit: int
+    slots: int | None
+    """How many can start at once; the rest are queued. None is all."""
+    handlers: Sequence[str] | None
+    """The handlers there are; None is any."""
+    group_limit: int | None = None
+    """How many of one group may run at a time, where `group_limits` does not say."""
+    group_limits: Mapping[str, int] = field(default_factory=dict)
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeIdentity:
+    """A process that shares the store."""
+
+    name: str
+    host: str
+    """The machine and process table it lives in: only there does its process number mean anything."""
+    pid: int
+    process_start: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A node as the store has it."""
+
+    id: int
+    identity: NodeIdentity
+    beat: int
+    """Counts up as long as it lives; others watch it with their own clocks."""
+    since: Micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list; None is any."""
+
+    status: Status | None = None
+    namespace: str | None = None
+    user_id: str | None = None
+    handler: str | None = None
+    group: str | None = None
+    priority: Priority | None = None
+    metadata: Mapping[str, object] | None = None
+    due_before: Micros | None = None
+    limit: int | None = None
+
+
+def has_metadata(job: Job, wanted: Mapping[str, object]) -> bool:
+    """Whether the metadata of *job* has all that is *wanted*, with these values."""
+    metadata = job.metadata
+    return all(key in metadata and metadata[key] == value for key, value in wanted.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which rows of the run log to read, newest first; None is any."""
+
+    namespace: str | None = None
+    id: str | None = None
+    outcome: Outcome | None = None
+    since: Micros | None = None
+    limit: int | None = None
+
+
+class Store(Protocol):
+    """Where jobs, runs and nodes live. Every method is one transaction."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes can change it."""
+
+    async def open(self) -> None:
+        """Make it ready for use; `StoreError` if it cannot be."""
+
+    async def close(self) -> None:
+        """Let go of it."""
+
+    async def change(self, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+        """Carry out all *changes*, or none if one of them raises."""
+
+    async def remove(self, namespace: str, id: str) -> Job | None:
+        """Forget a job and its runs; return it as it was."""
+
+    async def get(self, namespace: str, id: str) -> Job | None:
+        """The job with this name."""
+
+    async def list_jobs(self, wanted: JobFilter) -> list[Job]:
+        """Jobs by their next run, those without one last."""
+
+    async def list_runs(self, wanted: RunFilter) -> list[RunRow]:
+        """Rows of the run log, newest first."""
+
+    async def running_in_group(self, group: str) -> int:
+        """How many jobs of *group* are claimed, by any node."""
+
+    async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
+        """Mark what is due as ours, in order, and write the rows of its runs. `NodeLost` if we are not a node."""
+
+    async def claim_one(
+        self,
+        namespace: str,
+        id: str,
+        payload_json: str | None,
+        now: Micros,
+        *,
+        node: int,
+        queued: bool,
+    ) -> ClaimedRun | Job | None:
+        """Mark one job as ours, whatever its schedule; the job if it is claimed already, None if there is none."""
+
+    async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
+        """Mark queued runs as running; return the ids of those that are still ours."""
+
+    async def release(self, runs: Sequence[ClaimedRun]) -> None:
+        """Undo claims whose handlers never started."""
+
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+        """Record how runs ended and what comes next; None for those that are no longer ours."""
+
+    async def join(self, identity: NodeIdentity, now: Micros) -> int:
+        """Become a node; return its number."""
+
+    async def beat(self, node: int) -> list[NodeRow]:
+        """Show that *node* lives, and return all nodes. `NodeLost` if it is none any more."""
+
+    async def held(self, node: int) -> set[int]:
+        """The ids of the runs that *node* has claimed and not finished."""
+
+    async def leave(self, node: int) -> None:
+        """Stop being a node."""
+
+    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
+        """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
+
+    async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
+        """Disable every job that has no user; return them."""
+
+    async def purge_runs(self, uids: Sequence[int], keep: int) -> None:
+        """Forget all but the newest *keep* rows of these jobs."""
+
+    async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
+        """Forget up to *limit* jobs that were disabled before a moment; return them."""
+
+    async def version(self) -> int:
+        """A number that changes when another process has changed the store."""
+
+    async def check(self) -> None:
+        """`StoreError` if the store is not what it was: its file replaced, for one."""

@@ -210,17 +210,21 @@ class Days:
         """The first day that matches and is not earlier than *day*."""
         if self.unrestricted:
             return day
-        if day not in self._after:
-            self._remember(self._after, day, min(self._search(day, 1), default=None))
-        return self._after[day]
+        found = self._after.get(day, _UNKNOWN)
+        if found == _UNKNOWN:
+            found = min(self._search(day, 1), default=None)
+            self._remember(self._after, day, found)
+        return found
 
     def on_or_before(self, day: int) -> int | None:
         """The last day that matches and is not later than *day*."""
         if self.unrestricted:
             return day
-        if day not in self._before:
-            self._remember(self._before, day, max(self._search(day, -1), default=None))
-        return self._before[day]
+        found = self._before.get(day, _UNKNOWN)
+        if found == _UNKNOWN:
+            found = max(self._search(day, -1), default=None)
+            self._remember(self._before, day, found)
+        return found
 
     def _search(self, day: int, direction: int) -> list[int]:
         """The nearest match of each rule, from *day* on in *direction*."""
@@ -248,6 +252,7 @@ class Days:
 
 # Some years of days, for each set of day fields in use.
 _REMEMBERED_DAYS = 4096
+_UNKNOWN = -(10**9)  # a day before all calendars
 
 _EPOCH = datetime(1970, 1, 1)
 _shared_days = lru_cache(maxsize=256)(Days)
@@ -420,13 +425,14 @@ class _FieldParser:
             problem = next((reason for pattern, reason in _ELSEWHERE if pattern.fullmatch(item)), None)
             self._refuse(problem or f"cannot read {quoted(item)}")
         first = self._value(match["first"])
-        if match["last"] is not None:
+        if match["last"] is not None and match["last"] != match["first"]:
             last = self._value(match["last"], closing=True)
             if first > last:
                 self._refuse(f"the range {quoted(item)} is the wrong way round")
             return self._range((first, last), match["step"])
         if match["step"] is not None:
-            return self._range((first, max(self._top, first)), match["step"])
+            last = first if match["last"] is not None else max(self._top, first)
+            return self._range((first, last), match["step"])
         return range(first, first + 1)
 
     @property
@@ -486,8 +492,8 @@ def _day_rules(day_of_month: Field, month: Field, day_of_week: Field) -> tuple[s
     months = "*" if len(month.values) == 12 else _numbers(month.values)
     rules = []
     if not day_of_month.is_unrestricted:
-        days = [*map(str, day_of_month.values), *(["l"] if day_of_month.last_day else [])]
-        rules.append(f"{','.join(days)} {months} *")
+        rules += [f"{_numbers(day_of_month.values)} {months} *"] if day_of_month.values else []
+        rules += [f"l {months} *"] if day_of_month.last_day else []  # on its own: 31 items are * to croniter
     if not day_of_week.is_unrestricted:
         rules += [f"* {months} {_numbers(day_of_week.values)}"] if day_of_week.values else []
         nth = [f"l{day}" if which < 0 else f"{day}#{which}" for day, which in day_of_week.nth]

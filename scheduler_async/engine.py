@@ -20,7 +20,7 @@ from scheduler_async.handlers import Handlers
 from scheduler_async.instants import SECOND, Micros, from_micros, span
 from scheduler_async.lifecycle import Rules
 from scheduler_async.logs import say
-from scheduler_async.models import Ending, Job, Outcome, RunRow, SkipReason, Status
+from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReason, Status
 from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.records import row_of, row_of_skip
 from scheduler_async.runner import ActiveRun, Runner
@@ -191,10 +191,11 @@ class Engine:
         """Become a node of the store, and take up what dead nodes left behind."""
         if self.node is not None:
             return
+        version = await self.ask(self.store.version())  # before anything is read: what changes from now on is news
         await self._become_node()
         self._services.append(self._spawn(self._write_endings(), "writer"))
         if self.store.is_shared:
-            self._services.append(self._spawn(self._keep_watch(), "watch"))
+            self._services.append(self._spawn(self._keep_watch(version), "watch"))
 
     async def _become_node(self) -> None:
         begun = self._machine.monotonic()
@@ -510,17 +511,14 @@ class Engine:
 
     # ============================================================ nodes
 
-    async def _keep_watch(self) -> None:
+    async def _keep_watch(self, version: int) -> None:
         """Notice what other processes change, show that we live, and notice who does not."""
-        last_version: int | None = None
         last_beat = self._machine.monotonic()
         failing = False
         while not await self._machine.wait(self._halt, POLL):
             try:
-                changed = False
-                if self.store.is_shared:
-                    version = await self.ask(self.store.version())
-                    changed, last_version = version != last_version and last_version is not None, version
+                before, version = version, await self.ask(self.store.version())
+                changed = version != before
                 if changed:
                     self.look_again()
                     await self._disown_what_was_taken()
@@ -660,7 +658,7 @@ class Engine:
         """Tell of an edit and of the occurrences it left out, now that it is committed."""
         if edit is None:
             return
-        if edit.kind == "disabled":
+        if edit.kind == "disabled" and edit.job.disabled_reason != ENDED:
             say(WARNING, "Job %s is disabled: %s", edit.job.key, edit.job.disabled_reason, extra={"job": edit.job.key})
         if self.events.has_listeners:
             for skip in edit.skips:

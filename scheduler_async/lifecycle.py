@@ -104,8 +104,8 @@ def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
         updated=now,
     )
     if not spec.enabled:
-        return replace(job, state=disabled(job.state, "it was added disabled", now))
-    return replace(job, state=_going_on(job, job.state, _jittered(job, spec.schedule.first_micros(now)), now))
+        return job.with_state(disabled(job.state, "it was added disabled", now))
+    return job.with_state(_going_on(job, job.state, _jittered(job, spec.schedule.first_micros(now)), now))
 
 
 EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
@@ -116,7 +116,12 @@ def edited_spec(job: Job, changes: dict[str, Any]) -> JobSpec:
     unknown = sorted(changes.keys() - set(EDITABLE))
     if unknown:
         raise TypeError(f"A job has no {_listed(unknown)} to change. It has {_listed(EDITABLE)}.")
-    return job.spec.changed(**{"enabled": job.enabled, **changes})
+    return job.spec.changed(**{"enabled": is_wanted(job), **changes})
+
+
+def is_wanted(job: Job) -> bool:
+    """Whether nobody disabled it: a job that has ended goes on as soon as it has something to do."""
+    return job.enabled or job.disabled_reason == ENDED
 
 
 def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tuple[Skip, ...]]:
@@ -140,11 +145,11 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
             first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
             following = first if first is not None else spec.schedule.next_micros(now, now)
             state = _going_on(edited, state, _jittered(edited, following), now)
-    edited = replace(edited, state=state)
+    edited = edited.with_state(state)
     if not spec.enabled and edited.enabled:
-        edited = replace(edited, state=disabled(state, "it was disabled by hand", now))
+        edited = edited.with_state(disabled(state, "it was disabled by hand", now))
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
-        edited = replace(edited, state=resume(edited, now).state)
+        edited = edited.with_state(resume(edited, now).state)
     return edited, skips
 
 
@@ -187,10 +192,14 @@ def resume(job: Job, now: Micros) -> Change:
     if isinstance(job.schedule, Delay):
         planned = state.regular_at or state.next_run_at or now
         return Change(state=_going_on(job, fresh, max(planned, now), now))
-    if state.retry_of is None and state.regular_at is None and (state.next_run_at or 0) > now:
+    waits_for_regular = state.retry_of is None and state.regular_at is None
+    if waits_for_regular and (state.phase is Phase.ACTIVE or (state.next_run_at or 0) > now):
         return Change(state=fresh)
+    following = _next_regular(job, now)
+    if following is None and state.retry_of is not None:  # its last occurrence, to be tried again
+        return Change(state=fresh._replace(next_run_at=state.next_run_at or now))
     skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
-    return Change(state=_going_on(job, fresh, _next_regular(job, now), now), skips=skips)
+    return Change(state=_going_on(job, fresh, following, now), skips=skips)
 
 
 def disabled(state: JobState, reason: str, now: Micros) -> JobState:

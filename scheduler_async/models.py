@@ -62,7 +62,10 @@ class Priority(StrEnum):
     @property
     def rank(self) -> int:
         """Lower goes first."""
-        return list(Priority).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 
 
 class Misfire(StrEnum):
@@ -175,9 +178,6 @@ class JobSpec:
         enabled: bool = True,
         on_conflict: OnConflict | str = OnConflict.RAISE,
     ) -> None:
-        def set_to(field_name: str, value: object) -> None:
-            object.__setattr__(self, field_name, value)
-
         if not isinstance(schedule, Schedule):
             _refuse("schedule", f'is Every("5m"), Cron("0 9 * * *") or another schedule, not {quoted(schedule)}')
         if retry is not None and not isinstance(retry, Retry):
@@ -186,22 +186,24 @@ class JobSpec:
             _refuse("enabled", f"is True or False, not {quoted(enabled)}")
         if metadata is not None and not isinstance(metadata, Mapping):
             _refuse("metadata", f"is a dict of JSON values, not {quoted(metadata)}")
-        set_to("schedule", schedule)
-        set_to("handler", handler if callable(handler) else check_name(handler, "handler"))
-        set_to("id", id if id is None else check_name(id, "id"))
-        set_to("namespace", check_name(namespace, "namespace"))
-        set_to("user_id", user_id if user_id is None else check_name(user_id, "user_id"))
-        set_to("name", name if name is None else check_name(name, "name"))
-        set_to("payload_json", to_json_text(payload, "payload"))
-        set_to("metadata_json", to_json_text(dict(metadata or {}), "metadata"))
-        set_to("priority", check_choice(Priority, priority, "priority"))
-        set_to("group", group if group is None else check_name(group, "group"))
-        set_to("misfire", check_choice(Misfire, misfire, "misfire"))
-        set_to("retry", retry)
-        set_to("timeout", timeout if timeout is None else parse_interval(timeout))
-        set_to("on_interrupt", check_choice(OnInterrupt, on_interrupt, "on_interrupt"))
-        set_to("enabled", enabled)
-        set_to("on_conflict", check_choice(OnConflict, on_conflict, "on_conflict"))
+        self.__dict__.update(  # the one way to fill in a frozen value
+            schedule=schedule,
+            handler=handler if callable(handler) else check_name(handler, "handler"),
+            id=id if id is None else check_name(id, "id"),
+            namespace=check_name(namespace, "namespace"),
+            user_id=user_id if user_id is None else check_name(user_id, "user_id"),
+            name=name if name is None else check_name(name, "name"),
+            payload_json=to_json_text(payload, "payload"),
+            metadata_json=to_json_text(dict(metadata), "metadata") if metadata else "{}",
+            priority=check_choice(Priority, priority, "priority"),
+            group=group if group is None else check_name(group, "group"),
+            misfire=check_choice(Misfire, misfire, "misfire"),
+            retry=retry,
+            timeout=timeout if timeout is None else parse_interval(timeout),
+            on_interrupt=check_choice(OnInterrupt, on_interrupt, "on_interrupt"),
+            enabled=enabled,
+            on_conflict=check_choice(OnConflict, on_conflict, "on_conflict"),
+        )
 
     @classmethod
     def stored(cls, **fields: Any) -> Self:
@@ -282,6 +284,18 @@ class Job:
     updated: Micros = field(repr=False)
     revision: int = field(default=1, repr=False)
     """How often the description has changed; a run knows by it whether it is out of date."""
+
+    def with_state(self, state: JobState) -> Job:
+        """The same job in another state. Every run asks for this several times, and `replace` is slow."""
+        job = object.__new__(Job)
+        job.__dict__.update(self.__dict__, state=state)
+        return job
+
+    def with_uid(self, uid: int) -> Job:
+        """The same job with the number that a store gave it."""
+        job = object.__new__(Job)
+        job.__dict__.update(self.__dict__, uid=uid)
+        return job
 
     @property
     def key(self) -> str:
@@ -609,10 +623,13 @@ def check_choice(kind: type[Choice], value: object, what: str) -> Choice:
         _refuse(what, f"is one of {', '.join(str(choice.value) for choice in kind)}, not {quoted(value)}")
 
 
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+
 def to_json_text(value: Json, what: str) -> str:
     """*value* as JSON, if it comes back from it unchanged."""
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = _encode(value)
         text.encode()  # a lone surrogate is no text
     except (TypeError, ValueError, RecursionError) as error:
         _refuse(what, f"holds what JSON can hold: texts, finite numbers, True, False, None, lists and dicts ({error})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -42,12 +41,12 @@ def claimed(job: Job, now: Micros, rules: Rules) -> tuple[Edit, Attempt | None]:
         taken = claim(job, now, rules)
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, now), None
-    return Edit(job=replace(job, state=taken.state), skips=taken.skips, kind=_kind_of(taken.state)), taken.attempt
+    return Edit(job=job.with_state(taken.state), skips=taken.skips, kind=_kind_of(taken.state)), taken.attempt
 
 
 def _failing(job: Job, error: Exception, now: Micros) -> Edit:
     state = job.state._replace(activity=Status.IDLE)
-    return Edit(job=replace(job, state=disabled(state, f"its schedule fails: {error}", now)), kind="disabled")
+    return Edit(job=job.with_state(disabled(state, f"its schedule fails: {error}", now)), kind="disabled")
 
 
 def after(job: Job, run: ClaimedRun, ending: Ending, now: Micros, rules: Rules) -> Edit:
@@ -58,11 +57,14 @@ def after(job: Job, run: ClaimedRun, ending: Ending, now: Micros, rules: Rules) 
         return _failing(job, error, now)
     was_enabled = job.state.phase is not Phase.DISABLED
     kind = _kind_of(change.state) if was_enabled else None
-    return Edit(job=replace(job, state=change.state), skips=change.skips, kind=kind)
+    return Edit(job=job.with_state(change.state), skips=change.skips, kind=kind)
 
 
 def _kind_of(state: JobState) -> str | None:
     return "disabled" if state.phase is Phase.DISABLED else None
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def spec_values(job: Job) -> tuple[Any, ...]:
@@ -72,8 +74,8 @@ def spec_values(job: Job) -> tuple[Any, ...]:
         job.namespace,
         job.id,
         job.handler,
-        json.dumps(spec.schedule.to_json(), separators=(",", ":")),
-        None if spec.retry is None else json.dumps(spec.retry.to_json(), separators=(",", ":")),
+        _encode(spec.schedule.to_json()),
+        None if spec.retry is None else _encode(spec.retry.to_json()),
         spec.payload_json,
         spec.metadata_json,
         spec.user_id,

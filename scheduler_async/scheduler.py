@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from logging import WARNING
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from scheduler_async import lifecycle
 from scheduler_async.clock import Clock, SystemClock
@@ -131,9 +131,15 @@ class Scheduler:
 
     # ============================================================ handlers and declared jobs
 
-    def handler(self, name: str | Handler | None = None) -> Any:
+    @overload
+    def handler(self, name: str | None = None) -> Callable[[F], F]: ...
+
+    @overload
+    def handler(self, name: F) -> F: ...
+
+    def handler(self, name: str | F | None = None) -> F | Callable[[F], F]:
         """Register a function under *name*, or under its own name: `@scheduler.handler("send-report")`."""
-        if callable(name):
+        if name is not None and not isinstance(name, str):
             return self.handler()(name)
 
         def register(function: F) -> F:
@@ -373,7 +379,7 @@ class Scheduler:
             wanted = spec.changed(enabled=True)
             if existing.spec.changed(on_conflict=spec.on_conflict) == wanted and existing.handler == spec.handler:
                 return None
-            kept = spec.changed(enabled=existing.enabled)
+            kept = spec.changed(enabled=lifecycle.is_wanted(existing))
             edited, skips = lifecycle.edit(existing, kept, handler=str(spec.handler), now=now)
             return Edit(job=edited, skips=skips, kind="updated")
 

@@ -10,9 +10,8 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
 from zoneinfo import ZoneInfo
@@ -47,6 +46,9 @@ class Schedule(ABC):
     """The longest delay to add: a duration, or a fraction of the interval."""
     start: datetime | None
     end: datetime | None
+    # The same in microseconds, worked out once: the scheduler asks often.
+    _start: Micros | None
+    _end: Micros
 
     def next_after(self, now: datetime) -> datetime | None:
         """The first occurrence strictly later than *now*, or None when there are no more."""
@@ -150,19 +152,13 @@ class Schedule(ABC):
         _set(self, "jitter", None if jitter is None else _parse_jitter(jitter))
         _set(self, "start", None if start is None else parse_instant(start, "start"))
         _set(self, "end", None if end is None else parse_instant(end, "end"))
+        _set(self, "_start", None if self.start is None else to_micros(self.start))
+        _set(self, "_end", LAST if self.end is None else min(to_micros(self.end), LAST))
         if self.start and self.end and self.start > self.end:
             raise InvalidScheduleError(
                 f"The schedule ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}), "
                 "so that it would never run. Swap start and end."
             )
-
-    @cached_property
-    def _start(self) -> Micros | None:
-        return None if self.start is None else to_micros(self.start)
-
-    @cached_property
-    def _end(self) -> Micros:
-        return LAST if self.end is None else min(to_micros(self.end), LAST)
 
     def _not_before_start(self, now: Micros) -> Micros:
         """*now*, or the last moment before the schedule's start: whatever follows is within bounds."""
@@ -198,6 +194,8 @@ class Every(Schedule):
     jitter: timedelta | float | None
     start: datetime | None
     end: datetime | None
+    _step: Micros = field(repr=False, compare=False)
+    _anchor: Micros | None = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -212,10 +210,12 @@ class Every(Schedule):
         _set(self, "interval", parse_interval(interval))
         _set(self, "anchor", None if anchor is None else parse_instant(anchor, "anchor"))
         _set(self, "immediately", _flag(immediately))
+        _set(self, "_step", span(self.interval))
+        _set(self, "_anchor", None if self.anchor is None else to_micros(self.anchor))
         self._set_bounds(jitter, start, end)
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
-        origin = anchor if self.anchor is None else self._anchor
+        origin = self._origin(anchor)
         if origin is None:
             origin = now
         if self._start is not None:
@@ -246,7 +246,9 @@ class Every(Schedule):
         return self._until_end(max(now, self._start or now)) if self.immediately else super().first_micros(now)
 
     def raised_to(self, minimum: timedelta) -> Every:
-        return self if self.interval >= minimum else replace(self, interval=minimum)
+        if self.interval >= minimum:
+            return self
+        return Every(minimum, self.anchor, self.immediately, jitter=self.jitter, start=self.start, end=self.end)
 
     def describe(self) -> str:
         anchor = f", counted from {describe_instant(self.anchor)}" if self.anchor else ""
@@ -264,19 +266,10 @@ class Every(Schedule):
         return cls(parse_stored_interval(parts.pop("interval")), **parts)
 
     def _origin(self, anchor: Micros | None) -> Micros | None:
-        return anchor if self.anchor is None else self._anchor
+        return anchor if self._anchor is None else self._anchor
 
     def _gap_after(self, at: Micros) -> Micros | None:
         return self._step
-
-    @cached_property
-    def _step(self) -> Micros:
-        return span(self.interval)
-
-    @cached_property
-    def _anchor(self) -> Micros:
-        assert self.anchor is not None
-        return to_micros(self.anchor)
 
 
 @dataclass(frozen=True, init=False)
@@ -316,7 +309,9 @@ class Delay(Schedule):
         return self._until_end(max(now, self._start or now)) if self.immediately else super().first_micros(now)
 
     def raised_to(self, minimum: timedelta) -> Delay:
-        return self if self.interval >= minimum else replace(self, interval=minimum)
+        if self.interval >= minimum:
+            return self
+        return Delay(minimum, self.immediately, jitter=self.jitter, start=self.start, end=self.end)
 
     def describe(self) -> str:
         return f"{describe_duration(self.interval)} after the previous run finished{self._describe_bounds()}"
@@ -392,6 +387,7 @@ class At(Schedule):
     jitter: timedelta | float | None
     start: datetime | None
     end: datetime | None
+    _at: Micros = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -402,6 +398,7 @@ class At(Schedule):
         end: Instant | None = None,
     ) -> None:
         _set(self, "at", parse_instant(at))
+        _set(self, "_at", to_micros(self.at))
         self._set_bounds(jitter, start, end)
         if isinstance(self.jitter, float):
             raise InvalidScheduleError(
@@ -430,10 +427,6 @@ class At(Schedule):
 
     def _parts(self) -> dict[str, Any]:
         return {"at": _iso(self.at)}
-
-    @cached_property
-    def _at(self) -> Micros:
-        return to_micros(self.at)
 
 
 @dataclass(frozen=True)

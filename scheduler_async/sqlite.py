@@ -10,7 +10,6 @@ import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
@@ -179,10 +178,16 @@ SELECT_SPEC: Final = """
 
 FIND_JOB: Final = f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.namespace = ? AND j.id = ?"
 
+FIND_JOBS: Final = f"""
+    {SELECT_STATE}
+      FROM json_each(?) n
+      JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
+      JOIN state s USING (uid)
+"""
 INSERT_JOB: Final = """
-    INSERT INTO job (namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority, job_group,
-                     misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO job (uid, namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority,
+                     job_group, misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 UPDATE_JOB: Final = """
     UPDATE job
@@ -350,9 +355,13 @@ class SQLiteStore:
     async def _connect(self) -> aiosqlite.Connection:
         try:
             # Python opens transactions by itself unless told not to; ours begin and end in plain sight.
-            return await aiosqlite.connect(
+            connection = aiosqlite.connect(
                 self.path, timeout=BUSY_TIMEOUT, isolation_level=None, factory=_Connection, cached_statements=64
             )
+            # A program that ends without stop() must not wait for this thread for ever. (It was the connection once.)
+            thread: Any = getattr(connection, "_thread", connection)
+            thread.daemon = True
+            return await connection
         except sqlite3.Error as error:
             raise self._explained(error) from error
 
@@ -610,31 +619,45 @@ class _Work:
     # -------------------------------------------------------- jobs
 
     def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
-        edits = []
-        numbers: dict[str, int] = {}  # remembered for this transaction only, which may yet be rolled back
+        jobs = self._find(db, changes)
+        numbers: dict[str, int] = {}
+        uid = self._last_number(db, "job")
+        edits: list[Edit | None] = []
+        added: dict[int, Job] = {}
         for change in changes:
-            edit = change.decide(self.get(db, change.namespace, change.id))
+            name = change.namespace, change.id
+            edit = change.decide(jobs.get(name))
             if edit is not None and edit.kind is not None:
-                edit = replace(edit, job=self._save(db, edit.job, numbers))
-                self._write_skips(db, [(edit.job, edit.skips)], now)
+                job = edit.job
+                if not job.uid:
+                    uid += 1
+                    job = job.with_uid(uid)
+                if job.uid in added or job.uid == uid:
+                    added[job.uid] = job
+                else:
+                    number = self._number_of(db, job.handler, numbers)
+                    db.execute(UPDATE_JOB, (*spec_values(job), job.uid))
+                    db.execute(UPDATE_STATE, (*_narrow(job, number), job.uid))
+                jobs[name] = job
+                edit = Edit(job=job, skips=edit.skips, kind=edit.kind)
             edits.append(edit)
+        new = [(job, self._number_of(db, job.handler, numbers)) for job in added.values()]
+        db.executemany(INSERT_JOB, [(job.uid, *spec_values(job)) for job, _ in new])
+        db.executemany(INSERT_STATE, [(job.uid, *_narrow(job, number)) for job, number in new])
+        self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
         return edits
 
-    def _save(self, db: sqlite3.Connection, job: Job, numbers: dict[str, int]) -> Job:
-        if job.handler not in numbers:
-            db.execute("INSERT OR IGNORE INTO handler (name) VALUES (?)", (job.handler,))
-            found = db.execute("SELECT number FROM handler WHERE name = ?", (job.handler,)).fetchone()
-            numbers[job.handler] = found[0]
-        described = spec_values(job)
-        narrow = (job.revision, numbers[job.handler], job.priority.rank, job.id, job.group, *job.state)
-        if job.uid:
-            db.execute(UPDATE_JOB, (*described, job.uid))
-            db.execute(UPDATE_STATE, (*narrow, job.uid))
-            return job
-        uid = db.execute(INSERT_JOB, described).lastrowid
-        assert uid is not None
-        db.execute(INSERT_STATE, (uid, *narrow))
-        return replace(job, uid=uid)
+    def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> dict[tuple[str, str], Job]:
+        """The jobs that *changes* are about, as far as they exist."""
+        names = json.dumps([(change.namespace, change.id) for change in changes])
+        return {(job.namespace, job.id): job for job in self._jobs(db, db.execute(FIND_JOBS, (names,)).fetchall())}
+
+    def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
+        """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""
+        if handler not in numbers:
+            db.execute("INSERT OR IGNORE INTO handler (name) VALUES (?)", (handler,))
+            (numbers[handler],) = db.execute("SELECT number FROM handler WHERE name = ?", (handler,)).fetchone()
+        return numbers[handler]
 
     def remove(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
         job = self.get(db, namespace, id)
@@ -712,7 +735,7 @@ class _Work:
         name = self._require_node(db, terms.node)
         handlers = self._numbers_of(db, terms.handlers)
         rows = self._select_due(db, now, terms, handlers)
-        run_id = self._last_run_id(db)
+        run_id = self._last_number(db, "run")
         runs: list[ClaimedRun] = []
         edits: list[Edit] = []
         for job in self._jobs(db, rows, now):
@@ -722,7 +745,7 @@ class _Work:
             else:
                 starts = terms.slots is None or len(runs) < terms.slots
                 state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
-                edit = replace(edit, job=replace(job, state=state))
+                edit = Edit(job=job.with_state(state), skips=edit.skips, kind=edit.kind)
                 run_id += 1
                 runs.append(
                     ClaimedRun(
@@ -808,8 +831,8 @@ class _Work:
         assert taken.attempt is not None
         state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
         run = ClaimedRun(
-            id=self._last_run_id(db) + 1,
-            job=replace(job, state=state),
+            id=self._last_number(db, "run") + 1,
+            job=job.with_state(state),
             attempt=taken.attempt,
             payload_json=job.spec.payload_json if payload_json is None else payload_json,
             before=job.state,
@@ -867,8 +890,9 @@ class _Work:
             self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
         return [edits.get(item.run.id) for item in ended]
 
-    def _last_run_id(self, db: sqlite3.Connection) -> int:
-        row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run'").fetchone()
+    def _last_number(self, db: sqlite3.Connection, table: str) -> int:
+        """The highest number that *table* ever gave; none is given twice."""
+        row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
         return 0 if row is None else int(row[0])
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
@@ -970,7 +994,7 @@ class _Work:
         rows = db.execute(
             f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.user_id IS NULL AND s.phase <> 'disabled'"
         ).fetchall()
-        jobs = [replace(job, state=disabled(job.state, reason, now)) for job in self._jobs(db, rows)]
+        jobs = [job.with_state(disabled(job.state, reason, now)) for job in self._jobs(db, rows)]
         for job in jobs:
             db.execute(
                 "UPDATE state SET phase = ?, disabled_reason = ?, disabled_at = ?, next_run_at = NULL,"
@@ -1019,8 +1043,12 @@ class _Work:
                     self._specs[uid, revision] = template
                     if len(self._specs) > REMEMBERED_SPECS:
                         self._specs.popitem(last=False)
-            jobs.append(replace(template, state=state))
+            jobs.append(template.with_state(state))
         return jobs
+
+
+def _narrow(job: Job, handler: int) -> tuple[Any, ...]:
+    return (job.revision, handler, job.priority.rank, job.id, job.group, *job.state)
 
 
 def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:

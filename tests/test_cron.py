@@ -453,6 +453,15 @@ def test_a_bad_field_is_refused_by_name(expression: str, field: str, fragments: 
         assert fragment in message
 
 
+@pytest.mark.parametrize("expression", [" 61  * * * mon ", "0 9 * *\t", "@Often ", "0 0 30 feb *"])
+def test_a_refusal_quotes_what_was_given_and_not_what_was_made_of_it(expression: str) -> None:
+    """Whoever looks for it in a file of settings must find it there, letter by letter."""
+    with pytest.raises(CronParseError) as refusal:
+        Cron(expression)
+
+    assert refusal.value.expression == expression
+
+
 @pytest.mark.parametrize("field", RANGES)
 def test_the_example_in_a_refusal_is_a_good_one(field: str) -> None:
     """Advice that is refused in its turn would be worse than none."""
@@ -654,6 +663,7 @@ almost_lines = st.lists(
 
 @given(text=st.text() | st.text(CRON_ALPHABET, max_size=40) | almost_lines.map(" ".join))
 @settings(max_examples=5_000)
+@pytest.mark.timeout(300)
 def test_any_text_is_an_expression_or_is_refused_quickly(text: str) -> None:
     """Expressions come from settings, chats and strangers: one error to catch, and never a long wait."""
     assert_read_quickly(lambda padding: Cron(text + padding, tz="UTC"))
@@ -669,6 +679,7 @@ def test_any_text_is_an_expression_or_is_refused_quickly(text: str) -> None:
     | st.text("0123456789-:TZ+. ", max_size=40).map("2026-{}".format)
 )
 @settings(max_examples=5_000)
+@pytest.mark.timeout(300)
 def test_any_text_is_a_schedule_or_is_refused_quickly(text: str) -> None:
     """What a person types is read by the same rule: a schedule, or one kind of error."""
     assert_read_quickly(lambda padding: parse_schedule(text + padding))
@@ -817,3 +828,11 @@ def matches(known: Line, start: datetime) -> Iterator[datetime]:
                     if moment > start:
                         yield moment
         midnight += DAY
+
+
+def test_a_range_from_a_day_to_itself_is_that_day() -> None:
+    """SUN closes a week as 7 elsewhere; here it must not mean the whole of it."""
+    after = datetime(2026, 1, 5, tzinfo=UTC)
+
+    assert Cron("0 0 * * SUN-SUN", tz="UTC").next_after(after) == datetime(2026, 1, 11, tzinfo=UTC)
+    assert Cron("0 0 * * 5-5/2", tz="UTC").next_after(after) == datetime(2026, 1, 9, tzinfo=UTC)

@@ -1221,6 +1221,396 @@ def test_a_preview_touches_nothing() -> None:
     assert job.state is before
 
 
+# ---------------------------------------------------------------- boundaries
+
+
+def test_what_has_ended_goes_on_with_the_new_schedule_it_is_given() -> None:
+    story = Story(At(from_micros(NOON)))
+    story.pass_at(NOON)
+
+    job = changed(story.job, NOON + HOUR, schedule=At(from_micros(NOON + DAY)))
+    same = changed(story.job, NOON + HOUR, priority="high")
+
+    assert (job.status, job.state.next_run_at) == (Status.IDLE, NOON + DAY)
+    assert (same.status, same.disabled_reason) == (Status.DISABLED, ENDED)
+
+
+def test_a_pending_retry_of_the_last_occurrence_outlives_a_pause() -> None:
+    end = from_micros(NOON + HOUR)
+    story = Story(Every("1h", end=end), retry=Retry.in_window(2, delay="10m"))
+    story.pass_at(NOON + HOUR, ERROR)
+
+    paused = pause(story.job, NOON + HOUR + MINUTE)
+    resumed = resume(replace(story.job, state=paused.state), NOON + HOUR + 2 * MINUTE)
+
+    assert (resumed.state.next_run_at, resumed.state.retry_of) == (NOON + HOUR + 10 * MINUTE, NOON + HOUR)
+
+
+def test_resuming_a_job_that_only_waits_its_turn_takes_nothing_from_it() -> None:
+    change = resume(a_job(Every("1h")), NOON + 3 * HOUR)
+
+    assert change.state.next_run_at == NOON + HOUR
+    assert change.skips == ()
+
+
+def test_a_job_resumed_exactly_at_its_regular_time_goes_on_with_the_next() -> None:
+    job = a_job(Every("1h"))
+    paused = replace(job, state=pause(job, NOON + MINUTE).state)
+
+    assert resume(paused, NOON + HOUR - 1).state.next_run_at == NOON + HOUR
+    assert resume(paused, NOON + HOUR).state.next_run_at == NOON + 2 * HOUR
+
+
+def test_a_wait_of_more_than_a_second_is_told_in_whole_seconds() -> None:
+    job = a_job(Every("1h"))
+
+    assert str(explain(job, NOON + HOUR - 1_500_000, OPEN, RULES)).endswith(", in 1 second.")
+    assert str(explain(job, NOON + HOUR - 999_999, OPEN, RULES)).endswith(", in 0.999999 seconds.")
+
+
+def test_a_preview_at_the_very_moment_a_delay_ends_tells_what_it_passed_over() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+
+    rows = preview(story.job, NOON + 40 * SECOND, 5 * SECOND)
+
+    assert rows == [(0, ("postponed after failures", "2 missed, not made up for"))]
+
+
+def test_a_preview_includes_a_run_at_the_end_of_its_window() -> None:
+    assert preview(a_job(Every("1h")), NOON, HOUR) == [(60, ())]
+    assert preview(a_job(Every("1h")), NOON, HOUR - 1) == []
+
+
+def test_a_regular_time_that_comes_with_the_pass_overtakes_a_retry() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+    story.pass_at(utc(10), ERROR)
+
+    run = story.pass_at(utc(11))
+
+    assert run == Attempt(scheduled_for=utc(11), attempt=1, trigger=Trigger.SCHEDULE, claimed_at=utc(11))
+    assert story.skips == []
+
+
+def test_a_triggered_run_that_ends_exactly_on_an_occurrence_has_passed_it() -> None:
+    job = a_job(Every("1h"))
+    taken = claim_manually(job, NOON + 50 * MINUTE)
+    assert taken.attempt is not None
+
+    change = after_run(replace(job, state=taken.state), taken.attempt, SUCCESS, NOON + HOUR, RULES)
+
+    assert change.skips == (Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR, missed=1),)
+    assert change.state.next_run_at == NOON + 2 * HOUR
+
+
+def test_a_triggered_run_of_a_disabled_job_leaves_it_disabled() -> None:
+    job = a_job(Every("1h"), enabled=False)
+    taken = claim_manually(job, NOON + HOUR)
+    assert taken.attempt is not None
+
+    change = after_run(replace(job, state=taken.state), taken.attempt, SUCCESS, NOON + 3 * HOUR, RULES)
+
+    assert (change.state.phase, change.state.next_run_at) == (Phase.DISABLED, None)
+    assert change.skips == ()
+
+
+def test_pausing_at_the_very_moment_it_is_due_leaves_a_row() -> None:
+    change = pause(a_job(Every("1h")), NOON + HOUR)
+
+    assert change.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + HOUR, missed=1),)
+    assert change.state.next_run_at == NOON + 2 * HOUR
+
+
+def test_a_delay_that_ends_a_microsecond_after_a_regular_time_has_passed_it_over() -> None:
+    story = Story(Every("10s"), retry=Retry.backoff([timedelta(seconds=10, microseconds=1)]))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+
+    story.pass_at(NOON + 20 * SECOND + 1)
+
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 20 * SECOND, missed=1)]
+
+
+def test_skip_accounts_for_every_occurrence_of_the_finest_grid() -> None:
+    story = Story(Every(timedelta(microseconds=1)), misfire="skip", rules=Rules(misfire_grace=0))
+
+    run = story.pass_at(NOON + 3)
+
+    assert run is not None
+    assert run.scheduled_for == NOON + 3
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 1, missed=2)]
+
+
+@pytest.mark.parametrize("retry", [Retry.in_window(2), Retry.budget(3)], ids=["in window", "budget"])
+def test_a_success_gives_back_the_retries(retry: Retry) -> None:
+    story = Story(Every("1h"), retry=retry)
+    story.pass_at(NOON + HOUR, ERROR)
+    assert story.job.retry_count == 1
+
+    story.pass_at(NOON + HOUR + 2 * MINUTE)
+
+    assert (story.job.retry_count, story.job.consecutive_errors, story.job.state.period_start) == (0, 0, None)
+    (row,) = upcoming(story.job, NOON + HOUR + 3 * MINUTE, NOON + 2 * HOUR, OPEN, RULES)
+    assert row.retries_left == retry.max_retries
+
+
+def test_an_edit_of_an_idle_job_accounts_for_what_it_owes_as_missed() -> None:
+    story = Story(Every("1h"))
+    story.pass_at(NOON + HOUR)
+
+    _, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+
+    assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 2 * HOUR, missed=2),)
+
+
+def test_an_edit_of_a_disabled_job_leaves_no_row() -> None:
+    story = Story(Every("1h"))
+    story.pass_at(NOON + HOUR)
+    off = changed(story.job, NOON + HOUR + MINUTE, enabled=False)
+
+    edited, skips = edit(off, edited_spec(off, {"schedule": Every("5m")}), handler="h", now=NOON + 5 * HOUR)
+
+    assert skips == ()
+    assert edited.status is Status.DISABLED
+
+
+def test_an_edit_during_a_triggered_run_accounts_for_what_is_owed_as_missed() -> None:
+    job = a_job(Every("1h"))
+    running = replace(job, state=claim_manually(job, NOON + HOUR + MINUTE).state)
+
+    _, skips = edit(running, edited_spec(running, {"schedule": Every("5m")}), handler="h", now=NOON + 2 * HOUR)
+
+    assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + HOUR, missed=2),)
+
+
+@pytest.mark.parametrize(
+    "schedule", [At(from_micros(NOON + HOUR)), Delay("1h", immediately=False)], ids=["at", "delay"]
+)
+def test_pausing_what_comes_only_once_leaves_no_row(schedule: At | Delay) -> None:
+    change = pause(a_job(schedule), NOON + 2 * HOUR)
+
+    assert change.skips == ()
+    assert change.state.next_run_at == NOON + HOUR
+
+
+def test_a_regular_time_that_passed_before_a_retry_was_paused_is_accounted_for_on_resume() -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(2, delay="2h"))
+    story.pass_at(NOON + HOUR, ERROR)
+
+    paused = pause(story.job, NOON + 2 * HOUR + MINUTE)
+    resumed = resume(replace(story.job, state=paused.state), NOON + 2 * HOUR + 2 * MINUTE)
+
+    assert paused.skips == ()
+    assert paused.state.retry_of == NOON + HOUR
+    assert resumed.skips == (Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 2 * HOUR, missed=1),)
+
+
+def test_a_resume_during_a_run_leaves_what_comes_next_to_the_run() -> None:
+    story = Story(Every("10s"))
+    run = story.start_at(NOON + 10 * SECOND)
+    assert run is not None
+
+    story.job = replace(story.job, state=resume(story.job, NOON + 11 * SECOND).state)
+    assert story.job.state.next_run_at is None
+    story.end_at(NOON + 12 * SECOND, run, ERROR)
+
+    assert story.job.state.next_run_at == NOON + 42 * SECOND
+
+
+def test_a_resume_does_not_lose_an_occurrence_that_waits_for_its_jitter() -> None:
+    job = a_job(Every("1h", jitter="10%"))
+    due = job.schedule.jittered(NOON + HOUR, "default/a")
+    assert due > NOON + HOUR + 1
+    paused = replace(job, state=pause(job, NOON + MINUTE).state)
+
+    assert resume(paused, NOON + HOUR + 1).state.next_run_at == due
+
+
+def test_attempts_are_counted_only_while_one_is_to_be_repeated() -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(2))
+
+    def attempts() -> tuple[int | None, int]:
+        return story.job.state.retry_of, story.job.state.attempts
+
+    story.pass_at(NOON + HOUR, ERROR)
+    assert attempts() == (NOON + HOUR, 1)
+    run = story.start_at(NOON + HOUR + MINUTE)
+    assert attempts() == (None, 0)
+    assert run is not None
+    story.end_at(NOON + HOUR + MINUTE, run)
+    assert attempts() == (None, 0)
+
+
+def test_an_edit_of_a_given_up_job_forgets_its_attempts() -> None:
+    story = Story(Every("10s"))
+    story.run_until(NOON + DAY, ERROR)
+    assert story.job.state.attempts == 1
+
+    edited = changed(story.job, NOON + DAY, schedule=Every("20s"))
+
+    assert (edited.status, edited.state.retry_of, edited.state.attempts) == (Status.DISABLED, None, 0)
+
+
+def test_a_full_group_is_named() -> None:
+    job = a_job(Every("1h"), group="mail")
+
+    sentence = str(explain(job, NOON + HOUR, Room(free_in_group=0), RULES))
+
+    assert sentence == 'Job "a" is due, but its group "mail" has no free slot.'
+
+
+def test_an_edit_that_drops_the_retry_of_a_one_shot_leaves_no_row() -> None:
+    story = Story(At(from_micros(NOON)), retry=Retry.in_window(2))
+    story.pass_at(NOON, ERROR)
+
+    _, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + HOUR)
+
+    assert skips == ()
+
+
+def test_an_edit_that_drops_a_retry_accounts_for_the_regular_times_behind_it() -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(2, delay="5h"))
+    story.pass_at(NOON + HOUR, ERROR)
+
+    _, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+
+    assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 2 * HOUR, missed=2),)
+
+
+def test_an_edit_can_change_the_handler() -> None:
+    assert changed(a_job(Every("1h")), NOON, handler="other").handler == "other"
+
+
+def test_a_new_schedule_for_what_has_ended_takes_the_reason_away() -> None:
+    story = Story(At(from_micros(NOON)))
+    story.pass_at(NOON)
+
+    spec = story.job.spec.changed(schedule=At(from_micros(NOON + DAY)))
+    edited, _ = edit(story.job, spec, handler="h", now=NOON + HOUR)
+
+    assert (edited.status, edited.disabled_reason) == (Status.IDLE, None)
+
+
+def test_an_edit_of_a_given_up_job_keeps_the_reason_it_was_given_up_for() -> None:
+    story = Story(Every("10s"))
+    story.run_until(NOON + DAY, ERROR)
+
+    edited = changed(story.job, NOON + DAY, priority="high")
+
+    assert edited.disabled_reason == "5 failures in a row, the last: ValueError: no"
+
+
+def test_what_a_pause_has_accounted_for_is_not_accounted_for_again() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+
+    paused = pause(story.job, NOON + 25 * SECOND)
+    resumed = resume(replace(story.job, state=paused.state), NOON + 35 * SECOND)
+
+    assert paused.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + 20 * SECOND, missed=1),)
+    assert paused.state.regular_at is None
+    assert resumed.skips == ()
+
+
+def test_resume_forgets_the_reason_and_the_spent_retries() -> None:
+    story = Story(Every("1h"), retry=Retry.budget(3, disable_after=2))
+    story.run_until(NOON + DAY, ERROR)
+    assert story.job.retry_count == 1
+    assert story.job.state.period_start is not None
+
+    state = resume(story.job, NOON + DAY).state
+
+    assert (state.disabled_reason, state.retry_count, state.period_start) == (None, 0, None)
+
+
+def test_a_delay_that_is_resumed_before_its_time_keeps_it() -> None:
+    job = a_job(Delay("1h", immediately=False))
+    paused = replace(job, state=pause(job, NOON + MINUTE).state)
+
+    assert resume(paused, NOON + 2 * MINUTE).state.next_run_at == NOON + HOUR
+
+
+def test_a_delay_that_is_enabled_runs_at_once() -> None:
+    job = a_job(Delay("1h"), enabled=False)
+
+    assert resume(job, NOON + 5 * HOUR).state.next_run_at == NOON + 5 * HOUR
+
+
+def test_disabling_a_postponed_job_leaves_nothing_to_account_for() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+
+    off = changed(story.job, NOON + 15 * SECOND, enabled=False)
+
+    assert off.state.regular_at is None
+    assert resume(off, NOON + HOUR).skips == ()
+
+
+def test_a_job_that_allows_no_retries_has_not_used_them_up_before_it_fails() -> None:
+    job = a_job(Every("1h"), retry=Retry.in_window(0))
+
+    assert decide(job, NOON, OPEN, RULES) == (SkipReason.NOT_DUE, NOON + HOUR)
+
+
+def test_a_pause_during_a_postponed_run_does_not_account_for_the_delay_again() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+    story.start_at(NOON + 40 * SECOND)
+    assert [skip.missed for skip in story.skips] == [2]
+
+    assert pause(story.job, NOON + 41 * SECOND).skips == ()
+
+
+def test_a_job_that_must_not_be_rerun_after_a_crash_is_still_retried_after_an_error() -> None:
+    story = Story(Every("1h"), on_interrupt="skip", retry=Retry.in_window(2))
+
+    story.pass_at(NOON + HOUR, ERROR)
+
+    assert (story.job.state.next_run_at, story.job.state.retry_of) == (NOON + HOUR + 1, NOON + HOUR)
+
+
+def test_the_retries_of_the_scheduler_are_not_for_a_last_run() -> None:
+    end = from_micros(NOON + HOUR)
+    story = Story(Every("1h", end=end), rules=Rules(retry=Retry.in_window(2)))
+
+    story.run_until(NOON + DAY, ERROR)
+
+    assert story.started(HOUR) == [1]
+    assert story.job.disabled_reason == "its last run failed: ValueError: no"
+
+
+def test_an_edit_begins_a_new_period_of_a_budget() -> None:
+    story = Story(Every("1h"), retry=Retry.budget())
+    story.pass_at(NOON + HOUR, ERROR)
+    assert story.job.state.period_start == NOON + HOUR
+
+    assert changed(story.job, NOON + 2 * HOUR, schedule=Every("5m")).state.period_start is None
+
+
+def test_a_job_that_ran_before_and_becomes_an_at_in_the_past_owes_that_run() -> None:
+    story = Story(Every("1h"))
+    story.pass_at(NOON + HOUR)
+
+    edited = changed(story.job, NOON + 2 * HOUR, schedule=At(from_micros(NOON)))
+
+    assert (edited.status, edited.state.next_run_at) == (Status.IDLE, NOON)
+
+
+def test_a_resume_during_a_triggered_run_starts_the_schedule_afresh() -> None:
+    job = a_job(Every("1h"))
+    paused = replace(job, state=pause(job, NOON + MINUTE).state)
+    running = replace(paused, state=claim_manually(paused, NOON + 5 * HOUR).state)
+
+    assert resume(running, NOON + 5 * HOUR + MINUTE).state.next_run_at == NOON + 6 * HOUR
+
+
+def test_a_resumed_at_keeps_the_time_of_its_retry() -> None:
+    story = Story(At(from_micros(NOON)), retry=Retry.in_window(2, delay="10m"))
+    story.pass_at(NOON, ERROR)
+    paused = replace(story.job, state=pause(story.job, NOON + MINUTE).state)
+
+    assert resume(paused, NOON + 2 * MINUTE).state.next_run_at == NOON + 10 * MINUTE
+
+
 # ---------------------------------------------------------------- everything at once
 
 ACTIONS = st.lists(

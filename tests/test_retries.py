@@ -236,3 +236,27 @@ def test_a_bad_json_form_is_refused(form: Any, words: str) -> None:
 def test_a_policy_that_makes_no_sense_is_refused(make: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+def test_in_window_retries_twice_unless_told_otherwise() -> None:
+    assert Retry.in_window() == Retry.in_window(2)
+
+
+def test_no_fewer_than_no_retries_are_left() -> None:
+    assert Retry.budget(0).retries_left(1, 1) == 0
+    assert Retry.in_window(2).retries_left(9, 5) == 0
+
+
+def test_a_number_that_is_a_text_is_quoted_in_the_refusal() -> None:
+    with pytest.raises(InvalidJobError, match='from 0 up, not "2"'):
+        Retry.in_window("2")  # type: ignore[arg-type]
+
+
+def test_giving_up_keeps_the_counts_of_the_policy() -> None:
+    verdict = fail(Retry.budget(disable_after=2), consecutive_errors=2, retry_count=1, period_start=NOW - 1)
+
+    assert verdict == Verdict(disable=True, retry_count=1, period_start=NOW - 1)
+
+
+def test_what_a_policy_does_not_have_is_not_in_its_json_form() -> None:
+    assert Retry.in_window(2).to_json() == {"version": 1, "kind": "in_window", "max_retries": 2}

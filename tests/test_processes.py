@@ -1,0 +1,254 @@
+"""Real processes on a real file: nothing lost, nothing twice, and changes noticed. The long form is a benchmark."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from scheduler_async import At, Manual, Outcome, Run, Scheduler
+from scheduler_async.instants import from_micros
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextmanager
+def program(code: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A Python program of its own, which does not outlive the test."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+HANGS = """
+    import asyncio, sys
+    from scheduler_async import At, Scheduler
+    from scheduler_async.instants import from_micros
+
+    async def main():
+        scheduler = Scheduler(sys.argv[1])
+
+        @scheduler.handler("work")
+        async def work():
+            print("working", flush=True)
+            await asyncio.Event().wait()
+
+        async with scheduler:
+            await scheduler.add_job(At(from_micros(0)), handler="work", id="once", on_conflict="keep")
+            await asyncio.Event().wait()
+
+    asyncio.run(main())
+"""
+
+
+async def test_a_run_whose_process_was_killed_is_run_again_at_the_next_start(tmp_path: Path) -> None:
+    """kill -9 is what really happens to processes: the run must be recorded as interrupted, and not be lost."""
+    path = tmp_path / "jobs.db"
+    with program(HANGS, path) as process:
+        assert await asyncio.to_thread(line_of, process) == "working"
+        process.send_signal(signal.SIGKILL)
+        await asyncio.to_thread(process.wait)
+    runs: list[Run] = []
+    again = asyncio.Event()
+    scheduler = Scheduler(path)
+
+    @scheduler.handler("work")
+    async def work(run: Run) -> None:
+        runs.append(run)
+        again.set()
+
+    async with scheduler:
+        await again.wait()
+
+    rows = await scheduler.run_log("once")
+    await scheduler.stop()
+    assert [(row.attempt, row.outcome) for row in rows] == [(2, Outcome.SUCCESS), (1, Outcome.INTERRUPTED)]
+    assert runs[0].idempotency_key == "default/once@1970-01-01T00:00:00Z"
+
+
+async def test_a_running_scheduler_takes_over_from_a_process_that_is_killed(tmp_path: Path) -> None:
+    """On one host nobody waits for a lease: the process is gone, and that can be seen."""
+    path = tmp_path / "jobs.db"
+    taken_over = asyncio.Event()
+    with program(HANGS, path) as process:
+        assert await asyncio.to_thread(line_of, process) == "working"
+        scheduler = Scheduler(path)
+
+        @scheduler.handler("work")
+        async def work() -> None:
+            taken_over.set()
+
+        async with scheduler:
+            assert not taken_over.is_set()
+            process.send_signal(signal.SIGKILL)
+            await taken_over.wait()
+
+
+async def test_a_job_added_by_another_process_is_noticed(tmp_path: Path) -> None:
+    """An operator's terminal and a service share one file."""
+    path = tmp_path / "jobs.db"
+    ran = asyncio.Event()
+    scheduler = Scheduler(path)
+
+    @scheduler.handler("work")
+    async def work() -> None:
+        ran.set()
+
+    adds = """
+        import asyncio, sys
+        from scheduler_async import At, Scheduler
+        from scheduler_async.instants import from_micros
+
+        async def main():
+            scheduler = Scheduler(sys.argv[1])
+            await scheduler.add_job(At(from_micros(0)), handler="work", id="once")
+            await scheduler.stop()
+
+        asyncio.run(main())
+    """
+    async with scheduler:
+        with program(adds, path) as process:
+            await ran.wait()
+            assert await asyncio.to_thread(process.wait) == 0
+
+
+async def test_a_run_of_a_job_that_another_process_removes_is_cancelled(tmp_path: Path) -> None:
+    """What was removed must not go on working, wherever it runs."""
+    path = tmp_path / "jobs.db"
+    cancelled = asyncio.Event()
+    scheduler = Scheduler(path)
+
+    @scheduler.handler("work")
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    removes = """
+        import asyncio, sys
+        from scheduler_async import Scheduler
+
+        async def main():
+            scheduler = Scheduler(sys.argv[1])
+            await scheduler.remove_job("stuck")
+            await scheduler.stop()
+
+        asyncio.run(main())
+    """
+    async with scheduler:
+        await scheduler.add_job(Manual(), handler="work", id="stuck")
+        await scheduler.trigger_job("stuck")
+        with program(removes, path) as process:
+            await cancelled.wait()
+            assert await asyncio.to_thread(process.wait) == 0
+        assert await scheduler.get_job("stuck") is None
+
+
+WORKS = """
+    import asyncio, os, sys, time
+    from datetime import timedelta
+    from scheduler_async import Scheduler
+
+    async def main():
+        scheduler = Scheduler(sys.argv[1], min_interval=timedelta(milliseconds=1))
+        log = open(sys.argv[2], "a", buffering=1)
+
+        @scheduler.handler("work")
+        async def work(run):
+            log.write(f"begin {run.job_id} {run.scheduled_for.timestamp()} {run.attempt} {os.getpid()}\\n")
+            await asyncio.sleep(0.002)
+            log.write(f"end {run.job_id} {run.scheduled_for.timestamp()} {run.attempt} {os.getpid()}\\n")
+
+        async with scheduler:
+            print("ready", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+
+    asyncio.run(main())
+"""
+
+
+async def test_processes_that_share_a_file_run_each_occurrence_once(tmp_path: Path) -> None:
+    """The claim decides, and it is one statement: four processes and forty one-shots, each run by one of them."""
+    path, log = tmp_path / "jobs.db", tmp_path / "log.txt"
+    scheduler = Scheduler(path)
+    for number in range(40):
+        await scheduler.add_job(At(from_micros(number)), handler="work", id=f"once-{number}")
+    await scheduler.stop()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(WORKS), str(path), str(log)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    try:
+        for process in processes:
+            assert await asyncio.to_thread(line_of, process) == "ready"
+        while len(await scheduler.run_log(outcome="success", limit=None)) < 40:
+            await asyncio.to_thread(os.sched_yield)
+        for process in processes:
+            process.communicate("\n", timeout=30)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    rows = await scheduler.run_log(limit=None)
+    await scheduler.stop()
+
+    begun = Counter(line.split()[1] for line in log.read_text().splitlines() if line.startswith("begin"))
+    assert begun == Counter({f"once-{number}": 1 for number in range(40)})
+    assert len(rows) == 40
+    assert {process.returncode for process in processes} == {0}
+
+
+def test_a_program_that_forgets_to_stop_still_ends(tmp_path: Path) -> None:
+    """A crash outside of `async with` must show its traceback, and not hang for ever."""
+    forgets = """
+        import asyncio, sys
+        from scheduler_async import Scheduler
+
+        scheduler = Scheduler(sys.argv[1])
+
+        async def main():
+            await scheduler.start()
+            raise RuntimeError("a bug of the user's")
+
+        asyncio.run(main())
+    """
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(forgets), str(tmp_path / "jobs.db")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "a bug of the user's" in done.stderr

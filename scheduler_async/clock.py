@@ -63,6 +63,10 @@ class Clock(ABC):
             timer.cancel()
             waiter.cancel()
 
+    async def wait_for_end(self, work: asyncio.Future[None], timeout: float | None) -> None:
+        """Wait until *work* is done, or for *timeout* seconds."""
+        await asyncio.wait([work], timeout=timeout)
+
     async def sleep(self, duration: str | timedelta) -> None:
         """Wait for a duration of this clock's time."""
         await self.wait(asyncio.Event(), parse_interval(duration).total_seconds())

@@ -163,18 +163,14 @@ class Engine:
             self.events.close()
 
     async def _wait_for_runs(self, timeout: float | None) -> None:
-        """Return when every ending is committed. The timeout is in real time or the clock's, whichever passes first."""
+        """Return when every ending is committed; `SchedulerShutdownError` if that takes longer."""
         if len(self.runner):
             waiting = asyncio.ensure_future(self._until_idle())
-            virtual = None if timeout is None else self.clock.call_later(timeout, waiting.cancel)
             try:
-                await asyncio.wait([waiting], timeout=timeout)
+                await self.clock.wait_for_end(waiting, timeout)
             finally:
-                if virtual is not None:
-                    virtual.cancel()
                 waiting.cancel()
         if len(self.runner):
-            assert timeout is not None
             raise SchedulerShutdownError(timeout, len(self.runner))
 
     async def _until_idle(self) -> None:

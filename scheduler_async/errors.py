@@ -128,11 +128,10 @@ class JobAlreadyRunningError(_JobError, RuntimeError):
 class SchedulerShutdownError(SchedulerError, TimeoutError):
     """stop() gave up waiting; *running* runs were still going."""
 
-    def __init__(self, timeout: float, running: int) -> None:
+    def __init__(self, timeout: float | None, running: int) -> None:
         runs = "1 run" if running == 1 else f"{running} runs"
-        super().__init__(
-            f"Still waiting for {runs} after {timeout:g} s. Give stop() a longer timeout, or cancel=True to end them."
-        )
+        waited = "" if timeout is None else f" after {timeout:g} s"
+        super().__init__(f"Still waiting for {runs}{waited}. Give stop() a longer timeout, or cancel=True to end them.")
         self.timeout = timeout
         self.running = running
         self.timed_out = True

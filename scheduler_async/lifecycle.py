@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
 from scheduler_async.durations import describe_duration
 from scheduler_async.errors import InvalidJobError, quoted
-from scheduler_async.instants import MINUTE, Micros, describe_instant, from_micros
+from scheduler_async.instants import MINUTE, SECOND, Micros, describe_instant, from_micros
 from scheduler_async.models import (
     ENDED,
     SPEC_FIELDS,
@@ -287,9 +288,8 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules) -> Explanation:
 def _when(until: Micros | None, now: Micros) -> str:
     if until is None:
         return "at an unknown time"
-    wait = from_micros(until) - from_micros(now)
-    rounded = wait - wait % type(wait)(seconds=1) if wait.total_seconds() >= 1 else wait
-    return f"at {describe_instant(from_micros(until))}, in {describe_duration(rounded)}"
+    wait = timedelta(seconds=(until - now) // SECOND)
+    return f"at {describe_instant(from_micros(until))}, in {describe_duration(wait) if wait else 'less than a second'}"
 
 
 def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:

@@ -72,14 +72,21 @@ class VirtualClock(Clock):
         else:
             distance = span(parse_interval(duration))
         async with self._advancing:
-            await self._settle()
-            end = self._elapsed + distance
-            while (at := self._next_timer()) is not None and at <= end:
-                self._move_to(max(at, self._elapsed))
-                while (at := self._next_timer()) is not None and at <= self._elapsed:
-                    heapq.heappop(self._timers)[2].fire()
-                await self._settle()
-            self._move_to(end)
+            await self._move_through(self._elapsed + distance, lambda: False)
+
+    async def wait_for_end(self, work: asyncio.Future[None], timeout: float | None) -> None:
+        """Wait until *work* is done, and let time pass for it: up to *timeout* seconds of this clock.
+
+        That way `stop()` lets a handler end that sleeps on this clock, and one that never ends does not hang the test.
+        """
+        if self._advancing.locked():  # somebody else moves the clock
+            timer = None if timeout is None else self.call_later(timeout, work.cancel)
+            await asyncio.wait([work])
+            if timer is not None:
+                timer.cancel()
+            return
+        async with self._advancing:
+            await self._move_through(None if timeout is None else self._elapsed + int(timeout * SECOND), work.done)
 
     def set(self, now: str | datetime) -> None:
         """Make the wall clock jump, as an NTP step or a suspended laptop does."""
@@ -114,6 +121,17 @@ class VirtualClock(Clock):
         finally:
             self._in_threads -= 1
             self._thread_ended.set()
+
+    async def _move_through(self, end: Micros | None, is_enough: Callable[[], bool]) -> None:
+        """Move on to *end*, or as far as there are timers, through all of them and no further than is enough."""
+        await self._settle()
+        while not is_enough() and (at := self._next_timer()) is not None and (end is None or at <= end):
+            self._move_to(max(at, self._elapsed))
+            while (at := self._next_timer()) is not None and at <= self._elapsed:
+                heapq.heappop(self._timers)[2].fire()
+            await self._settle()
+        if end is not None and not is_enough():
+            self._move_to(end)
 
     def _move_to(self, elapsed: Micros) -> None:
         self._wall += elapsed - self._elapsed

@@ -6,6 +6,7 @@ import doctest
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,34 @@ def test_the_code_in_the_readme_does_what_it_says() -> None:
 
     assert results.attempted > 10
     assert results.failed == 0
+
+
+def programs_of_the_readme() -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [block.partition("```")[0] for block in text.split("```python\n")[1:]]
+
+
+def test_the_first_program_of_the_readme_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", programs_of_the_readme()[0]],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+    )
+
+    assert done.stderr == ""
+    assert done.stdout.startswith(
+        'Job "daily" is not due: it runs at 09:00 on Monday to Friday (Europe/Stockholm), next'
+    )
+
+
+async def test_the_recipe_for_testing_jobs_works() -> None:
+    found: dict[str, Any] = {}
+    exec(compile(programs_of_the_readme()[1], "README.md", "exec"), found)
+
+    await found["test_the_cleanup_runs_hourly"]()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)

@@ -360,7 +360,7 @@ class Engine:
         assert call is not None, "only jobs whose handler is here are claimed"
         limit = job.timeout or self.limits.stuck_after
         queued = job.state.activity is Status.QUEUED
-        active = self.runner.start(claimed, call, limit.total_seconds() if limit else None, queued=queued)
+        active = self.runner.start(claimed, call, limit, queued=queued)
         self.trigger_count += 1
         if not queued:
             self._tell_started(claimed, self.clock.micros())

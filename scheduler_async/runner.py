@@ -7,9 +7,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from logging import ERROR
 
 from scheduler_async.clock import Clock, Timer
+from scheduler_async.durations import describe_duration
 from scheduler_async.handlers import _current_run, ending_of, ending_of_exception
 from scheduler_async.instants import Micros, from_micros
 from scheduler_async.logs import say
@@ -30,6 +32,7 @@ class ActiveRun:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when how it ended is committed, or dropped."""
     task: asyncio.Task[object] | None = None
+    limit: timedelta | None = None
     timed_out: bool = False
     cancelled: bool = False
     """The scheduler ended it."""
@@ -69,12 +72,12 @@ class Runner:
         """How many handlers are running."""
         return sum(active.begun.is_set() for active in self._active.values())
 
-    def start(self, claimed: ClaimedRun, call: Call, limit: float | None, *, queued: bool = False) -> ActiveRun:
-        """Run *call* for a claimed run, for at most *limit* seconds, as soon as there is a slot."""
-        active = ActiveRun(claimed=claimed, started_at=claimed.attempt.claimed_at)
+    def start(self, claimed: ClaimedRun, call: Call, limit: timedelta | None, *, queued: bool = False) -> ActiveRun:
+        """Run *call* for a claimed run, for no longer than *limit*, as soon as there is a slot."""
+        active = ActiveRun(claimed=claimed, started_at=claimed.attempt.claimed_at, limit=limit)
         self._active[claimed.id] = active
         active.task = asyncio.create_task(
-            self._run(active, call, limit, queued=queued), name=f"run {claimed.id} of {claimed.job.key}"
+            self._run(active, call, queued=queued), name=f"run {claimed.id} of {claimed.job.key}"
         )
         active.task.add_done_callback(lambda task: self._end(active, task))
         return active
@@ -95,7 +98,7 @@ class Runner:
         self._active.pop(active.claimed.id, None)
         active.done.set()
 
-    async def _run(self, active: ActiveRun, call: Call, limit: float | None, *, queued: bool) -> object:
+    async def _run(self, active: ActiveRun, call: Call, *, queued: bool) -> object:
         slot: AbstractAsyncContextManager[object] = self._slots if self._slots is not None else nullcontext()
         async with slot:
             if self.stopping.is_set() or (queued and not await self._begin(active)):
@@ -113,7 +116,7 @@ class Runner:
                 stopping=self.stopping,
             )
             _current_run.set(run)  # this task's own context
-            timer = self._time_limit(active, limit)
+            timer = self._time_limit(active)
             active.begun.set()
             try:
                 return await call(run)
@@ -121,13 +124,13 @@ class Runner:
                 if timer is not None:
                     timer.cancel()
 
-    def _time_limit(self, active: ActiveRun, limit: float | None) -> Timer | None:
+    def _time_limit(self, active: ActiveRun) -> Timer | None:
         def time_out() -> None:
             active.timed_out = True
             if active.task is not None:
                 active.task.cancel()
 
-        return None if limit is None else self._clock.call_later(limit, time_out)
+        return None if active.limit is None else self._clock.call_later(active.limit.total_seconds(), time_out)
 
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Called when the task is done, even if it was cancelled before its first step."""
@@ -145,7 +148,9 @@ class Runner:
 
 def _ending_of_task(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
     if active.timed_out:
-        return Ending(outcome=Outcome.TIMEOUT, error="It took longer than it may.")
+        assert active.limit is not None
+        error = f"It ran longer than {describe_duration(active.limit)}, and was cancelled."
+        return Ending(outcome=Outcome.TIMEOUT, error=error)
     if task.cancelled():
         if active.cancelled:
             return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")

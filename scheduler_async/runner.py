@@ -149,8 +149,8 @@ class Runner:
 def _ending_of_task(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
     if active.timed_out:
         assert active.limit is not None
-        error = f"It ran longer than {describe_duration(active.limit)}, and was cancelled."
-        return Ending(outcome=Outcome.TIMEOUT, error=error)
+        words = f"It ran longer than {describe_duration(active.limit)}, and was cancelled."
+        return Ending(outcome=Outcome.TIMEOUT, error=words)
     if task.cancelled():
         if active.cancelled:
             return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")

@@ -18,14 +18,17 @@ nox.options.error_on_missing_interpreters = False  # also where CI is set: what 
 
 
 def interpreters() -> list[str]:
-    """Each Python from 3.11 on that this machine has and that starts: one per minor version."""
+    """Each Python from 3.11 on that this machine has and that starts, by its version."""
     found = []
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     for minor in range(OLDEST, NEWEST + 1):
         name = f"python3.{minor}"
-        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
         places = [shutil.which(name), *sorted(map(str, pyenv.glob(f"3.{minor}.*/bin/{name}")))]
         # A shim on the PATH may stand for a version that is switched off: only what answers counts.
-        found += [place for place in places if place and starts(place)][:1]
+        working = [place for place in places if place and starts(place)]
+        if working:
+            found.append(f"3.{minor}")
+            os.environ["PATH"] = os.pathsep.join([str(Path(working[0]).parent), os.environ["PATH"]])
     return found
 
 

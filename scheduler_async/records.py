@@ -144,12 +144,15 @@ def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) ->
 
 _PHASES: Mapping[str, Phase] = {phase.value: phase for phase in Phase}
 _STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
+_PHASE, _ACTIVITY = JobState._fields.index("phase"), JobState._fields.index("activity")
 
 
 def state_of(values: Sequence[Any]) -> JobState:
     """The state that its columns make."""
-    state = JobState._make(values)
-    return state._replace(phase=_PHASES[state.phase], activity=_STATUSES[state.activity])
+    columns = list(values)
+    columns[_PHASE] = _PHASES[columns[_PHASE]]
+    columns[_ACTIVITY] = _STATUSES[columns[_ACTIVITY]]
+    return JobState._make(columns)
 
 
 def run_row(

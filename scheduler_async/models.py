@@ -451,6 +451,13 @@ class Ending:
     disable: bool = False
     """The handler asked not to be called again."""
 
+    def __post_init__(self) -> None:
+        # A file name in an error may hold half a character, which no store can keep.
+        for name in ("error", "message"):
+            text = getattr(self, name)
+            if isinstance(text, str) and not text.isascii():
+                object.__setattr__(self, name, text.encode("utf-8", "backslashreplace").decode())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:

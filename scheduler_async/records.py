@@ -98,13 +98,16 @@ _retry = lru_cache(maxsize=256)(Retry.from_json)
 
 def job_of(row: tuple[Any, ...]) -> Job:
     """The job that a description makes, without its state."""
-    schedule, retry = row[5], row[6]
+    schedule, retry, payload, metadata = row[5:9]
+    json.loads(payload), json.loads(metadata)  # what the handler would stumble over
     return _described(row, _schedule(schedule), None if retry is None else _retry(retry))
 
 
 def unreadable_job(row: tuple[Any, ...]) -> Job:
     """A job whose schedule or policy makes no sense here, with all that does."""
-    return _described(row, Manual(), None)
+    user_id, name, group = row[9], row[10], row[12]
+    sound = (*row[:7], "null", "{}", user_id, name, Priority.STANDARD, group, Misfire.RUN_ONCE, None)
+    return _described((*sound, OnInterrupt.RERUN, *row[16:]), Manual(), None)
 
 
 def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) -> Job:

@@ -289,10 +289,19 @@ PURGE_RUNS: Final = """
        AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
 """
 
+LOOK_AT_ALL: Final = (
+    *(f"SELECT * FROM {table} LIMIT 1" for table in ("handler", "job", "run", "node", "state")),
+    f"SELECT 1 FROM state s INDEXED BY state_due WHERE {DUE} LIMIT 1",
+    "SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' LIMIT 1",
+)
+
 # ---------------------------------------------------------------- the store
 
 # Another program may hold the file for a moment; what holds it longer is reported, and tried again.
 BUSY_TIMEOUT = 5.0  # seconds
+
+# Processes that make a new file at the same moment get in each other's way at most this often.
+MAX_WAL_ATTEMPTS = 20
 
 # Descriptions that are remembered, so that a busy job is read from its JSON once.
 REMEMBERED_SPECS = 4096
@@ -332,6 +341,7 @@ class SQLiteStore:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             oldest = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
+        self._work = _Work()  # the file may be another one than last time, and memory is empty again
         try:
             self._writer = await self._connect()
             await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
@@ -366,7 +376,7 @@ class SQLiteStore:
             raise self._explained(error) from error
 
     async def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
-        return await self._call(self._reader, work, *args)
+        return await self._call(self._reader, _in_snapshot, work, *args)
 
     async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         return await self._call(self._writer, _in_transaction, work, *args)
@@ -569,7 +579,42 @@ def _in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) 
     return result
 
 
+def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+    # Several statements that see the same moment, whatever others write meanwhile.
+    db.execute("BEGIN")
+    try:
+        return work(db, *args)
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
 def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> None:
+    version = _in_snapshot(db, _recognise)  # another process may be making it just now
+    if on_disk:
+        _use_wal(db)
+    db.execute(f"PRAGMA synchronous = {synchronous}")
+    db.execute("PRAGMA foreign_keys = ON")
+    if version < len(MIGRATIONS):
+        _in_transaction(db, _migrate)
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    # For the change SQLite needs the file for itself, and refuses at once if another process is about to make it too.
+    for _ in range(MAX_WAL_ATTEMPTS):
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            _in_transaction(db, lambda _: None)  # this waits its turn, as long as BUSY_TIMEOUT says
+        else:
+            return
+    db.execute("PRAGMA journal_mode = WAL")
+
+
+def _recognise(db: sqlite3.Connection) -> int:
+    """The version of the schema; `StoreError` if the file is not ours, is newer than we are, or is damaged."""
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     path = db.execute("PRAGMA database_list").fetchone()[2]
@@ -583,12 +628,11 @@ def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> None:
             f"The store {path} has schema version {version}, and this scheduler_async knows up to {len(MIGRATIONS)}. "
             "A newer version made it: upgrade scheduler_async."
         )
-    if on_disk:
-        db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA synchronous = {synchronous}")
-    db.execute("PRAGMA foreign_keys = ON")
-    if version < len(MIGRATIONS):
-        _in_transaction(db, _migrate)
+    if version:
+        # Damage is noticed where it is read: one look at the top of each table and index, however large.
+        for statement in LOOK_AT_ALL:
+            db.execute(statement).fetchall()
+    return int(version)
 
 
 def _migrate(db: sqlite3.Connection) -> None:
@@ -615,6 +659,7 @@ class _Work:
     def __init__(self) -> None:
         self._specs: OrderedDict[tuple[int, int], Job] = OrderedDict()
         self._handlers: dict[str, int] = {}
+        self._unreadable: set[tuple[int, int]] = set()
 
     # -------------------------------------------------------- jobs
 
@@ -632,11 +677,11 @@ class _Work:
                 if not job.uid:
                     uid += 1
                     job = job.with_uid(uid)
-                if job.uid in added or job.uid == uid:
+                if job.uid in added or not edit.job.uid:
                     added[job.uid] = job
                 else:
                     number = self._number_of(db, job.handler, numbers)
-                    db.execute(UPDATE_JOB, (*spec_values(job), job.uid))
+                    self._update_spec(db, jobs[name], job)
                     db.execute(UPDATE_STATE, (*_narrow(job, number), job.uid))
                 jobs[name] = job
                 edit = Edit(job=job, skips=edit.skips, kind=edit.kind)
@@ -646,6 +691,15 @@ class _Work:
         db.executemany(INSERT_STATE, [(job.uid, *_narrow(job, number)) for job, number in new])
         self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
         return edits
+
+    def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
+        if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
+            db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
+            self._specs.pop((job.uid, job.revision), None)
+            return
+        if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
+            raise StoreError(f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it.")
+        db.execute(UPDATE_JOB, (*spec_values(job), job.uid))
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> dict[tuple[str, str], Job]:
         """The jobs that *changes* are about, as far as they exist."""
@@ -707,9 +761,12 @@ class _Work:
     def list_runs(self, db: sqlite3.Connection, wanted: RunFilter) -> list[RunRow]:
         conditions: list[str] = []
         values: list[object] = []
-        if wanted.id is not None:
+        if wanted.id is not None and wanted.namespace is not None:
             conditions.append("r.uid = (SELECT uid FROM job WHERE namespace = ? AND id = ?)")
             values += [wanted.namespace, wanted.id]
+        elif wanted.id is not None:
+            conditions.append("j.id = ?")
+            values.append(wanted.id)
         elif wanted.namespace is not None:
             conditions.append("j.namespace = ?")
             values.append(wanted.namespace)
@@ -858,28 +915,30 @@ class _Work:
             if row is None or row[-1] != run.id:
                 continue
             state = state_of(row[2:-1])._replace(activity=Status.IDLE)
-            if state.next_run_at is None:  # and no edit has said otherwise
-                before = run.before
+            before = run.before
+            state = state._replace(last_run_at=before.last_run_at)
+            # Unless an edit has said otherwise.
+            if state.next_run_at is None and state.phase is not Phase.DISABLED:
                 state = state._replace(
                     next_run_at=before.next_run_at,
                     retry_of=before.retry_of,
                     attempts=before.attempts,
                     regular_at=before.regular_at,
                     retry_count=before.retry_count,
-                    last_run_at=before.last_run_at,
                 )
             db.execute(FINISH, (*state, run.job.uid))
             # Its own row, and those of the occurrences that the claim left out.
             db.execute(
-                "DELETE FROM run WHERE id = ? OR (uid = ? AND attempt = 0 AND claimed_at = ?)",
-                (run.id, run.job.uid, run.attempt.claimed_at),
+                "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
+                (run.id, run.job.uid, run.id, run.attempt.claimed_at),
             )
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
         uids = json.dumps([item.run.job.uid for item in ended])
         rows = {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
         ours = [item for item in ended if item.run.id in rows]
-        jobs = self._jobs(db, [rows[item.run.id] for item in ours])
+        now = max((item.finished_at for item in ended), default=0)
+        jobs = self._jobs(db, [rows[item.run.id] for item in ours], now)
         edits = {
             item.run.id: after(job, item.run, item.ending, item.finished_at, rules)
             for item, job in zip(ours, jobs, strict=True)
@@ -966,7 +1025,7 @@ class _Work:
             if not forgotten.rowcount:
                 continue  # it lives, or somebody else was faster
             rows = db.execute(SELECT_HELD, (node.id,)).fetchall()
-            for row, job in zip(rows, self._jobs(db, [row[:-6] for row in rows]), strict=True):
+            for row, job in zip(rows, self._jobs(db, [row[:-6] for row in rows], now), strict=True):
                 run_id, scheduled_for, attempt, trigger, claimed_at, started_at = row[-6:]
                 run = ClaimedRun(
                     id=run_id,
@@ -1023,7 +1082,9 @@ class _Work:
 
         One that cannot be read (its zone is gone, its JSON broken) is shown as disabled, and does not hide the others.
         """
-        missing = [row[0] for row in rows if (row[0], row[1]) not in self._specs]
+        # Taken out first: what is added to the memory may push others out of it.
+        known = {row[0]: self._specs.get((row[0], row[1])) for row in rows}
+        missing = [uid for uid, template in known.items() if template is None]
         found: dict[int, tuple[Any, ...]] = {}
         if missing:
             query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
@@ -1031,14 +1092,16 @@ class _Work:
         jobs: list[Job] = []
         for row in rows:
             uid, revision = row[0], row[1]
-            template = self._specs.get((uid, revision))
+            template = known[uid]
             state = state_of(row[2:])
             if template is None:
                 try:
                     template = job_of(found[uid])
                 except (SchedulerError, ValueError) as error:
                     template = unreadable_job(found[uid])
-                    state = disabled(state, f"it cannot be read from the store: {error}", now)
+                    self._unreadable.add((uid, revision))
+                    if state.phase is not Phase.DISABLED:
+                        state = disabled(state, f"it cannot be read from the store: {error}", now)
                 else:
                     self._specs[uid, revision] = template
                     if len(self._specs) > REMEMBERED_SPECS:

@@ -1,0 +1,2103 @@
+"""What every store promises, whatever it is made of: one suite, run on each. Only the protocol of `store.py` is used.
+
+A new store joins by a name in `STORES`, one in `SHARED` if several processes can open it, and a line in `store_at`.
+"""
+
+# ruff: noqa: A001 - id is the public name of an id
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import Phase as Phases
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from scheduler_async import (
+    At,
+    Cron,
+    Delay,
+    Every,
+    Job,
+    JobExistsError,
+    JobSpec,
+    Manual,
+    Outcome,
+    Priority,
+    Retry,
+    RunRow,
+    Schedule,
+    SkipReason,
+    SQLiteStore,
+    Status,
+    Store,
+    StoreError,
+    Trigger,
+    lifecycle,
+)
+from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
+from scheduler_async.lifecycle import Room, Rules, decide, order
+from scheduler_async.models import Ending, Phase, Skip
+from scheduler_async.store import (
+    Change,
+    ClaimedRun,
+    Claims,
+    ClaimTerms,
+    Edit,
+    EndedRun,
+    JobFilter,
+    NodeIdentity,
+    NodeLost,
+    NodeRow,
+    RunFilter,
+)
+
+NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
+RULES = Rules()
+
+EVERY_MINUTE = Every("1m", immediately=True)  # due as soon as it is added
+HOURLY = Every("1h")
+
+SUCCESS = Ending(outcome=Outcome.SUCCESS)
+ERROR = Ending(outcome=Outcome.ERROR, error="ValueError: no")
+
+STORES = ["memory", "file"]
+SHARED = ["file"]
+
+T = TypeVar("T")
+
+
+def store_at(kind: str, directory: Path) -> Store:
+    """A store of this kind; asked again, another connection to the same one, if it is shared."""
+    return SQLiteStore(":memory:" if kind == "memory" else directory / "jobs.db")
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = store_at(request.param, tmp_path)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=SHARED)
+async def neighbours(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+    """Two connections to one store, as two processes have them."""
+    one, other = store_at(request.param, tmp_path), store_at(request.param, tmp_path)
+    await one.open()
+    await other.open()
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+@pytest.fixture
+async def node(store: Store) -> int:
+    return await store.join(identity("first"), NOON)
+
+
+def identity(name: str) -> NodeIdentity:
+    return NodeIdentity(name=name, host="here", pid=4711, process_start="17")
+
+
+# ---------------------------------------------------------------- what the tests say
+
+
+def adding(
+    id: str,
+    schedule: Schedule = EVERY_MINUTE,
+    *,
+    now: Micros = NOON,
+    handler: str = "h",
+    state: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Change:
+    """Adding a job; *state* says what it has been through already."""
+    spec = JobSpec(schedule, handler=handler, id=id, **fields)
+
+    def decide_(existing: Job | None) -> Edit:
+        if existing is not None:
+            raise JobExistsError(id, spec.namespace)
+        job = lifecycle.add(spec, id=id, handler=handler, now=now)
+        return Edit(job=replace(job, state=job.state._replace(**(state or {}))), kind="added")
+
+    return Change(namespace=spec.namespace, id=id, decide=decide_)
+
+
+async def add(store: Store, id: str, schedule: Schedule = EVERY_MINUTE, *, now: Micros = NOON, **fields: Any) -> Job:
+    (edit,) = await store.change([adding(id, schedule, now=now, **fields)], now)
+    assert edit is not None
+    return edit.job
+
+
+def editing(id: str, *, now: Micros = NOON, **changes: Any) -> Change:
+    def decide_(job: Job | None) -> Edit:
+        assert job is not None
+        spec = lifecycle.edited_spec(job, changes)
+        edited, skips = lifecycle.edit(job, spec, handler=str(spec.handler), now=now)
+        return Edit(job=edited, skips=skips, kind="updated")
+
+    return Change(namespace="default", id=id, decide=decide_)
+
+
+async def edit(store: Store, id: str, *, now: Micros = NOON, **changes: Any) -> Job:
+    (done,) = await store.change([editing(id, now=now, **changes)], now)
+    assert done is not None
+    return done.job
+
+
+async def change_state(
+    store: Store, id: str, change: Callable[[Job, Micros], lifecycle.Change], now: Micros = NOON
+) -> None:
+    """Pause, resume or disable a job."""
+
+    def decide_(job: Job | None) -> Edit:
+        assert job is not None
+        changed = change(job, now)
+        return Edit(job=replace(job, state=changed.state), skips=changed.skips, kind="updated")
+
+    await store.change([Change(namespace="default", id=id, decide=decide_)], now)
+
+
+async def reschedule(store: Store, id: str, at: Micros) -> None:
+    """Let a job be due at a moment of our choice."""
+    await change_state(store, id, lambda job, _: lifecycle.Change(state=job.state._replace(next_run_at=at)))
+
+
+def disable(job: Job, now: Micros) -> lifecycle.Change:
+    return lifecycle.Change(state=lifecycle.disabled(job.state, "enough", now))
+
+
+def raising(error: Exception, id: str = "z") -> Change:
+    def decide_(job: Job | None) -> Edit | None:
+        raise error
+
+    return Change(namespace="default", id=id, decide=decide_)
+
+
+async def job_of(store: Store, id: str, namespace: str = "default") -> Job:
+    job = await store.get(namespace, id)
+    assert job is not None
+    return job
+
+
+async def ids(store: Store, **wanted: Any) -> list[str]:
+    return [job.id for job in await store.list_jobs(JobFilter(**wanted))]
+
+
+async def runs(store: Store, **wanted: Any) -> list[RunRow]:
+    return await store.list_runs(RunFilter(**wanted))
+
+
+def on_terms(node: int, **terms: Any) -> ClaimTerms:
+    return ClaimTerms(**{"node": node, "limit": 100, "slots": None, "handlers": None, "rules": RULES, **terms})
+
+
+async def claim(store: Store, node: int, now: Micros = NOON, **terms: Any) -> Claims:
+    return await store.claim_due(now, on_terms(node, **terms))
+
+
+async def claim_only(store: Store, node: int, now: Micros = NOON, **terms: Any) -> ClaimedRun:
+    (run,) = (await claim(store, node, now, **terms)).runs
+    return run
+
+
+async def trigger(store: Store, node: int, id: str, now: Micros = NOON, *, queued: bool = False) -> ClaimedRun:
+    run = await store.claim_one("default", id, None, now, node=node, queued=queued)
+    assert isinstance(run, ClaimedRun)
+    return run
+
+
+def claimed_ids(claims: Claims) -> list[str]:
+    return [run.job.id for run in claims.runs]
+
+
+def ended(run: ClaimedRun, ending: Ending = SUCCESS, at: Micros = NOON + SECOND) -> EndedRun:
+    return EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=at)
+
+
+async def finish(store: Store, run: ClaimedRun, ending: Ending = SUCCESS, at: Micros = NOON + SECOND) -> Edit | None:
+    (done,) = await store.finish([ended(run, ending, at)], RULES)
+    return done
+
+
+async def node_row(store: Store, number: int, *, seen_by: int) -> NodeRow:
+    """A node as *seen_by* another sees it when it beats."""
+    return next(row for row in await store.beat(seen_by) if row.id == number)
+
+
+# ---------------------------------------------------------------- change
+
+
+async def test_a_job_comes_back_as_it_was_added(store: Store) -> None:
+    """Everything a user says about a job must survive being stored."""
+    given: dict[str, Any] = {
+        "namespace": "reports",
+        "user_id": "ann",
+        "name": "Daily report",
+        "payload": {"to": ["ops", None, 1.5, True]},
+        "metadata": {"team": "blue"},
+        "priority": "high",
+        "group": "mail",
+        "misfire": "skip",
+        "retry": Retry.budget(3, "2h"),
+        "timeout": "90s",
+        "on_interrupt": "skip",
+    }
+
+    added = await add(store, "a", Cron("0 9 * * 1-5", tz="Europe/Stockholm", jitter="5m"), handler="send", **given)
+
+    found = await job_of(store, "a", "reports")
+    assert found == added
+    assert found.uid > 0
+    assert found.handler == "send"
+    assert {name: getattr(found, name) for name in given} == {**given, "timeout": found.timeout}
+    assert str(found.timeout) == "0:01:30"
+    assert found.schedule == Cron("0 9 * * 1-5", tz="Europe/Stockholm", jitter="5m")
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param(Every("5m", anchor="2026-01-01T00:00:00Z"), id="every"),
+        pytest.param(Delay("5m"), id="delay"),
+        pytest.param(Cron("0 9 * * *", tz="UTC"), id="cron"),
+        pytest.param(At("2026-06-15T09:00:00Z"), id="at"),
+        pytest.param(Manual(), id="manual"),
+    ],
+)
+async def test_every_kind_of_schedule_can_be_stored(store: Store, schedule: Schedule) -> None:
+    """A job is worth nothing without the moment it runs at."""
+    added = await add(store, "a", schedule)
+
+    found = await job_of(store, "a")
+    assert found.schedule == schedule
+    assert found.state == added.state
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "'; DROP TABLE job; --",
+        '" OR 1=1',
+        "%",
+        "_",
+        "a?b",
+        ":id",
+        "$1",
+        "\\",
+        "naïve",
+        "日本",
+        "🐍",
+        "null",
+        "0",
+        "1e3",
+    ],
+)
+async def test_an_id_is_only_ever_a_name(store: Store, id: str) -> None:
+    """Ids come from users; one that looks like SQL, or like a pattern, names a job and does nothing else."""
+    await add(store, "bystander", handler=id, group=id, user_id=id, payload=id, metadata={id: id})
+
+    await add(store, id, namespace=id, payload={id: id})
+
+    assert (await job_of(store, id, id)).payload == {id: id}
+    assert await ids(store, namespace=id) == [id]
+    assert await ids(store, handler=id, group=id, user_id=id, metadata={id: id}) == ["bystander"]
+    removed = await store.remove(id, id)
+    assert removed is not None
+    assert removed.id == id
+    assert (await job_of(store, "bystander")).payload == id
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(None, id="nothing"),
+        pytest.param("", id="an empty text"),
+        pytest.param("line\nbreak \x00 \u2028 \\ \" ' é 🐍", id="odd characters"),
+        pytest.param({"": [], "a": {}, "ü": [None, True, -1, 1e300, 2**53 + 1]}, id="every type"),
+        pytest.param([[[[[["deep"]]]]]], id="nested"),
+        pytest.param("x" * 1_000_000, id="a megabyte"),
+    ],
+)
+async def test_a_payload_reaches_the_run_unchanged(store: Store, node: int, payload: Any) -> None:
+    """A handler acts on its payload; a store that bends it makes it act wrongly."""
+    await add(store, "a", payload=payload)
+
+    run = await claim_only(store, node)
+
+    assert run.job.payload == payload
+    assert (await job_of(store, "a")).payload == payload
+    assert run.payload_json == run.job.spec.payload_json
+
+
+async def test_an_edit_keeps_the_job_and_its_runs(store: Store, node: int) -> None:
+    """Editing is not removing and adding: the history and the identity stay."""
+    added = await add(store, "a")
+    await finish(store, await claim_only(store, node))
+
+    await edit(store, "a", now=NOON + 2 * SECOND, name="New", priority="low", group="g", handler="other")
+
+    found = await job_of(store, "a")
+    assert (found.uid, found.revision) == (added.uid, added.revision + 1)
+    assert (found.name, found.priority, found.group, found.handler) == ("New", Priority.LOW, "g", "other")
+    assert found.updated == NOON + 2 * SECOND
+    assert len(await runs(store, namespace="default", id="a")) == 1
+
+
+async def test_an_edit_decides_who_may_claim_and_in_which_order(store: Store, node: int) -> None:
+    """Handler, priority and group are looked at when a job is claimed: the new ones, not the old."""
+    for id in ("a", "b", "c"):
+        await add(store, id)
+
+    await edit(store, "a", priority="low")
+    await edit(store, "b", group="full")
+    await edit(store, "c", handler="other")
+
+    assert claimed_ids(await claim(store, node, handlers=["h"], group_limits={"full": 0})) == ["a"]
+    assert claimed_ids(await claim(store, node, handlers=["h", "other"])) == ["b", "c"]
+
+
+async def test_several_changes_are_made_in_order_and_each_sees_those_before(store: Store) -> None:
+    """A list that adds a job and edits it must work as if the two came one after the other."""
+    edits = await store.change([adding("a"), adding("b"), editing("a", name="Edited")], NOON)
+
+    assert [item is not None and item.job.id for item in edits] == ["a", "b", "a"]
+    assert (await job_of(store, "a")).name == "Edited"
+    assert sorted(await ids(store)) == ["a", "b"]
+
+
+async def test_when_one_change_raises_none_is_made(store: Store) -> None:
+    """Half of a list of jobs is nobody's wish."""
+    before = await add(store, "a")
+
+    with pytest.raises(LookupError, match="gone"):
+        await store.change([adding("b"), editing("a", name="New"), raising(LookupError("gone"))], NOON)
+
+    assert await store.list_jobs(JobFilter()) == [before]
+
+
+async def test_a_list_that_failed_is_forgotten_altogether(store: Store) -> None:
+    """What was rolled back must not come back as the description of the next job."""
+    with pytest.raises(JobExistsError):
+        await store.change([adding("a", payload="of a"), adding("a")], NOON)
+
+    await add(store, "b", payload="of b")
+
+    found = await job_of(store, "b")
+    assert (found.id, found.payload) == ("b", "of b")
+
+
+async def test_an_edit_that_failed_is_forgotten_altogether(store: Store) -> None:
+    """The next edit has the same revision as the one that was rolled back, and must not be taken for it."""
+    await add(store, "a")
+    with pytest.raises(LookupError):
+        await store.change([editing("a", name="Wrong"), editing("a"), raising(LookupError("gone"))], NOON)
+
+    await edit(store, "a", name="Right")
+
+    assert (await job_of(store, "a")).name == "Right"
+
+
+async def test_a_change_that_decides_nothing_writes_nothing(store: Store) -> None:
+    """`on_conflict="keep"` and declared jobs that have not changed leave the job alone."""
+    job = await add(store, "a")
+    other = replace(job, spec=job.spec.changed(name="Other"))
+
+    edits = await store.change(
+        [
+            Change(namespace="default", id="a", decide=lambda _: None),
+            Change(namespace="default", id="a", decide=lambda _: Edit(job=other)),
+            Change(namespace="default", id="new", decide=lambda _: None),
+        ],
+        NOON,
+    )
+
+    assert edits == [None, Edit(job=other), None]
+    assert await store.list_jobs(JobFilter()) == [job]
+
+
+async def test_a_change_is_shown_the_job_as_it_is(store: Store) -> None:
+    """A decision made on anything but the present state would undo what others did."""
+    job = await add(store, "a")
+    seen: list[Job | None] = []
+
+    def look(existing: Job | None) -> None:
+        seen.append(existing)
+
+    await store.change([Change(namespace="default", id=id, decide=look) for id in ("a", "b")], NOON)
+    await store.change([Change(namespace="other", id="a", decide=look)], NOON)
+
+    assert seen == [job, None, None]
+
+
+async def test_what_a_change_leaves_out_is_in_the_log(store: Store) -> None:
+    """Nothing is lost silently: an occurrence that an edit or a pause passes over has a row."""
+    await add(store, "a")
+
+    await change_state(store, "a", lifecycle.pause, NOON + 2 * MINUTE)
+
+    (row,) = await runs(store)
+    assert (row.outcome, row.reason, row.missed) == (Outcome.SKIPPED, SkipReason.PAUSED, 3)
+    assert (row.job_id, row.namespace, row.attempt) == ("a", "default", 0)
+    assert (row.scheduled_for, row.finished_at) == (from_micros(NOON), from_micros(NOON + 2 * MINUTE))
+    assert (row.started_at, row.duration_ms, row.delay_ms, row.node) == (None, None, None, None)
+
+
+async def test_no_changes_are_fine(store: Store) -> None:
+    """A scheduler without declared jobs makes none."""
+    assert await store.change([], NOON) == []
+
+
+# ---------------------------------------------------------------- remove
+
+
+async def test_removing_a_job_takes_its_runs_along(store: Store, node: int) -> None:
+    """A job that is gone must leave nothing behind that another one could be mixed up with."""
+    await add(store, "a")
+    await add(store, "b")
+    await store.finish([ended(run) for run in (await claim(store, node)).runs], RULES)
+    as_it_was = await job_of(store, "a")
+
+    removed = await store.remove("default", "a")
+
+    assert removed == as_it_was
+    assert await store.get("default", "a") is None
+    assert [row.job_id for row in await runs(store)] == ["b"]
+
+
+async def test_removing_what_is_not_there_says_so(store: Store) -> None:
+    """The scheduler turns this into `JobNotFoundError`."""
+    await add(store, "a")
+
+    assert await store.remove("default", "b") is None
+    assert await store.remove("other", "a") is None
+    assert await ids(store) == ["a"]
+
+
+async def test_the_late_end_of_a_removed_job_is_refused(store: Store, node: int) -> None:
+    """A run that was removed can write nothing."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    await store.remove("default", "a")
+
+    assert await finish(store, run) is None
+    assert await store.start([run], NOON) == set()
+    assert await store.held(node) == set()
+    assert await runs(store) == []
+
+
+async def test_a_job_that_is_added_again_starts_fresh(store: Store, node: int) -> None:
+    """It has another identity, so that the late end of its namesake's run does not reach it."""
+    first = await add(store, "a", payload=1)
+    run = await claim_only(store, node)
+    await store.remove("default", "a")
+
+    second = await add(store, "a", payload=2)
+
+    assert second.uid != first.uid
+    assert await finish(store, run, ERROR) is None
+    await store.release([run])
+    assert await job_of(store, "a") == second
+    assert (await job_of(store, "a")).payload == 2
+    assert await runs(store) == []
+
+
+async def test_the_newest_job_leaves_its_number_to_nobody(store: Store) -> None:
+    """The highest number is the one a store is most tempted to give out again."""
+    numbers = []
+    for _ in range(3):
+        numbers.append((await add(store, "a")).uid)
+        await store.remove("default", "a")
+
+    assert len(set(numbers)) == 3
+
+
+# ---------------------------------------------------------------- get and list_jobs
+
+
+async def test_a_job_is_found_by_namespace_and_id_only(store: Store) -> None:
+    """Two extensions may use the same id."""
+    await add(store, "a", namespace="one", payload=1)
+    await add(store, "a", namespace="two", payload=2)
+
+    assert (await job_of(store, "a", "one")).payload == 1
+    assert (await job_of(store, "a", "two")).payload == 2
+    assert await store.get("default", "a") is None
+    assert await store.get("ONE", "a") is None
+    assert await store.get("one", "A") is None
+
+
+async def test_a_name_that_no_job_can_have_is_not_found(store: Store) -> None:
+    """Whatever a caller asks for, the answer is a job or none."""
+    await add(store, "a")
+
+    assert await store.get("default", "") is None
+    assert await store.get("default", "a\x00") is None
+    assert await store.get("default", "a" * 100_000) is None
+
+
+async def test_jobs_are_listed_by_their_next_run(store: Store) -> None:
+    """Those without one come last, and ties are settled by name, so that a list is the same every time."""
+    await add(store, "never", Manual())
+    await add(store, "later", Every("2h"))
+    await add(store, "b", Every("1h"))
+    await add(store, "a", Every("1h"))
+    await add(store, "a", Every("1h"), namespace="another")
+    await add(store, "at once")
+    await add(store, "disabled", enabled=False)
+
+    listed = [job.key for job in await store.list_jobs(JobFilter())]
+
+    assert listed == [
+        "default/at once",
+        "another/a",
+        "default/a",
+        "default/b",
+        "default/later",
+        "default/disabled",
+        "default/never",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param({}, ["ann", "bob", "carl"], id="all"),
+        pytest.param({"namespace": "one"}, ["ann"], id="namespace"),
+        pytest.param({"user_id": "u"}, ["bob"], id="user"),
+        pytest.param({"handler": "other"}, ["carl"], id="handler"),
+        pytest.param({"group": "g"}, ["ann", "bob"], id="group"),
+        pytest.param({"priority": Priority.HIGH}, ["bob"], id="priority"),
+        pytest.param({"metadata": {"k": 1}}, ["ann", "bob"], id="metadata"),
+        pytest.param({"metadata": {"k": 1, "l": [2]}}, ["bob"], id="all of the metadata"),
+        pytest.param({"metadata": {"k": "1"}}, [], id="metadata of another type"),
+        pytest.param({"metadata": {"missing": None}}, [], id="metadata that is not there"),
+        pytest.param({"metadata": {"nothing": None}}, ["carl"], id="metadata that is null"),
+        pytest.param({"metadata": {}}, ["ann", "bob", "carl"], id="no metadata in particular"),
+        pytest.param({"due_before": NOON + 2 * HOUR}, ["ann"], id="due before, exclusively"),
+        pytest.param({"due_before": NOON + 2 * HOUR + 1}, ["ann", "bob"], id="due before, just"),
+        pytest.param({"limit": 2}, ["ann", "bob"], id="limit"),
+        pytest.param({"limit": 0}, [], id="limit of none"),
+        pytest.param({"metadata": {"k": 1}, "limit": 1}, ["ann"], id="metadata and limit"),
+        pytest.param({"metadata": {"l": [2]}, "limit": 1}, ["bob"], id="the limit counts what matches"),
+        pytest.param({"group": "g", "priority": Priority.HIGH}, ["bob"], id="two at once"),
+        pytest.param({"group": "g", "handler": "other"}, [], id="two that exclude each other"),
+    ],
+)
+async def test_jobs_are_filtered(store: Store, wanted: dict[str, Any], expected: list[str]) -> None:
+    """Each filter lets through what it names; together they all must."""
+    await add(store, "ann", Every("1h"), namespace="one", group="g", metadata={"k": 1})
+    await add(store, "bob", Every("2h"), user_id="u", group="g", priority="high", metadata={"k": 1, "l": [2]})
+    await add(store, "carl", Every("3h"), handler="other", priority="low", metadata={"nothing": None})
+
+    assert await ids(store, **wanted) == expected
+
+
+async def test_jobs_are_filtered_by_status(store: Store, node: int) -> None:
+    """The filter and the job itself must agree about what it is doing."""
+    for id in ("paused", "disabled", "idle"):
+        await add(store, id, HOURLY)
+    await change_state(store, "paused", lifecycle.pause)
+    await change_state(store, "disabled", disable)
+    await add(store, "queued", state={"last_run_at": NOON - HOUR})
+    await add(store, "running")
+    await add(store, "running but paused")
+    assert len((await claim(store, node, slots=2)).runs) == 3
+    await change_state(store, "running but paused", lifecycle.pause)
+
+    everyone = await store.list_jobs(JobFilter())
+
+    for status in Status:
+        expected = [job.id for job in everyone if job.status is status]
+        assert expected
+        assert await ids(store, status=status) == expected
+    assert sorted(await ids(store, status=Status.RUNNING)) == ["running", "running but paused"]
+
+
+async def test_what_cannot_start_is_not_due_before_anything(store: Store) -> None:
+    """A preview is made of this list: a paused job would be a false promise."""
+    await add(store, "paused", HOURLY)
+    await add(store, "active", HOURLY)
+    await change_state(store, "paused", lifecycle.pause)
+
+    assert await ids(store, due_before=NOON + DAY) == ["active"]
+
+
+# ---------------------------------------------------------------- list_runs
+
+
+async def a_history(store: Store, node: int) -> list[ClaimedRun]:
+    """Three runs of "a", a minute apart, and one of "a" elsewhere: success, error, success, and success."""
+    await add(store, "a", retry=Retry.none())
+    found = []
+    for number, ending in enumerate([SUCCESS, ERROR, SUCCESS]):
+        now = NOON + number * MINUTE
+        found.append(await claim_only(store, node, now))
+        await finish(store, found[-1], ending, now + SECOND)
+    await add(store, "a", namespace="elsewhere", now=NOON + 3 * MINUTE)
+    await add(store, "b", Manual(), now=NOON + 3 * MINUTE)
+    for run in (await claim(store, node, NOON + 3 * MINUTE)).runs:
+        if run.job.namespace == "elsewhere":
+            found.append(run)
+            await finish(store, run, at=NOON + 3 * MINUTE + SECOND)
+        else:
+            await store.release([run])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param({}, [3, 2, 1, 0], id="all"),
+        pytest.param({"limit": 3}, [3, 2, 1], id="limit"),
+        pytest.param({"limit": 0}, [], id="limit of none"),
+        pytest.param({"namespace": "default"}, [2, 1, 0], id="namespace"),
+        pytest.param({"namespace": "default", "id": "a"}, [2, 1, 0], id="job"),
+        pytest.param({"namespace": "elsewhere", "id": "a"}, [3], id="its namesake"),
+        pytest.param({"id": "a"}, [3, 2, 1, 0], id="id in any namespace"),
+        pytest.param({"namespace": "default", "id": "b"}, [], id="a job without runs"),
+        pytest.param({"namespace": "default", "id": "c"}, [], id="no such job"),
+        pytest.param({"outcome": Outcome.ERROR}, [1], id="outcome"),
+        pytest.param({"outcome": Outcome.SUCCESS, "limit": 2}, [3, 2], id="the limit counts what matches"),
+        pytest.param({"since": NOON + MINUTE}, [3, 2, 1], id="since, inclusively"),
+        pytest.param({"since": NOON + MINUTE + 1}, [3, 2], id="since, just after"),
+        pytest.param({"namespace": "default", "since": NOON + MINUTE, "outcome": Outcome.SUCCESS}, [2], id="three"),
+    ],
+)
+async def test_runs_are_filtered_and_newest_first(
+    store: Store, node: int, wanted: dict[str, Any], expected: list[int]
+) -> None:
+    """The log is read from its end; each filter lets through what it names."""
+    made = await a_history(store, node)
+
+    found = [row.id for row in await runs(store, **wanted)]
+
+    assert found == [made[number].id for number in expected]
+
+
+async def test_a_row_tells_all_about_its_run(store: Store, node: int) -> None:
+    """The log is the evidence: who, what, when, how late, how long, how it ended."""
+    await add(store, "a", namespace="ns")
+    run = await claim_only(store, node, NOON + 5 * SECOND)
+    (during,) = await runs(store)
+    ending = Ending(outcome=Outcome.ERROR, error="E: é\x00", message="half done", exit_code=-9)
+
+    await store.finish(
+        [EndedRun(run=run, ending=ending, started_at=NOON + 6 * SECOND, finished_at=NOON + 8 * SECOND)], RULES
+    )
+
+    assert (during.outcome, during.finished_at, during.duration_ms) == (None, None, None)
+    assert during.started_at == from_micros(NOON + 5 * SECOND)
+    assert await runs(store) == [
+        RunRow(
+            id=run.id,
+            job_id="a",
+            namespace="ns",
+            scheduled_for=from_micros(NOON),
+            started_at=from_micros(NOON + 6 * SECOND),
+            finished_at=from_micros(NOON + 8 * SECOND),
+            duration_ms=2000.0,
+            delay_ms=6000.0,
+            attempt=1,
+            trigger=Trigger.SCHEDULE,
+            outcome=Outcome.ERROR,
+            error="E: é\x00",
+            message="half done",
+            exit_code=-9,
+            node="first",
+        )
+    ]
+
+
+# ---------------------------------------------------------------- claim_due
+
+
+async def test_only_what_is_due_is_claimed(store: Store, node: int) -> None:
+    """Not a microsecond early, and nothing that is paused, disabled, manual or running."""
+    await add(store, "due", state={"next_run_at": NOON})
+    await add(store, "almost due", state={"next_run_at": NOON + 1})
+    await add(store, "manual", Manual())
+    await add(store, "paused", state={"phase": Phase.PAUSED})
+    await add(store, "disabled", enabled=False)
+    await add(store, "running")
+    await trigger(store, node, "running")
+
+    claims = await claim(store, node)
+
+    assert claimed_ids(claims) == ["due"]
+    assert not claims.edits
+
+
+async def test_a_claim_marks_the_job_and_writes_the_row_before_anything_runs(store: Store, node: int) -> None:
+    """Should the process die the next moment, the run is on record as begun."""
+    before = await add(store, "a")
+
+    run = await claim_only(store, node)
+
+    found = await job_of(store, "a")
+    (row,) = await runs(store)
+    assert run.job == found
+    assert run.before == before.state
+    assert (found.status, found.next_run_at, found.state.last_run_at) == (Status.RUNNING, None, NOON)
+    assert (row.id, row.outcome, row.node, row.trigger) == (run.id, None, "first", Trigger.SCHEDULE)
+    assert (run.attempt.scheduled_for, run.attempt.attempt, run.attempt.claimed_at) == (NOON, 1, NOON)
+    assert await store.held(node) == {run.id}
+
+
+async def test_claims_come_in_order(store: Store, node: int) -> None:
+    """Priority, then longest since the last run, never run first, then id: whoever waited is not overtaken."""
+    await add(store, "1", priority="low", state={"last_run_at": None})
+    await add(store, "2", state={"last_run_at": NOON - MINUTE})
+    await add(store, "3", state={"last_run_at": NOON - HOUR})
+    await add(store, "5", state={"last_run_at": None})
+    await add(store, "4", state={"last_run_at": None})
+    await add(store, "6", priority="high", state={"last_run_at": NOON - SECOND})
+    await add(store, "é", state={"last_run_at": None})
+    await add(store, "Z", state={"last_run_at": None})
+    jobs = await store.list_jobs(JobFilter())
+
+    claims = await claim(store, node)
+
+    assert claimed_ids(claims) == ["6", "4", "5", "Z", "é", "3", "2", "1"]
+    assert claimed_ids(claims) == [job.id for job in sorted(jobs, key=order)]
+    assert [run.id for run in claims.runs] == sorted(run.id for run in claims.runs)
+
+
+async def test_a_limit_takes_the_first_and_leaves_the_rest(store: Store, node: int) -> None:
+    """What is over the limit stays due, and goes with the next claim."""
+    for id in "abcde":
+        await add(store, id, priority="high" if id == "d" else "standard")
+
+    assert claimed_ids(await claim(store, node, limit=2)) == ["d", "a"]
+    assert claimed_ids(await claim(store, node, limit=0)) == []
+    assert claimed_ids(await claim(store, node, limit=2)) == ["b", "c"]
+    assert claimed_ids(await claim(store, node, limit=2)) == ["e"]
+    assert claimed_ids(await claim(store, node, limit=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("slots", "running"),
+    [(None, ["a", "b", "c"]), (0, []), (2, ["a", "b"]), (5, ["a", "b", "c"])],
+    ids=["any number", "none", "two", "more than are due"],
+)
+async def test_beyond_the_slots_runs_are_queued(store: Store, node: int, slots: int | None, running: list[str]) -> None:
+    """A queued run is claimed, so nobody else takes it, but it has not started."""
+    for id in "abc":
+        await add(store, id)
+
+    claims = await claim(store, node, slots=slots)
+
+    assert claimed_ids(claims) == ["a", "b", "c"]
+    started = [row.job_id for row in await runs(store) if row.started_at is not None]
+    assert sorted(started) == running
+    for run in claims.runs:
+        expected = Status.RUNNING if run.job.id in running else Status.QUEUED
+        assert run.job.status is (await job_of(store, run.job.id)).status is expected
+
+
+async def test_only_jobs_with_a_handler_are_claimed(store: Store, node: int) -> None:
+    """A job waits for a process that can run it, and does not stand in the way of others."""
+    for id in ("a", "b", "c"):
+        await add(store, id, handler=f"handle {id}", priority="high" if id == "a" else "low")
+
+    assert claimed_ids(await claim(store, node, handlers=[])) == []
+    assert claimed_ids(await claim(store, node, handlers=["unheard of"])) == []
+    assert claimed_ids(await claim(store, node, handlers=["handle b", "unheard of"], limit=1)) == ["b"]
+    assert claimed_ids(await claim(store, node, handlers=None)) == ["a", "c"]
+
+
+async def test_a_handler_that_is_new_to_the_store_is_found(store: Store, node: int) -> None:
+    """What was looked for in vain must not be remembered as absent."""
+    assert claimed_ids(await claim(store, node, handlers=["h"])) == []
+
+    await add(store, "a", handler="h")
+
+    assert claimed_ids(await claim(store, node, handlers=["h"])) == ["a"]
+
+
+async def test_each_missing_handler_is_told_of_by_one_job(store: Store, node: int) -> None:
+    """A warning for each handler is helpful; one for each of ten thousand jobs is a flood."""
+    await add(store, "a", handler="here")
+    await add(store, "b", handler="gone")
+    await add(store, "c", handler="gone")
+    await add(store, "d", handler="lost")
+    await add(store, "e", HOURLY, handler="not due")
+    await add(store, "f", handler="paused", state={"phase": Phase.PAUSED})
+
+    claims = await claim(store, node, handlers=["here"])
+
+    assert sorted(job.handler for job in claims.unhandled) == ["gone", "lost"]
+    assert {job.id for job in claims.unhandled} <= {"b", "c", "d"}
+    for job in claims.unhandled:
+        assert job == await job_of(store, job.id)
+    assert not (await claim(store, node, handlers=None, limit=0)).unhandled
+
+
+async def test_a_group_runs_no_more_than_its_limit(store: Store, node: int) -> None:
+    """Over the limit a job stays due, and goes as soon as a slot frees."""
+    for id in "abcd":
+        await add(store, id, group="g")
+
+    first = await claim(store, node, group_limits={"g": 2})
+    second = await claim(store, node, group_limits={"g": 2})
+    await finish(store, first.runs[0])
+    third = await claim(store, node, group_limits={"g": 2})
+
+    assert claimed_ids(first) == ["a", "b"]
+    assert claimed_ids(second) == []
+    assert claimed_ids(third) == ["c"]
+    assert (await job_of(store, "d")).state.next_run_at == NOON
+
+
+async def test_jobs_of_a_full_group_do_not_stand_in_the_way_of_others(store: Store, node: int) -> None:
+    """However many of them come first, and however small the limit of the claim."""
+    for number in range(20):
+        await add(store, f"blocked {number:02}", group="full", priority="high")
+    for number in range(20):
+        await add(store, f"narrow {number:02}", group="narrow", priority="high")
+    for id in ("x", "y", "z"):
+        await add(store, id, priority="low")
+
+    claims = await claim(store, node, limit=3, group_limits={"full": 0, "narrow": 1})
+
+    assert claimed_ids(claims) == ["narrow 00", "x", "y"]
+
+
+async def test_groups_without_a_limit_of_their_own_have_the_general_one(store: Store, node: int) -> None:
+    """`group_limits=2` means every group; jobs in no group are free."""
+    for group in ("g", "h", None):
+        for number in range(3):
+            await add(store, f"{group} {number}", group=group)
+
+    claims = await claim(store, node, group_limit=1, group_limits={"h": 2})
+
+    assert sorted(claimed_ids(claims)) == ["None 0", "None 1", "None 2", "g 0", "h 0", "h 1"]
+
+
+async def test_a_group_is_counted_across_nodes_and_kinds_of_runs(store: Store, node: int) -> None:
+    """The limit is the group's, not the process's: queued, triggered and foreign runs all count."""
+    other = await store.join(identity("second"), NOON)
+    for id in "abcd":
+        await add(store, id, group="g")
+    await trigger(store, other, "a")
+    await claim(store, other, limit=1, slots=0)
+
+    claims = await claim(store, node, group_limits={"g": 3})
+
+    assert claimed_ids(claims) == ["c"]
+    assert await store.running_in_group("g") == 3
+    assert await store.running_in_group("another") == 0
+
+
+async def test_a_run_that_was_missed_is_made_up_for_once(store: Store, node: int) -> None:
+    """Never a backlog: the oldest runs, the others merge into one row."""
+    await add(store, "a")
+
+    claims = await claim(store, node, NOON + 10 * MINUTE)
+
+    (run,) = claims.runs
+    (told,) = claims.edits
+    skip, row = await runs(store)
+    assert (run.attempt.trigger, run.attempt.scheduled_for) == (Trigger.CATCH_UP, NOON)
+    assert told.skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + MINUTE, missed=10),)
+    assert (row.id, row.outcome) == (run.id, None)
+    assert (skip.outcome, skip.reason, skip.missed) == (Outcome.SKIPPED, SkipReason.MISFIRE, 10)
+
+
+async def test_a_missed_run_that_is_to_be_skipped_only_leaves_a_row(store: Store, node: int) -> None:
+    """`misfire="skip"` does not run late, and goes on."""
+    await add(store, "a", HOURLY, misfire="skip")
+    now = NOON + 3 * HOUR + 30 * MINUTE
+
+    claims = await claim(store, node, now)
+
+    (told,) = claims.edits
+    (row,) = await runs(store)
+    found = await job_of(store, "a")
+    assert not claims.runs
+    assert told.job == found
+    assert (found.status, found.state.next_run_at, found.last_run_at) == (Status.IDLE, NOON + 4 * HOUR, None)
+    assert (row.reason, row.missed, row.scheduled_for) == (SkipReason.MISFIRE, 3, from_micros(NOON + HOUR))
+    assert claims.next_due == NOON + 4 * HOUR
+
+
+async def test_a_one_shot_that_was_missed_and_skipped_has_ended(store: Store, node: int) -> None:
+    """The disabling is told, as every disabling is."""
+    await add(store, "a", At(from_micros(NOON)), misfire="skip")
+
+    claims = await claim(store, node, NOON + HOUR)
+
+    assert [(told.kind, told.job.status) for told in claims.edits] == [("disabled", Status.DISABLED)]
+    assert (await job_of(store, "a")).disabled_reason == "ended"
+    assert [row.reason for row in await runs(store)] == [SkipReason.MISFIRE]
+
+
+async def test_the_next_due_time_ignores_what_is_due_already(store: Store, node: int) -> None:
+    """A job that cannot start must not make the loop spin."""
+    await add(store, "due, over the limit")
+    await add(store, "due, no handler", handler="gone")
+    await add(store, "paused", state={"phase": Phase.PAUSED, "next_run_at": NOON + SECOND})
+    await add(store, "soon", Every("2m"), handler="another")
+    await add(store, "later", Every("3m"))
+
+    claims = await claim(store, node, limit=0, handlers=["h"])
+
+    assert claims.next_due == NOON + 2 * MINUTE
+
+
+async def test_without_a_job_to_come_there_is_no_next_due_time(store: Store, node: int) -> None:
+    """The loop then sleeps as long as it may."""
+    assert (await claim(store, node)).next_due is None
+    await add(store, "manual", Manual())
+    await add(store, "due")
+
+    assert (await claim(store, node)).next_due is None
+
+
+async def test_who_is_not_a_node_claims_nothing(store: Store, node: int) -> None:
+    """A node that others declared dead must stop, and may not take up work that nobody would recover."""
+    await add(store, "a")
+
+    with pytest.raises(NodeLost):
+        await claim(store, node + 1)
+    with pytest.raises(NodeLost):
+        await trigger(store, node + 1, "a")
+
+    assert (await job_of(store, "a")).status is Status.IDLE
+    assert await runs(store) == []
+
+
+async def test_a_job_is_claimed_once(store: Store, node: int) -> None:
+    """One run of a job at a time, whoever asks, and however late it gets."""
+    other = await store.join(identity("second"), NOON)
+    await add(store, "a")
+    await claim_only(store, node)
+
+    for later in (NOON, NOON + MINUTE, NOON + DAY):
+        assert not (await claim(store, node, later)).runs
+        assert not (await claim(store, other, later)).runs
+        answer = await store.claim_one("default", "a", None, later, node=other, queued=False)
+        assert answer == await job_of(store, "a")
+
+
+async def test_two_nodes_that_claim_at_once_share_the_jobs(store: Store, node: int) -> None:
+    """Between them they get each job once."""
+    other = await store.join(identity("second"), NOON)
+    for number in range(30):
+        await add(store, f"{number:02}")
+
+    claims = await asyncio.gather(*(claim(store, who, limit=7) for who in (node, other) * 3))
+
+    taken = [id for each in claims for id in claimed_ids(each)]
+    assert sorted(taken) == [f"{number:02}" for number in range(30)]
+    assert len(await store.held(node)) + len(await store.held(other)) == 30
+
+
+async def test_two_processes_that_claim_at_once_share_the_jobs(neighbours: tuple[Store, Store]) -> None:
+    """The same through two connections, where only the store itself can keep them apart."""
+    numbers = [await each.join(identity(str(n)), NOON) for n, each in enumerate(neighbours)]
+    await neighbours[0].change([adding(f"{number:02}") for number in range(40)], NOON)
+
+    claims = await asyncio.gather(
+        *(claim(each, number, limit=5) for _ in range(5) for each, number in zip(neighbours, numbers, strict=True))
+    )
+
+    taken = [run for each in claims for run in each.runs]
+    assert sorted(run.job.id for run in taken) == [f"{number:02}" for number in range(40)]
+    assert len({run.id for run in taken}) == 40
+
+
+async def test_an_occurrence_that_ran_is_not_run_again_when_the_clock_goes_back(store: Store, node: int) -> None:
+    """An hour that comes twice must not send the report twice; the job goes on with the next occurrence."""
+    await add(store, "a", Cron("5 12 * * *", tz="UTC"))
+    await finish(store, await claim_only(store, node, NOON + 5 * MINUTE), at=NOON + 6 * MINUTE)
+    await reschedule(store, "a", NOON + 5 * MINUTE)
+
+    again = await claim(store, node, NOON + 5 * MINUTE)
+
+    found = await job_of(store, "a")
+    assert not again.runs
+    assert (found.status, found.state.next_run_at) == (Status.IDLE, NOON + DAY + 5 * MINUTE)
+    assert found.state.last_run_at == NOON + 5 * MINUTE
+    assert await store.held(node) == set()
+    assert len(await runs(store)) == 1
+
+
+async def test_an_occurrence_that_ran_does_not_hold_up_others(store: Store, node: int) -> None:
+    """Its neighbours in the same claim run, with rows of their own."""
+    for id in "abc":
+        await add(store, id)
+    for run in (await claim(store, node)).runs:
+        await finish(store, run)
+    for id in "ac":
+        await store.remove("default", id)
+        await add(store, id)
+    await reschedule(store, "b", NOON)
+
+    claims = await claim(store, node)
+
+    assert claimed_ids(claims) == ["a", "c"]
+    assert await store.held(node) == {run.id for run in claims.runs}
+    rows = {row.id: row.job_id for row in await runs(store) if row.outcome is None}
+    assert rows == {run.id: run.job.id for run in claims.runs}
+    assert (await job_of(store, "b")).state.next_run_at == NOON + MINUTE
+
+
+async def test_run_ids_are_never_used_again(store: Store, node: int) -> None:
+    """A late result names its run by id; it must not fit a younger one."""
+    await add(store, "a")
+    used = []
+    for _ in range(3):
+        run = await claim_only(store, node)
+        used.append(run.id)
+        await store.release([run])
+    await store.remove("default", "a")
+    await add(store, "a")
+    used.append((await claim_only(store, node)).id)
+
+    assert len(set(used)) == 4
+    assert used == sorted(used)
+
+
+# ---------------------------------------------------------------- claim_one
+
+
+async def test_a_triggered_run_leaves_the_schedule_alone(store: Store, node: int) -> None:
+    """Trying a job out must not move its next run, nor its failure count."""
+    await add(store, "a", HOURLY, state={"consecutive_errors": 3})
+
+    run = await trigger(store, node, "a", NOON + SECOND)
+    done = await finish(store, run, ERROR, NOON + 2 * SECOND)
+
+    assert (run.attempt.trigger, run.attempt.scheduled_for) == (Trigger.MANUAL, NOON + SECOND)
+    assert done is not None
+    found = await job_of(store, "a")
+    assert found == done.job
+    assert (found.state.next_run_at, found.consecutive_errors) == (NOON + HOUR, 3)
+    assert (found.state.last_run_at, found.last_error) == (NOON + SECOND, "ValueError: no")
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["at once", "queued"])
+async def test_a_triggered_run_starts_when_there_is_room(store: Store, node: int, queued: bool) -> None:
+    """Over `max_concurrent` it queues like any other."""
+    await add(store, "a", Manual())
+
+    run = await trigger(store, node, "a", queued=queued)
+
+    (row,) = await runs(store)
+    assert run.job == await job_of(store, "a")
+    assert run.job.status is (Status.QUEUED if queued else Status.RUNNING)
+    assert (row.id, row.trigger) == (run.id, Trigger.MANUAL)
+    assert row.started_at == (None if queued else from_micros(NOON))
+
+
+async def test_a_triggered_run_may_have_a_payload_of_its_own(store: Store, node: int) -> None:
+    """It is for this run only."""
+    await add(store, "a", Manual(), payload="usual")
+
+    run = await store.claim_one("default", "a", '"special"', NOON, node=node, queued=False)
+
+    assert isinstance(run, ClaimedRun)
+    assert run.payload_json == '"special"'
+    assert (await job_of(store, "a")).payload == "usual"
+    await store.release([run])
+    assert (await trigger(store, node, "a")).payload_json == '"usual"'
+
+
+async def test_triggering_what_cannot_be_claimed_says_why(store: Store, node: int) -> None:
+    """None is "no such job", the job itself is "running already"."""
+    await add(store, "a")
+    await claim_only(store, node)
+
+    assert await store.claim_one("default", "b", None, NOON, node=node, queued=False) is None
+    assert await store.claim_one("other", "a", None, NOON, node=node, queued=False) is None
+    assert await store.claim_one("default", "a", None, NOON, node=node, queued=False) == await job_of(store, "a")
+    assert len(await runs(store)) == 1
+
+
+@pytest.mark.parametrize("change", [lifecycle.pause, disable], ids=["paused", "disabled"])
+async def test_what_is_paused_or_disabled_can_be_triggered(
+    store: Store, node: int, change: Callable[[Job, Micros], lifecycle.Change]
+) -> None:
+    """Somebody asked for it; afterwards it is as it was."""
+    await add(store, "a", HOURLY)
+    await change_state(store, "a", change)
+    before = await job_of(store, "a")
+
+    await finish(store, await trigger(store, node, "a"))
+
+    after = await job_of(store, "a")
+    assert (after.status, after.next_run_at) == (before.status, before.next_run_at)
+    assert after.disabled_reason == before.disabled_reason
+
+
+async def test_a_job_can_be_triggered_twice_in_one_instant(store: Store, node: int) -> None:
+    """Each is an occurrence of its own, even when the clock has not moved in between."""
+    await add(store, "a", Manual())
+
+    for _ in range(2):
+        assert await finish(store, await trigger(store, node, "a"), at=NOON) is not None
+
+    assert [row.outcome for row in await runs(store)] == [Outcome.SUCCESS, Outcome.SUCCESS]
+
+
+# ---------------------------------------------------------------- start and release
+
+
+async def test_a_queued_run_is_marked_when_it_starts(store: Store, node: int) -> None:
+    """How long it waited can be read from its row."""
+    await add(store, "a")
+    await add(store, "b")
+    first, second = (await claim(store, node, slots=0)).runs
+
+    ours = await store.start([first], NOON + 5 * SECOND)
+
+    assert ours == {first.id}
+    assert (await job_of(store, "a")).status is Status.RUNNING
+    assert (await job_of(store, "b")).status is Status.QUEUED
+    rows = {row.id: row for row in await runs(store)}
+    assert rows[first.id].started_at == from_micros(NOON + 5 * SECOND)
+    assert rows[first.id].delay_ms == 5000
+    assert rows[second.id].started_at is None
+
+
+async def test_only_runs_that_are_still_ours_start(store: Store, node: int) -> None:
+    """One that was released, removed or recovered while it queued must not run here as well."""
+    for id in ("released", "removed", "kept"):
+        await add(store, id)
+    queued = {run.job.id: run for run in (await claim(store, node, slots=0)).runs}
+    await store.release([queued["released"]])
+    await store.remove("default", "removed")
+
+    assert await store.start(list(queued.values()), NOON) == {queued["kept"].id}
+    assert await store.start([], NOON) == set()
+    assert (await job_of(store, "released")).status is Status.IDLE
+
+
+STATES_BEFORE_A_CLAIM = [
+    pytest.param(EVERY_MINUTE, {}, {}, NOON, id="never run"),
+    pytest.param(EVERY_MINUTE, {"last_run_at": NOON - MINUTE, "last_message": "ok"}, {}, NOON, id="run before"),
+    pytest.param(EVERY_MINUTE, {}, {}, NOON + HOUR, id="missed, with a row for the others"),
+    pytest.param(
+        HOURLY,
+        {"next_run_at": NOON, "retry_of": NOON - MINUTE, "attempts": 2, "regular_at": NOON + HOUR, "retry_count": 1},
+        {"retry": Retry.in_window(2)},
+        NOON,
+        id="a retry",
+    ),
+    pytest.param(
+        HOURLY,
+        {"next_run_at": NOON + HOUR, "regular_at": NOON + MINUTE, "consecutive_errors": 4},
+        {},
+        NOON + HOUR,
+        id="held back after failures",
+    ),
+    pytest.param(At(from_micros(NOON)), {}, {}, NOON, id="a one-shot"),
+]
+
+
+@pytest.mark.parametrize(("schedule", "state", "fields", "now"), STATES_BEFORE_A_CLAIM)
+async def test_a_released_claim_never_was(
+    store: Store, node: int, schedule: Schedule, state: dict[str, Any], fields: dict[str, Any], now: Micros
+) -> None:
+    """A run that never started must leave no trace: same job, same rows, due as before."""
+    before = await add(store, "a", schedule, state=state, **fields)
+    run = await claim_only(store, node, now, slots=0)
+
+    await store.release([run])
+
+    assert await job_of(store, "a") == before
+    assert await runs(store) == []
+    assert await store.held(node) == set()
+    again = await claim_only(store, node, now)
+    assert replace(again.attempt, claimed_at=0) == replace(run.attempt, claimed_at=0)
+
+
+@pytest.mark.parametrize("schedule", [HOURLY, Manual()], ids=["with a next run", "without one"])
+async def test_a_released_trigger_never_was(store: Store, node: int, schedule: Schedule) -> None:
+    """`last_run_at` is the start of the last run, and there was none; it also decides who goes first."""
+    before = await add(store, "a", schedule, state={"last_run_at": NOON - DAY})
+
+    await store.release([await trigger(store, node, "a", queued=True)])
+
+    assert await job_of(store, "a") == before
+    assert await runs(store) == []
+
+
+async def test_releasing_a_claim_keeps_the_rows_of_others(store: Store, node: int) -> None:
+    """Only what the claim itself wrote is undone, not what an edit wrote in the same instant."""
+    now = NOON + 5 * MINUTE
+    await add(store, "a")
+    await edit(store, "a", now=now, schedule=Every("2m", anchor=from_micros(now)))
+    await reschedule(store, "a", now)
+    log = await runs(store)
+    assert [(row.reason, row.missed) for row in log] == [(SkipReason.MISFIRE, 6)]
+
+    await store.release([await claim_only(store, node, now)])
+
+    assert await runs(store) == log
+
+
+async def test_releasing_keeps_an_edit_made_meanwhile(store: Store, node: int) -> None:
+    """An edit says what comes next, and the undone claim has no say in it."""
+    await add(store, "a")
+    run = await claim_only(store, node, slots=0)
+    await edit(store, "a", now=NOON + SECOND, schedule=Every("2h"), name="New")
+
+    await store.release([run])
+
+    found = await job_of(store, "a")
+    assert (found.status, found.name) == (Status.IDLE, "New")
+    assert found.state.next_run_at == NOON + SECOND + 2 * HOUR
+
+
+async def test_releasing_a_job_that_was_disabled_meanwhile_keeps_it_disabled(store: Store, node: int) -> None:
+    """A disabled job has no next run; one that showed one would be a false promise."""
+    await add(store, "a")
+    run = await claim_only(store, node, slots=0)
+    await change_state(store, "a", disable)
+
+    await store.release([run])
+
+    found = await job_of(store, "a")
+    assert (found.status, found.disabled_reason, found.next_run_at) == (Status.DISABLED, "enough", None)
+    assert not (await claim(store, node, NOON + DAY)).runs
+
+
+async def test_releasing_a_job_that_was_paused_meanwhile_keeps_it_paused(store: Store, node: int) -> None:
+    """The pause was asked for after the claim, and the claim came to nothing."""
+    await add(store, "a")
+    run = await claim_only(store, node, slots=0)
+    await change_state(store, "a", lifecycle.pause)
+
+    await store.release([run])
+
+    assert (await job_of(store, "a")).status is Status.PAUSED
+    assert not (await claim(store, node, NOON + DAY)).runs
+
+
+async def test_releasing_what_is_not_ours_changes_nothing(store: Store, node: int) -> None:
+    """A claim that was released, or recovered and claimed again, cannot be undone by its first owner."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    await store.release([run])
+    again = await claim_only(store, node)
+
+    await store.release([run])
+    await store.release([])
+
+    assert (await job_of(store, "a")).status is Status.RUNNING
+    assert await store.held(node) == {again.id}
+    assert [row.id for row in await runs(store)] == [again.id]
+
+
+# ---------------------------------------------------------------- finish
+
+
+async def test_an_ending_is_recorded_whole(store: Store, node: int) -> None:
+    """Outcome, counters and next run belong together."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    ending = Ending(outcome=Outcome.SUCCESS, message="42 sent", exit_code=0)
+
+    done = await finish(store, run, ending)
+
+    found = await job_of(store, "a")
+    (row,) = await runs(store)
+    assert done == Edit(job=found)
+    assert (found.status, found.state.next_run_at) == (Status.IDLE, NOON + MINUTE)
+    assert (found.state.last_success_at, found.last_message, found.last_exit_code) == (NOON + SECOND, "42 sent", 0)
+    assert (row.outcome, row.message, row.exit_code, row.duration_ms) == (Outcome.SUCCESS, "42 sent", 0, 1000)
+    assert await store.held(node) == set()
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+async def test_every_outcome_can_be_recorded(store: Store, node: int, outcome: Outcome) -> None:
+    """A run that cannot be recorded would be running for ever."""
+    await add(store, "a")
+
+    await finish(store, await claim_only(store, node), Ending(outcome=outcome, error="why"))
+
+    assert [row.outcome for row in await runs(store, outcome=outcome)] == [outcome]
+    assert (await job_of(store, "a")).status is Status.IDLE
+
+
+async def test_a_failure_is_tried_again_as_the_same_occurrence(store: Store, node: int) -> None:
+    """The second attempt has its own row, and the same `scheduled_for`."""
+    await add(store, "a", HOURLY, retry=Retry.in_window(2))
+    await finish(store, await claim_only(store, node, NOON + HOUR), ERROR, NOON + HOUR + SECOND)
+
+    again = await claim_only(store, node, NOON + HOUR + 2 * SECOND)
+
+    assert (again.attempt.attempt, again.attempt.trigger) == (2, Trigger.RETRY)
+    assert again.attempt.scheduled_for == NOON + HOUR
+    assert [row.attempt for row in await runs(store)] == [2, 1]
+
+
+async def test_what_passed_while_it_ran_is_in_the_log(store: Store, node: int) -> None:
+    """Occurrences that pass while a job runs merge into one row."""
+    await add(store, "a")
+
+    done = await finish(store, await claim_only(store, node), at=NOON + 3 * MINUTE + SECOND)
+
+    skip, _ = await runs(store)
+    assert done is not None
+    assert done.skips == (Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + MINUTE, missed=3),)
+    assert (skip.reason, skip.missed, skip.outcome) == (SkipReason.ALREADY_RUNNING, 3, Outcome.SKIPPED)
+    assert skip.scheduled_for == from_micros(NOON + MINUTE)
+
+
+async def test_a_run_ends_once(store: Store, node: int) -> None:
+    """The second ending is late, whatever it says."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    await finish(store, run)
+    settled = await job_of(store, "a")
+
+    assert await finish(store, run, ERROR, NOON + 2 * SECOND) is None
+    assert await job_of(store, "a") == settled
+    assert [row.outcome for row in await runs(store)] == [Outcome.SUCCESS]
+
+
+async def test_an_ending_with_another_run_id_is_refused(store: Store, node: int) -> None:
+    """The run id is the fence: the same job and node are not enough."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+
+    assert await finish(store, replace(run, id=run.id + 1), ERROR) is None
+    assert await finish(store, replace(run, id=run.id - 1), ERROR) is None
+    assert await store.held(node) == {run.id}
+    assert await finish(store, run) is not None
+
+
+async def test_the_ending_of_a_released_claim_is_refused(store: Store, node: int) -> None:
+    """Whoever claims the job next owns it."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    await store.release([run])
+    again = await claim_only(store, node)
+
+    assert await finish(store, run, ERROR) is None
+    assert await store.held(node) == {again.id}
+    assert await finish(store, again) is not None
+
+
+async def test_the_ending_of_a_recovered_run_is_refused(store: Store, node: int) -> None:
+    """A process that was only asleep wakes up after others took over: it writes nothing."""
+    sleeper = await store.join(identity("sleeper"), NOON)
+    await add(store, "a")
+    run = await claim_only(store, sleeper)
+    await store.recover([await node_row(store, sleeper, seen_by=node)], NOON + MINUTE, RULES)
+    again = await claim_only(store, node, NOON + MINUTE)
+
+    assert await finish(store, run, at=NOON + 2 * MINUTE) is None
+    assert await store.start([run], NOON + 2 * MINUTE) == set()
+    await store.release([run])
+
+    rows = {row.id: row.outcome for row in await runs(store)}
+    assert rows[run.id] is Outcome.INTERRUPTED
+    assert rows[again.id] is None
+    assert await store.held(node) == {again.id}
+
+
+async def test_an_edit_during_the_run_survives_its_end(store: Store, node: int) -> None:
+    """A finishing run never overwrites an edit."""
+    await add(store, "a", payload="old", group="old")
+    run = await claim_only(store, node)
+    await edit(store, "a", now=NOON + SECOND, schedule=Every("2h"), payload="new", group="new", handler="new")
+
+    await finish(store, run, at=NOON + 5 * SECOND)
+
+    found = await job_of(store, "a")
+    assert (found.payload, found.group, found.handler) == ("new", "new", "new")
+    assert (found.schedule, found.state.next_run_at) == (Every("2h"), NOON + SECOND + 2 * HOUR)
+    assert (found.status, found.state.last_success_at) == (Status.IDLE, NOON + 5 * SECOND)
+
+
+async def test_a_pause_during_the_run_survives_its_end(store: Store, node: int) -> None:
+    """The run finishes, and nothing follows it."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    await change_state(store, "a", lifecycle.pause, NOON + SECOND)
+    during = await job_of(store, "a")
+
+    await finish(store, run, at=NOON + 5 * SECOND)
+
+    assert during.status is Status.RUNNING
+    assert (await job_of(store, "a")).status is Status.PAUSED
+    assert not (await claim(store, node, NOON + DAY)).runs
+
+
+async def test_disabling_during_the_run_survives_its_end(store: Store, node: int) -> None:
+    """The reason that was given stays, too, and it is not told a second time."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    await change_state(store, "a", disable, NOON + SECOND)
+
+    done = await finish(store, run, at=NOON + 5 * SECOND)
+
+    found = await job_of(store, "a")
+    assert done == Edit(job=found)
+    assert (found.status, found.disabled_reason, found.next_run_at) == (Status.DISABLED, "enough", None)
+
+
+async def test_many_runs_end_at_once(store: Store, node: int) -> None:
+    """Group commit: each gets its own answer, in the order asked, whoever is refused among them."""
+    for number in range(300):
+        await add(store, f"{number:03}")
+    taken = (await claim(store, node, limit=300)).runs
+    for number in (0, 150, 299):
+        await store.remove("default", f"{number:03}")
+    endings = [ended(run, ERROR if number % 2 else SUCCESS) for number, run in enumerate(taken)]
+    endings.reverse()
+
+    answers = await store.finish(endings, RULES)
+
+    assert len(answers) == 300
+    for item, answer in zip(endings, answers, strict=True):
+        if item.run.job.id in ("000", "150", "299"):
+            assert answer is None
+        else:
+            assert answer is not None
+            assert answer.job.id == item.run.job.id
+            assert answer.job.consecutive_errors == (item.ending is ERROR)
+    assert await store.held(node) == set()
+    outcomes = {row.id: row.outcome for row in await runs(store)}
+    assert outcomes == {
+        item.run.id: item.ending.outcome for item in endings if item.run.job.id not in ("000", "150", "299")
+    }
+    assert await store.list_jobs(JobFilter()) == sorted(
+        (answer.job for answer in answers if answer is not None), key=lambda job: (job.state.next_run_at, job.id)
+    )
+
+
+async def test_nothing_to_finish_is_fine(store: Store) -> None:
+    """The writer may find that all it had was refused."""
+    assert await store.finish([], RULES) == []
+
+
+@pytest.mark.parametrize("text", ["caf\udce9.txt", "\x00", "x" * 1_000_000, "", "'; --"], ids=ascii)
+async def test_whatever_an_error_says_it_can_be_recorded(store: Store, node: int, text: str) -> None:
+    """File names come as odd text in messages; one that cannot be stored would hold up every ending after it."""
+    await add(store, "odd")
+    await add(store, "plain")
+    odd, plain = (await claim(store, node)).runs
+    ending = Ending(outcome=Outcome.ERROR, error=text, message=text)
+
+    answers = await store.finish([ended(odd, ending), ended(plain)], RULES)
+
+    assert None not in answers
+    rows = {row.id: row for row in await runs(store)}
+    assert (rows[odd.id].outcome, rows[plain.id].outcome) == (Outcome.ERROR, Outcome.SUCCESS)
+    if text.isascii():
+        assert rows[odd.id].error == rows[odd.id].message == text
+
+
+# ---------------------------------------------------------------- nodes
+
+
+async def test_nodes_join_beat_and_leave(store: Store) -> None:
+    """Liveness is a counter that others watch."""
+    first = await store.join(identity("first"), NOON)
+    second = await store.join(identity("second"), NOON + SECOND)
+
+    seen = sorted(await store.beat(first), key=lambda row: row.id)
+    await store.leave(second)
+    left = await store.beat(first)
+
+    assert seen == [
+        NodeRow(id=first, identity=identity("first"), beat=1, since=NOON),
+        NodeRow(id=second, identity=identity("second"), beat=0, since=NOON + SECOND),
+    ]
+    assert left == [NodeRow(id=first, identity=identity("first"), beat=2, since=NOON)]
+
+
+async def test_a_node_number_is_never_given_out_again(store: Store) -> None:
+    """A node that was declared dead must not mistake its successor for itself."""
+    numbers = []
+    for name in "abc":
+        numbers.append(await store.join(identity(name), NOON))
+        await store.leave(numbers[-1])
+
+    assert len(set(numbers)) == 3
+
+
+async def test_who_is_no_node_any_more_learns_it_when_it_beats(store: Store, node: int) -> None:
+    """That is how a process that slept finds out that it was declared dead."""
+    await store.leave(node)
+
+    with pytest.raises(NodeLost):
+        await store.beat(node)
+    await store.leave(node)
+
+
+async def test_a_node_holds_what_it_claimed_and_did_not_finish(store: Store, node: int) -> None:
+    """Queued, running and triggered, and nobody else's."""
+    other = await store.join(identity("second"), NOON)
+    for id in "abcde":
+        await add(store, id)
+    queued, running, done, released = (await claim(store, node, limit=4, slots=3)).runs
+    triggered = await trigger(store, other, "e")
+    await finish(store, done)
+    await store.release([released])
+
+    assert await store.held(node) == {queued.id, running.id}
+    assert await store.held(other) == {triggered.id}
+    assert await store.held(other + 1) == set()
+
+
+# ---------------------------------------------------------------- recover
+
+
+async def test_the_runs_of_a_dead_node_are_interrupted_and_run_again_at_once(store: Store, node: int) -> None:
+    """It counts as a failure, and the same occurrence is attempted again."""
+    dead = await store.join(identity("dead"), NOON)
+    await add(store, "a", HOURLY, payload="p", state={"next_run_at": NOON})
+    run = await claim_only(store, dead)
+
+    ((told, lost),) = await store.recover([await node_row(store, dead, seen_by=node)], NOON + MINUTE, RULES)
+
+    found = await job_of(store, "a")
+    (row,) = await runs(store)
+    assert told.job == found
+    assert (lost.id, lost.attempt, lost.payload_json) == (run.id, run.attempt, '"p"')
+    assert (found.status, found.consecutive_errors) == (Status.IDLE, 1)
+    assert found.last_error is not None
+    assert "dead" in found.last_error
+    assert (row.outcome, row.reason, row.error) == (Outcome.INTERRUPTED, SkipReason.INTERRUPTED, found.last_error)
+    assert (row.started_at, row.finished_at) == (from_micros(NOON), from_micros(NOON + MINUTE))
+    again = await claim_only(store, node, NOON + MINUTE)
+    assert (again.attempt.attempt, again.attempt.scheduled_for) == (2, NOON)
+
+
+async def test_an_interrupted_run_that_is_not_to_be_repeated_waits_for_its_next_time(store: Store, node: int) -> None:
+    """`on_interrupt="skip"`: some work must not be done twice."""
+    dead = await store.join(identity("dead"), NOON)
+    await add(store, "a", on_interrupt="skip", retry=Retry.none())
+    await claim_only(store, dead)
+
+    await store.recover([await node_row(store, dead, seen_by=node)], NOON + 90 * SECOND, RULES)
+
+    found = await job_of(store, "a")
+    assert (found.state.next_run_at, found.state.retry_of) == (NOON + 2 * MINUTE, None)
+    assert [(row.outcome, row.reason, row.missed) for row in await runs(store)] == [
+        (Outcome.SKIPPED, SkipReason.INTERRUPTED, 1),
+        (Outcome.INTERRUPTED, SkipReason.INTERRUPTED, 0),
+    ]
+
+
+async def test_a_node_that_beats_again_is_left_alone(store: Store, node: int) -> None:
+    """Between the look and the recovery it may have come back: its runs go on."""
+    slow = await store.join(identity("slow"), NOON)
+    await add(store, "a")
+    run = await claim_only(store, slow)
+    seen = await node_row(store, slow, seen_by=node)
+    await store.beat(slow)
+
+    assert await store.recover([seen], NOON + MINUTE, RULES) == []
+    assert await store.held(slow) == {run.id}
+    assert await finish(store, run) is not None
+
+
+async def test_the_dead_are_recovered_once(store: Store, node: int) -> None:
+    """Two nodes may notice the same death; the second finds nothing to do."""
+    dead = await store.join(identity("dead"), NOON)
+    await add(store, "a")
+    await claim_only(store, dead)
+    seen = await node_row(store, dead, seen_by=node)
+
+    first = await store.recover([seen], NOON + MINUTE, RULES)
+    second = await store.recover([seen], NOON + MINUTE, RULES)
+
+    assert (len(first), second) == (1, [])
+    assert (await job_of(store, "a")).consecutive_errors == 1
+    with pytest.raises(NodeLost):
+        await store.beat(dead)
+
+
+async def test_only_the_runs_of_the_dead_are_recovered(store: Store, node: int) -> None:
+    """Queued, running and triggered runs of all the dead, and none of the living."""
+    dead = [await store.join(identity(name), NOON) for name in ("one", "two", "idle")]
+    for id in "abcd":
+        await add(store, id)
+    mine = await claim_only(store, node, limit=1)
+    theirs = [*(await claim(store, dead[0], limit=2, slots=1)).runs, await trigger(store, dead[1], "d")]
+    rows = [row for row in await store.beat(node) if row.id in dead]
+
+    recovered = await store.recover(rows, NOON + SECOND, RULES)
+
+    assert sorted(run.id for _, run in recovered) == sorted(run.id for run in theirs)
+    assert await store.held(node) == {mine.id}
+    assert [row.id for row in await store.beat(node)] == [node]
+    assert {row.id: row.outcome for row in await runs(store) if row.attempt} == {
+        mine.id: None,
+        **{run.id: Outcome.INTERRUPTED for run in theirs},
+    }
+    assert await store.recover([], NOON, RULES) == []
+
+
+async def test_a_run_that_never_started_has_no_start_in_the_log(store: Store, node: int) -> None:
+    """It was queued when its process died."""
+    dead = await store.join(identity("dead"), NOON)
+    await add(store, "a")
+    await claim_only(store, dead, slots=0)
+
+    await store.recover([await node_row(store, dead, seen_by=node)], NOON + SECOND, RULES)
+
+    ((started, outcome),) = [(row.started_at, row.outcome) for row in await runs(store)]
+    assert (started, outcome) == (None, Outcome.INTERRUPTED)
+
+
+async def test_a_job_that_kills_its_process_every_time_is_given_up(store: Store) -> None:
+    """The count ends it, even under a policy that would go on for ever."""
+    await add(store, "a", retry=Retry.none())
+    observer = await store.join(identity("observer"), NOON)
+
+    for number in range(5):
+        victim = await store.join(identity(f"victim {number}"), NOON)
+        await claim_only(store, victim, NOON + number)
+        await store.recover([await node_row(store, victim, seen_by=observer)], NOON + number, RULES)
+
+    found = await job_of(store, "a")
+    assert (found.status, found.consecutive_errors) == (Status.DISABLED, 5)
+    assert sorted(row.attempt for row in await runs(store)) == [1, 2, 3, 4, 5]
+
+
+async def test_a_paused_job_stays_paused_through_a_recovery(store: Store, node: int) -> None:
+    """What was decided during the run survives its violent end as well."""
+    dead = await store.join(identity("dead"), NOON)
+    await add(store, "a")
+    await claim_only(store, dead)
+    await change_state(store, "a", lifecycle.pause)
+
+    await store.recover([await node_row(store, dead, seen_by=node)], NOON + MINUTE, RULES)
+
+    assert (await job_of(store, "a")).status is Status.PAUSED
+    assert not (await claim(store, node, NOON + DAY)).runs
+
+
+# ---------------------------------------------------------------- upkeep
+
+
+async def test_jobs_without_a_user_are_disabled_when_one_is_required(store: Store, node: int) -> None:
+    """They are returned, so that each gets its warning, once."""
+    await add(store, "hers", user_id="ann")
+    await add(store, "nobody's")
+    await add(store, "nobody's, running")
+    running = await trigger(store, node, "nobody's, running")
+    await add(store, "nobody's, disabled", enabled=False)
+
+    disabled = await store.disable_without_user("it has no user", NOON + SECOND)
+
+    assert sorted(job.id for job in disabled) == ["nobody's", "nobody's, running"]
+    for job in disabled:
+        assert job == await job_of(store, job.id)
+        assert (job.disabled_reason, job.state.disabled_at) == ("it has no user", NOON + SECOND)
+        assert job.next_run_at is None
+    assert (await job_of(store, "nobody's, disabled")).disabled_reason == "it was added disabled"
+    assert claimed_ids(await claim(store, node)) == ["hers"]
+    assert await store.disable_without_user("it has no user", NOON + MINUTE) == []
+    assert await finish(store, running) is not None
+    assert (await job_of(store, "nobody's, running")).status is Status.DISABLED
+
+
+@pytest.mark.parametrize(("keep", "left"), [(0, 0), (1, 1), (3, 3), (5, 5), (100, 5)])
+async def test_only_the_newest_rows_are_kept(store: Store, node: int, keep: int, left: int) -> None:
+    """The log must not grow for ever; the oldest go first, and only those of the job that was named."""
+    job = await add(store, "a")
+    await add(store, "b")
+    for number in range(5):
+        now = NOON + number * MINUTE
+        await store.finish([ended(run, at=now + SECOND) for run in (await claim(store, node, now)).runs], RULES)
+    log = [row.id for row in await runs(store, namespace="default", id="a")]
+
+    await store.purge_runs([job.uid], keep)
+
+    assert [row.id for row in await runs(store, namespace="default", id="a")] == log[:left]
+    assert len(await runs(store, namespace="default", id="b")) == 5
+
+
+async def test_several_jobs_are_purged_at_once(store: Store, node: int) -> None:
+    """Upkeep takes them in slices; one that was removed meanwhile does not matter."""
+    uids = [(await add(store, id, Manual())).uid for id in "abc"]
+    for id in "abc" * 3:
+        await finish(store, await trigger(store, node, id))
+    await store.remove("default", "c")
+
+    await store.purge_runs(uids, 1)
+    await store.purge_runs([], 0)
+
+    assert sorted(row.job_id for row in await runs(store)) == ["a", "b"]
+
+
+async def test_a_run_in_progress_is_never_purged(store: Store, node: int) -> None:
+    """Its end must find its row."""
+    job = await add(store, "a")
+    run = await claim_only(store, node)
+
+    await store.purge_runs([job.uid], 0)
+
+    assert [row.id for row in await runs(store)] == [run.id]
+    assert await finish(store, run) is not None
+    assert [row.outcome for row in await runs(store)] == [Outcome.SUCCESS]
+
+
+async def test_jobs_that_were_disabled_long_ago_are_forgotten(store: Store, node: int) -> None:
+    """The oldest first, up to the limit; never one that runs, was enabled again, or is only paused."""
+    for number, id in enumerate("abcd"):
+        await add(store, id, now=NOON + number * SECOND, enabled=False)
+    await add(store, "running", Manual())
+    await trigger(store, node, "running")
+    await change_state(store, "running", disable)
+    await add(store, "paused")
+    await change_state(store, "paused", lifecycle.pause)
+    await add(store, "resumed", enabled=False)
+    await change_state(store, "resumed", lifecycle.resume)
+
+    first = await store.purge_disabled(NOON + 3 * SECOND, 2)
+    second = await store.purge_disabled(NOON + 3 * SECOND, 2)
+
+    assert [job.id for job in first] == ["a", "b"]
+    assert [job.id for job in second] == ["c"]
+    assert await store.purge_disabled(NOON + 3 * SECOND, 2) == []
+    assert sorted(await ids(store)) == ["d", "paused", "resumed", "running"]
+
+
+async def test_what_is_purged_takes_its_runs_along(store: Store, node: int) -> None:
+    """As with a removal by hand."""
+    await add(store, "a")
+    await finish(store, await claim_only(store, node), Ending(outcome=Outcome.SUCCESS, disable=True))
+    settled = await job_of(store, "a")
+
+    assert await store.purge_disabled(NOON + HOUR, 10) == [settled]
+    assert await runs(store) == []
+
+
+# ---------------------------------------------------------------- opening, closing, other processes
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    """Better a clear error than a wait for an answer that will never come."""
+    await store.close()
+
+    with pytest.raises(StoreError, match="closed"):
+        await store.get("default", "a")
+    with pytest.raises(StoreError, match="closed"):
+        await store.change([], NOON)
+    await store.close()
+
+
+async def test_a_store_that_is_opened_again_remembers_nothing_it_should_not(store: Store) -> None:
+    """What it knew of jobs and handlers may have become something else in the meantime."""
+    await add(store, "old", handler="old", payload="old")
+    node = await store.join(identity("first"), NOON)
+    await claim(store, node, handlers=["old"])
+    kept = store.is_shared
+    await store.close()
+    await store.open()
+    node = await store.join(identity("second"), NOON)
+
+    await add(store, "new", handler="new", payload="new")
+    await add(store, "newer", handler="old", payload="newer")
+
+    found = await job_of(store, "new")
+    assert (found.id, found.handler, found.payload) == ("new", "new", "new")
+    assert ("old" in await ids(store)) is kept
+    assert claimed_ids(await claim(store, node, handlers=["new"])) == ["new"]
+    assert claimed_ids(await claim(store, node, handlers=["old"])) == ["newer"]
+
+
+async def test_a_store_that_nothing_happened_to_passes_its_check(store: Store) -> None:
+    """The check goes with every beat; a false alarm would stop the scheduler."""
+    await add(store, "a")
+
+    await store.check()
+
+
+async def test_other_processes_see_what_was_written(neighbours: tuple[Store, Store]) -> None:
+    """As soon as a call returns, everybody sees what it did."""
+    one, other = neighbours
+    job = await add(one, "a")
+    assert await other.get("default", "a") == job
+
+    await edit(other, "a", name="New")
+    assert (await job_of(one, "a")).name == "New"
+
+    await one.remove("default", "a")
+    assert await other.get("default", "a") is None
+
+
+async def test_the_version_changes_when_another_process_writes(neighbours: tuple[Store, Store]) -> None:
+    """That is how a change made elsewhere is noticed within two seconds; own writes wake the loop anyway."""
+    one, other = neighbours
+    before = await one.version()
+
+    await add(one, "mine")
+    assert await one.version() == before
+    await other.list_jobs(JobFilter())
+    assert await one.version() == before
+
+    await add(other, "theirs")
+    after = await one.version()
+    assert after != before
+    assert await one.version() == after
+
+
+async def test_limits_and_recovery_reach_across_processes(neighbours: tuple[Store, Store]) -> None:
+    """Group limits count there what was claimed here, and the survivor takes over."""
+    one, other = neighbours
+    here, there = await one.join(identity("here"), NOON), await other.join(identity("there"), NOON)
+    for id in "ab":
+        await add(one, id, group="g")
+    lost = await claim_only(one, here, group_limits={"g": 1})
+
+    assert not (await claim(other, there, group_limits={"g": 1})).runs
+    assert await other.running_in_group("g") == 1
+    ((_, recovered),) = await other.recover([await node_row(other, here, seen_by=there)], NOON + MINUTE, RULES)
+
+    assert recovered.id == lost.id
+    assert await finish(one, lost) is None
+    with pytest.raises(NodeLost):
+        await claim(one, here)
+    assert claimed_ids(await claim(other, there, NOON + MINUTE, group_limits={"g": 1})) == ["b"]
+
+
+# ---------------------------------------------------------------- any sequence of all that
+
+
+class Sharing(RuleBasedStateMachine):
+    """Two nodes claim, finish, release and die in any order, and a model keeps the books."""
+
+    NAMES = ("a", "b", "c", "d")
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.store = store
+        self.now = NOON
+        self.nodes: list[int] = []
+        self.held: dict[int, tuple[int, ClaimedRun]] = {}  # what runs now: whose it is, and the claim
+        self.lost: list[ClaimedRun] = []  # claims that are not theirs any more
+        self.outcomes: dict[int, Outcome] = {}  # how runs ended, as far as their jobs are there
+        self.released: set[int] = set()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    def jobs(self) -> dict[str, Job]:
+        return {job.id: job for job in self.do(self.store.list_jobs(JobFilter()))}
+
+    def teardown(self) -> None:
+        self.do(self.store.close())
+        self.loop.close()
+
+    @initialize()
+    def open(self) -> None:
+        self.do(self.store.open())
+        self.nodes = [self.do(self.store.join(identity(name), NOON)) for name in ("first", "second")]
+
+    # -------------------------------------------------------- what people do
+
+    @rule(
+        id=st.sampled_from(NAMES),
+        schedule=st.sampled_from([EVERY_MINUTE, HOURLY, Delay("2m"), At(from_micros(NOON + HOUR)), Manual()]),
+        misfire=st.sampled_from(["run_once", "skip"]),
+        on_interrupt=st.sampled_from(["rerun", "skip"]),
+        retry=st.sampled_from([None, Retry.none(), Retry.in_window(1)]),
+        priority=st.sampled_from(["high", "low"]),
+    )
+    def add_or_edit(self, id: str, schedule: Schedule, **fields: Any) -> None:
+        there = id in self.jobs()
+        change = editing(id, now=self.now, schedule=schedule, **fields) if there else None
+        self.do(self.store.change([change or adding(id, schedule, now=self.now, **fields)], self.now))
+
+    @rule(id=st.sampled_from(NAMES), how=st.sampled_from([lifecycle.pause, disable]))
+    def stop_one(self, id: str, how: Callable[[Job, Micros], lifecycle.Change]) -> None:
+        if id in self.jobs():
+            self.do(change_state(self.store, id, how, self.now))
+
+    @rule(id=st.sampled_from(NAMES))
+    def resume(self, id: str) -> None:
+        job = self.jobs().get(id)
+        if job is not None and job.disabled_reason != "ended":
+            self.do(change_state(self.store, id, lifecycle.resume, self.now))
+
+    @rule(id=st.sampled_from(NAMES))
+    def remove(self, id: str) -> None:
+        rows = self.do(runs(self.store, namespace="default", id=id))
+        self.do(self.store.remove("default", id))
+        for run_id in [row.id for row in rows]:
+            self.outcomes.pop(run_id, None)
+            if run_id in self.held:
+                self.lost.append(self.held.pop(run_id)[1])
+
+    @rule(step=st.sampled_from([1, SECOND, 30 * SECOND, MINUTE, 10 * MINUTE, HOUR, -30 * SECOND, -HOUR]))
+    def let_time_pass(self, step: Micros) -> None:
+        self.now += step
+
+    # -------------------------------------------------------- what nodes do
+
+    @rule(who=st.sampled_from([0, 1]), limit=st.sampled_from([1, 2, 100]), slots=st.sampled_from([None, 0, 1]))
+    def claim_what_is_due(self, who: int, limit: int, slots: int | None) -> None:
+        before = self.jobs()
+        log = [row for row in self.do(runs(self.store)) if row.trigger is not Trigger.MANUAL]
+        ran = {(row.job_id, row.scheduled_for, row.attempt) for row in log}
+        verdicts = {id: decide(job, self.now, Room(), RULES)[0] for id, job in before.items()}
+        due = sorted((job for job in before.values() if verdicts[job.id] in (None, SkipReason.MISFIRE)), key=order)
+        expected = []
+        for job in due[:limit]:
+            attempt = lifecycle.claim(job, self.now, RULES).attempt
+            if attempt is not None and (job.id, from_micros(attempt.scheduled_for), attempt.attempt) not in ran:
+                expected.append(job.id)
+
+        claims = self.do(claim(self.store, self.nodes[who], self.now, limit=limit, slots=slots))
+
+        assert claimed_ids(claims) == expected
+        for run in claims.runs:
+            self.take(who, run, before[run.job.id])
+        after = self.jobs().values()
+        waiting = [job.state.next_run_at for job in after if job.status is Status.IDLE]
+        assert claims.next_due == min((at for at in waiting if at is not None and at > self.now), default=None)
+
+    @rule(who=st.sampled_from([0, 1]), id=st.sampled_from(NAMES), queued=st.booleans())
+    def trigger_one(self, who: int, id: str, queued: bool) -> None:
+        before = self.jobs().get(id)
+
+        answer = self.do(self.store.claim_one("default", id, None, self.now, node=self.nodes[who], queued=queued))
+
+        if isinstance(answer, ClaimedRun):
+            assert before is not None
+            self.take(who, answer, before)
+        else:
+            assert answer == before
+            assert before is None or before.status in (Status.QUEUED, Status.RUNNING)
+
+    def take(self, who: int, run: ClaimedRun, before: Job) -> None:
+        assert run.before == before.state
+        assert run.job.uid not in {other.job.uid for _, other in self.held.values()}
+        assert run.id not in self.held.keys() | self.outcomes.keys() | self.released
+        self.held[run.id] = (who, run)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def start_some(self, data: st.DataObject) -> None:
+        chosen = self.choose(data)
+
+        assert self.do(self.store.start([*chosen, *self.lost], self.now)) == {run.id for run in chosen}
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), ending=st.sampled_from([SUCCESS, ERROR, Ending(outcome=Outcome.CANCELLED)]))
+    def finish_some(self, data: st.DataObject, ending: Ending) -> None:
+        chosen = self.choose(data)
+
+        answers = self.do(self.store.finish([ended(run, ending, self.now) for run in chosen], RULES))
+
+        for run, answer in zip(chosen, answers, strict=True):
+            assert answer is not None
+            assert answer.job == self.jobs()[run.job.id]
+            self.outcomes[run.id] = ending.outcome
+            self.lost.append(self.held.pop(run.id)[1])
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release_some(self, data: st.DataObject) -> None:
+        chosen = self.choose(data)
+
+        self.do(self.store.release(chosen))
+
+        for run in chosen:
+            self.released.add(run.id)
+            self.lost.append(self.held.pop(run.id)[1])
+
+    def choose(self, data: st.DataObject) -> list[ClaimedRun]:
+        chosen = data.draw(st.lists(st.sampled_from(sorted(self.held)), min_size=1, unique=True))
+        return [self.held[run_id][1] for run_id in chosen]
+
+    @precondition(lambda self: self.lost)
+    @rule()
+    def come_too_late(self) -> None:
+        before = self.jobs()
+
+        answers = self.do(self.store.finish([ended(run, ERROR, self.now) for run in self.lost], RULES))
+        self.do(self.store.release(self.lost))
+
+        assert answers == [None] * len(self.lost)
+        assert self.jobs() == before
+
+    @rule(who=st.sampled_from([0, 1]), beats=st.booleans())
+    def die(self, who: int, beats: bool) -> None:
+        seen = self.do(node_row(self.store, self.nodes[who], seen_by=self.nodes[1 - who]))
+        if beats:
+            self.do(self.store.beat(self.nodes[who]))
+
+        recovered = self.do(self.store.recover([seen], self.now, RULES))
+
+        theirs = [run_id for run_id, (owner, _) in self.held.items() if owner == who]
+        assert sorted(run.id for _, run in recovered) == ([] if beats else sorted(theirs))
+        if not beats:
+            for run_id in theirs:
+                self.outcomes[run_id] = Outcome.INTERRUPTED
+                self.lost.append(self.held.pop(run_id)[1])
+            self.nodes[who] = self.do(self.store.join(identity("again"), self.now))
+
+    # -------------------------------------------------------- what always holds
+
+    @invariant()
+    def every_claim_is_somebodys(self) -> None:
+        for who, number in enumerate(self.nodes):
+            expected = {run_id for run_id, (owner, _) in self.held.items() if owner == who}
+            assert self.do(self.store.held(number)) == expected
+
+    @invariant()
+    def a_job_is_busy_while_it_is_claimed_and_only_then(self) -> None:
+        if self.nodes:
+            jobs = self.jobs()
+            busy = {id for id, job in jobs.items() if job.status in (Status.QUEUED, Status.RUNNING)}
+            assert busy == {run.job.id for _, run in self.held.values()}
+            assert {id: self.do(self.store.get("default", id)) for id in jobs} == jobs
+
+    @invariant()
+    def every_run_has_one_outcome_or_none_yet(self) -> None:
+        if self.nodes:
+            rows = [row for row in self.do(runs(self.store)) if row.attempt > 0]
+            assert {row.id: row.outcome for row in rows} == {**dict.fromkeys(self.held), **self.outcomes}
+            assert len({row.id for row in rows}) == len(rows)
+            planned = [row for row in rows if row.trigger is not Trigger.MANUAL]
+            assert len({(row.job_id, row.scheduled_for, row.attempt) for row in planned}) == len(planned)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_two_nodes_share_jobs_in_any_order_of_events(kind: str, tmp_path: Path) -> None:
+    """A job is never held by two claims, and every run has exactly one outcome, or was released."""
+    directories = itertools.count()
+
+    class Here(Sharing):
+        def __init__(self) -> None:
+            directory = tmp_path / str(next(directories))
+            directory.mkdir()
+            super().__init__(store_at(kind, directory))
+
+    run_state_machine_as_test(
+        Here,
+        settings=settings(
+            max_examples=50 if kind == "memory" else 10,
+            stateful_step_count=30,
+            phases=set(Phases) - {Phases.explain},  # which traces every line, and takes minutes
+        ),
+    )

@@ -371,6 +371,9 @@ class Engine:
         wake = self._next_due
         if self._should_look(now):
             wake = now
+        elif wake is not None and wake <= now:
+            # Due, and no room: it goes when a run ends, and looking before would find the same.
+            self._hungry, wake = True, None
         longest = None if self.limits.max_sleep is None else now + span(self.limits.max_sleep)
         capped = _earliest(wake, longest)
         self.next_wake_at = capped

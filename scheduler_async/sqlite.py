@@ -6,6 +6,7 @@ one hop however many jobs it touches, nobody shares a half-done transaction, and
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections import OrderedDict
@@ -15,6 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import aiosqlite
 
+from scheduler_async.clock import SystemClock
 from scheduler_async.errors import SchedulerError, StoreError
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules, claim_manually, disabled, ran_before
@@ -363,16 +365,19 @@ class SQLiteStore:
             await connection.close()
 
     async def _connect(self) -> aiosqlite.Connection:
+        # Python opens transactions by itself unless told not to; ours begin and end in plain sight.
+        connection = aiosqlite.connect(
+            self.path, timeout=BUSY_TIMEOUT, isolation_level=None, factory=_Connection, cached_statements=64
+        )
+        # A program that ends without stop() must not wait for this thread for ever. (It was the connection once.)
+        thread: Any = getattr(connection, "_thread", connection)
+        thread.daemon = True
         try:
-            # Python opens transactions by itself unless told not to; ours begin and end in plain sight.
-            connection = aiosqlite.connect(
-                self.path, timeout=BUSY_TIMEOUT, isolation_level=None, factory=_Connection, cached_statements=64
-            )
-            # A program that ends without stop() must not wait for this thread for ever. (It was the connection once.)
-            thread: Any = getattr(connection, "_thread", connection)
-            thread.daemon = True
             return await connection
         except sqlite3.Error as error:
+            # It reports to this event loop before it ends, and must not find it closed.
+            while thread.is_alive():
+                await SystemClock().wait(asyncio.Event(), 0.001)
             raise self._explained(error) from error
 
     async def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:

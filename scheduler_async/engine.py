@@ -97,6 +97,7 @@ class Engine:
         self._untidy = asyncio.Event()
         self._stale = True
         self._hungry = False
+        self._unsure = False
         self._next_due: Micros | None = None
         self._learned: Micros | None = None  # the earliest due time heard of while a claim is under way
         self._skew: Micros | None = None
@@ -291,6 +292,8 @@ class Engine:
         self.last_tick_at = now
         self._notice_jump(now)
         self._distrust_self()
+        if self._unsure:
+            await self._settle_claims(now)
         while self.status == "running" and self._should_look(now):
             limit = self._claim_limit()
             self._stale = False
@@ -324,7 +327,9 @@ class Engine:
             rules=self.rules,
         )
         self._learned = None
+        self._unsure = True  # until the answer is here: what is claimed and not told is nobody's
         claims = await self.ask(self.store.claim_due(now, terms))
+        self._unsure = False
         self._next_due = _earliest(claims.next_due, self._learned)
         for edit in claims.edits:
             self.announce_edit(edit, now)
@@ -335,12 +340,22 @@ class Engine:
         left_out = sum(bool(edit.skips) for edit in claims.edits if edit.job.uid not in started)
         return [self._begin(claimed) for claimed in claims.runs], left_out
 
+    async def _settle_claims(self, now: Micros) -> None:
+        """A claim failed: what the store has marked as ours all the same is given back."""
+        assert self.node is not None
+        known = {active.claimed.id for active in self.runner}
+        lost = await self.ask(self.store.interrupt_unknown(self.node, known, now, self.rules))
+        self._unsure = False
+        self._announce_interrupted(lost, now)
+
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
         assert self.node is not None
         queued = self._free_slots() == 0
         now = self.clock.micros()
+        self._unsure = True
         claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=self.node, queued=queued))
+        self._unsure = False
         if claimed is None:
             raise JobNotFoundError(id, namespace)
         if isinstance(claimed, Job):
@@ -447,6 +462,7 @@ class Engine:
                     failures = 0
                 except Exception:  # nothing is lost: they are kept until the store takes them
                     self._endings = batch + self._endings
+                    self._stale = True  # it may have taken them, and lost only the answer
                     delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
                     failures += 1
                     say(ERROR, "Cannot record %d ended runs; trying again in %g s", len(batch), delay, exc_info=True)
@@ -478,6 +494,7 @@ class Engine:
         run, ending = item.run, item.ending
         extra = {"job": run.job.key, "run": run.id}
         if edit is None:
+            self._stale = True
             say(WARNING, "Run %d of %s is not ours any more; its result is dropped", run.id, run.job.key, extra=extra)
             return
         milliseconds = (item.finished_at - item.started_at) / 1000
@@ -553,21 +570,19 @@ class Engine:
         dead = self._watch.find_dead(nodes, self.node, self._machine.monotonic())
         if dead:
             now = self.clock.micros()
-            recovered = await self.ask(self.store.recover(dead, now, self.rules))
-            for edit, run in recovered:
-                say(
-                    WARNING,
-                    "Run %d of %s was interrupted: its process is gone",
-                    run.id,
-                    run.job.key,
-                    extra={"job": run.job.key},
-                )
-                if self.events.has_listeners:
-                    ending = Ending(outcome=Outcome.INTERRUPTED)
-                    item = EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=now)
-                    self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
-                self.announce_edit(edit, now)
+            self.look_again()  # also if the answer is lost
+            self._announce_interrupted(await self.ask(self.store.recover(dead, now, self.rules)), now)
             self.look_again()
+
+    def _announce_interrupted(self, interrupted: Sequence[tuple[Edit, ClaimedRun]], now: Micros) -> None:
+        for edit, run in interrupted:
+            say(WARNING, "Run %d of %s was interrupted", run.id, run.job.key, extra={"job": run.job.key, "run": run.id})
+            if self.events.has_listeners:
+                ending = Ending(outcome=Outcome.INTERRUPTED)
+                item = EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=now)
+                self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
+            self.announce_edit(edit, now)
+            self.learn_of(edit.job)
 
     def _distrust_self(self) -> None:
         """A node that could not show that it lives must let go before others take over."""

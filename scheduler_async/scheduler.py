@@ -23,6 +23,7 @@ from scheduler_async.errors import (
     JobExistsError,
     JobNotFoundError,
     SchedulerError,
+    StoreError,
     quoted,
 )
 from scheduler_async.events import EventKind, EventStream
@@ -328,7 +329,12 @@ class Scheduler:
     async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
         await self._engine.ready()
         jobs = []
-        for edit in await self._ask(self._store.change(changes, now)):
+        try:
+            edits = await self._ask(self._store.change(changes, now))
+        except StoreError:
+            self._engine.look_again()  # it may have happened all the same
+            raise
+        for edit in edits:
             assert edit is not None
             self._engine.announce_edit(edit, now)
             self._engine.learn_of(edit.job)

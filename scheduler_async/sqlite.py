@@ -10,7 +10,7 @@ import asyncio
 import json
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
@@ -507,6 +507,12 @@ class SQLiteStore:
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
         return await self._write(self._work.recover, dead, now, rules)
+
+    async def interrupt_unknown(
+        self, node: int, known: Collection[int], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
+        return await self._write(self._work.interrupt_unknown, node, set(known), now, rules)
 
     # -------------------------------------------------------- upkeep
 
@@ -1027,30 +1033,36 @@ class _Work:
         recovered = []
         for node in dead:
             forgotten = db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat))
-            if not forgotten.rowcount:
-                continue  # it lives, or somebody else was faster
-            rows = db.execute(SELECT_HELD, (node.id,)).fetchall()
-            for row, job in zip(rows, self._jobs(db, [row[:-6] for row in rows], now), strict=True):
-                run_id, scheduled_for, attempt, trigger, claimed_at, started_at = row[-6:]
-                run = ClaimedRun(
-                    id=run_id,
-                    job=job,
-                    attempt=Attempt(
-                        scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
-                    ),
-                    payload_json=job.spec.payload_json,
-                    before=job.state,
-                )
-                ending = Ending(
-                    outcome=Outcome.INTERRUPTED, error=f"The process that ran it is gone ({node.identity.name})."
-                )
-                edit = after(job, run, ending, now, rules)
-                db.execute(FINISH, (*edit.job.state, job.uid))
-                ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
-                db.execute(FINISH_RUN, _finish_run(ended))
-                self._write_skips(db, [(edit.job, edit.skips)], now)
-                recovered.append((edit, run))
+            if forgotten.rowcount:  # otherwise it lives, or somebody else was faster
+                problem = f"The process that ran it is gone ({node.identity.name})."
+                recovered += self._interrupt(db, node.id, set(), problem, now, rules)
         return recovered
+
+    def interrupt_unknown(
+        self, db: sqlite3.Connection, node: int, known: set[int], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        return self._interrupt(db, node, known, "The store failed when it was claimed; it never began.", now, rules)
+
+    def _interrupt(
+        self, db: sqlite3.Connection, node: int, known: set[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        """End all runs of *node* but the *known*, as interrupted."""
+        interrupted = []
+        ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
+        rows = [row for row in db.execute(SELECT_HELD, (node,)).fetchall() if row[-6] not in known]
+        for row, job in zip(rows, self._jobs(db, [row[:-6] for row in rows], now), strict=True):
+            run_id, scheduled_for, attempt, trigger, claimed_at, started_at = row[-6:]
+            tried = Attempt(
+                scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
+            )
+            run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
+            edit = after(job, run, ending, now, rules)
+            db.execute(FINISH, (*edit.job.state, job.uid))
+            ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
+            db.execute(FINISH_RUN, _finish_run(ended))
+            self._write_skips(db, [(edit.job, edit.skips)], now)
+            interrupted.append((edit, run))
+        return interrupted
 
     # -------------------------------------------------------- upkeep
 

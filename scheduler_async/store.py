@@ -6,7 +6,7 @@ decision is needed inside a change, it calls the pure functions of `lifecycle` o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -217,6 +217,11 @@ class Store(Protocol):
 
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
+
+    async def interrupt_unknown(
+        self, node: int, known: Collection[int], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
 
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
         """Disable every job that has no user; return them."""

@@ -155,13 +155,15 @@ class Engine:
     async def _shut(self) -> None:
         now = self.clock.micros()
         was_started = self.status != "stopped"
-        await self._close()
-        self.status = "stopped"
-        self.started_at = self.next_wake_at = None
-        if was_started:
-            say(INFO, "Scheduler stopped")
-            self.tell(EventKind.STOPPED, now)
-            self.events.close()
+        try:
+            await self._close()
+        finally:  # whatever the store says about it
+            self.status = "stopped"
+            self.started_at = self.next_wake_at = None
+            if was_started:
+                say(INFO, "Scheduler stopped")
+                self.tell(EventKind.STOPPED, now)
+                self.events.close()
 
     async def _wait_for_runs(self, timeout: float | None) -> None:
         """Return when every ending is committed; `SchedulerShutdownError` if that takes longer."""
@@ -205,7 +207,12 @@ class Engine:
         self._identity = identity
         # In a store of this process alone, nobody can take us for dead.
         self._trusted_until = begun + LEASE - MARGIN if self.store.is_shared else float("inf")
-        await self._beat()
+        try:
+            await self._beat()
+        except BaseException:
+            self.node = None  # its row is taken for that of a dead node, as it is
+            retire(identity)
+            raise
 
     async def _close(self) -> None:
         """Let go of everything. The heartbeat stops last."""
@@ -216,14 +223,16 @@ class Engine:
         await asyncio.gather(*self._services, return_exceptions=True)
         if self.node is not None:
             try:
+                await self._settle_claims(self.clock.micros())
                 await self.ask(self.store.leave(self.node))
             except Exception:
                 say(ERROR, "Cannot sign off from the store; others will notice when the lease runs out", exc_info=True)
             if self._identity is not None:
                 retire(self._identity)
         if self._is_open:
-            self._is_open = False
+            self._forget_everything()
             await self.ask(self.store.close())
+            self._is_open = False
 
     async def ready(self) -> None:
         """Every call but `start` works without the loop: the store opens when it is first needed."""
@@ -292,8 +301,6 @@ class Engine:
         self.last_tick_at = now
         self._notice_jump(now)
         self._distrust_self()
-        if self._unsure:
-            await self._settle_claims(now)
         while self.status == "running" and self._should_look(now):
             limit = self._claim_limit()
             self._stale = False
@@ -316,6 +323,7 @@ class Engine:
 
     async def claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], int]:
         """Claim up to *limit* due jobs and start their runs; also return how many jobs only left occurrences out."""
+        await self._settle_claims(now)
         assert self.node is not None
         terms = ClaimTerms(
             node=self.node,
@@ -341,8 +349,9 @@ class Engine:
         return [self._begin(claimed) for claimed in claims.runs], left_out
 
     async def _settle_claims(self, now: Micros) -> None:
-        """A claim failed: what the store has marked as ours all the same is given back."""
-        assert self.node is not None
+        """If a claim failed, give back what the store has marked as ours all the same."""
+        if not self._unsure or self.node is None:
+            return
         known = {active.claimed.id for active in self.runner}
         lost = await self.ask(self.store.interrupt_unknown(self.node, known, now, self.rules))
         self._unsure = False
@@ -350,9 +359,10 @@ class Engine:
 
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
+        now = self.clock.micros()
+        await self._settle_claims(now)
         assert self.node is not None
         queued = self._free_slots() == 0
-        now = self.clock.micros()
         self._unsure = True
         claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=self.node, queued=queued))
         self._unsure = False
@@ -466,7 +476,8 @@ class Engine:
                     delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
                     failures += 1
                     say(ERROR, "Cannot record %d ended runs; trying again in %g s", len(batch), delay, exc_info=True)
-                    await self._machine.wait(self._halt, delay)
+                    with self.clock.working():  # a store recovers in real time, whatever the clock shows
+                        await self._machine.wait(self._halt, delay)
                     continue
             if not self._endings:
                 await self._have_endings.wait()

@@ -7,7 +7,8 @@ groups; a watch shows other processes that this one lives. What happens to a job
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import ERROR, INFO, WARNING
@@ -24,7 +25,7 @@ from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReas
 from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.records import row_of, row_of_skip
 from scheduler_async.runner import ActiveRun, Runner
-from scheduler_async.store import ClaimedRun, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeLost, Store
+from scheduler_async.store import ClaimedRun, Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeLost, Store
 
 # Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.
 CHUNK = 256
@@ -98,6 +99,7 @@ class Engine:
         self._stale = True
         self._hungry = False
         self._unsure = False
+        self._claim_lock = asyncio.Lock()
         self._next_due: Micros | None = None
         self._learned: Micros | None = None  # the earliest due time heard of while a claim is under way
         self._skew: Micros | None = None
@@ -111,6 +113,7 @@ class Engine:
         async with self._lock:
             if self.status != "stopped":
                 raise SchedulerError(f"The scheduler is {self.status} already. Start it once, or stop it first.")
+            was_open = self._is_open
             try:
                 await self._open()
                 now = self.clock.micros()
@@ -122,7 +125,8 @@ class Engine:
                 self._loop_task = self._spawn(self._run_loop(), "loop")
             except BaseException:
                 self.status = "stopped"
-                await self._close()
+                if not was_open:
+                    await self._close()
                 raise
         say(INFO, "Scheduler started on %s", self.store)
         self.tell(EventKind.STARTED, now)
@@ -138,36 +142,39 @@ class Engine:
             self._changed.set()
             if self._loop_task is not None:
                 await self._loop_task
-            for active in self.runner:
-                if cancel or not active.begun.is_set():
-                    self.runner.cancel(active)
-            if wait:
-                await self._wait_for_runs(timeout)
-                await self._shut()
-            else:
-                self._spawn(self._shut_when_done(), "shutdown")
+        # Not under the lock: another stop() may be in more of a hurry.
+        for active in self.runner:
+            if cancel or not active.begun.is_set():
+                self.runner.cancel(active)
+        if wait:
+            await self._wait_for_runs(timeout)
+            await self._shut()
+        else:
+            self._spawn(self._shut_when_done(), "shutdown")
 
     async def _shut_when_done(self) -> None:
-        async with self._lock:
-            await self._wait_for_runs(None)
-            await self._shut()
+        await self._wait_for_runs(None)
+        await self._shut()
 
     async def _shut(self) -> None:
-        now = self.clock.micros()
-        was_started = self.status != "stopped"
-        try:
-            await self._close()
-        finally:  # whatever the store says about it
-            self.status = "stopped"
-            self.started_at = self.next_wake_at = None
-            if was_started:
-                say(INFO, "Scheduler stopped")
-                self.tell(EventKind.STOPPED, now)
-                self.events.close()
+        async with self._lock:
+            if not self._is_open:
+                return
+            now = self.clock.micros()
+            was_started = self.status != "stopped"
+            try:
+                await self._close()
+            finally:  # whatever the store says about it
+                self.status = "stopped"
+                self.started_at = self.next_wake_at = None
+                if was_started:
+                    say(INFO, "Scheduler stopped")
+                    self.tell(EventKind.STOPPED, now)
+                    self.events.close()
 
     async def _wait_for_runs(self, timeout: float | None) -> None:
         """Return when every ending is committed; `SchedulerShutdownError` if that takes longer."""
-        if len(self.runner):
+        if len(self.runner) or self._claim_lock.locked():
             waiting = asyncio.ensure_future(self._until_idle())
             try:
                 await self.clock.wait_for_end(waiting, timeout)
@@ -177,8 +184,11 @@ class Engine:
             raise SchedulerShutdownError(timeout, len(self.runner))
 
     async def _until_idle(self) -> None:
-        for active in self.runner:
-            await active.done.wait()
+        while len(self.runner) or self._claim_lock.locked():
+            async with self._claim_lock:  # a claim under way is about to bring more
+                pass
+            for active in self.runner:
+                await active.done.wait()
 
     async def _open(self) -> None:
         if not self._is_open:
@@ -302,12 +312,8 @@ class Engine:
         self._notice_jump(now)
         self._distrust_self()
         while self.status == "running" and self._should_look(now):
-            limit = self._claim_limit()
             self._stale = False
-            started, _ = await self.claim(now, limit)
-            self._hungry = len(started) >= limit
-            if self.limits.max_concurrent is not None or not self._hungry:
-                break
+            await self.claim(now, self._claim_limit())
             now = self.clock.micros()
         return self._sleep_from(self.clock.micros())
 
@@ -321,59 +327,64 @@ class Engine:
             return CHUNK
         return max(self.limits.max_concurrent + (self.limits.queue_size or 0) - len(self.runner), 0)
 
-    async def claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], int]:
-        """Claim up to *limit* due jobs and start their runs; also return how many jobs only left occurrences out."""
-        await self._settle_claims(now)
-        assert self.node is not None
-        terms = ClaimTerms(
-            node=self.node,
-            limit=limit,
-            slots=self._free_slots(),
-            handlers=self.handlers.names,
-            group_limit=self.limits.group_limit,
-            group_limits=self.limits.group_limits,
-            rules=self.rules,
-        )
-        self._learned = None
-        self._unsure = True  # until the answer is here: what is claimed and not told is nobody's
-        claims = await self.ask(self.store.claim_due(now, terms))
-        self._unsure = False
+    async def claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
+        """Claim up to *limit* due jobs and start their runs."""
+        async with self._claiming(now) as node:
+            terms = ClaimTerms(
+                node=node,
+                limit=limit,
+                slots=self._free_slots(),
+                handlers=self.handlers.names,
+                group_limit=self.limits.group_limit,
+                group_limits=self.limits.group_limits,
+                rules=self.rules,
+            )
+            self._learned = None
+            claims = await self.ask(self.store.claim_due(now, terms))
+            started = [self._begin(claimed) for claimed in claims.runs]
+        self._hungry = claims.is_full
         self._next_due = _earliest(claims.next_due, self._learned)
         for edit in claims.edits:
             self.announce_edit(edit, now)
             self.learn_of(edit.job)
         for job in claims.unhandled:
             self._warn_of_missing_handler(job)
-        started = {claimed.job.uid for claimed in claims.runs}
-        left_out = sum(bool(edit.skips) for edit in claims.edits if edit.job.uid not in started)
-        return [self._begin(claimed) for claimed in claims.runs], left_out
-
-    async def _settle_claims(self, now: Micros) -> None:
-        """If a claim failed, give back what the store has marked as ours all the same."""
-        if not self._unsure or self.node is None:
-            return
-        known = {active.claimed.id for active in self.runner}
-        lost = await self.ask(self.store.interrupt_unknown(self.node, known, now, self.rules))
-        self._unsure = False
-        self._announce_interrupted(lost, now)
+        return started, claims
 
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
         now = self.clock.micros()
-        await self._settle_claims(now)
-        assert self.node is not None
-        queued = self._free_slots() == 0
-        self._unsure = True
-        claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=self.node, queued=queued))
-        self._unsure = False
+        async with self._claiming(now) as node:
+            queued = self._free_slots() == 0
+            claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=node, queued=queued))
+            active = self._begin(claimed) if isinstance(claimed, ClaimedRun) else None
         if claimed is None:
             raise JobNotFoundError(id, namespace)
-        if isinstance(claimed, Job):
-            return None
-        active = self._begin(claimed)
-        if not queued:
-            await active.begun.wait()
+        if active is not None and not queued:
+            await active.begun_or_done()
+            if not active.begun.is_set():
+                raise SchedulerError("The scheduler is stopping, and begins nothing new.")
         return active
+
+    @asynccontextmanager
+    async def _claiming(self, now: Micros) -> AsyncIterator[int]:
+        """One claim at a time, and `stop` waits for it. Should it fail, what was claimed all the same is given back."""
+        async with self._claim_lock:
+            await self._settle_claims(now)
+            if self.node is None:
+                raise NodeLost
+            try:
+                yield self.node
+            except BaseException:
+                self._unsure = True  # it may have happened, and only the answer be lost
+                raise
+
+    async def _settle_claims(self, now: Micros) -> None:
+        if self._unsure and self.node is not None:
+            known = {active.claimed.id for active in self.runner}
+            lost = await self.ask(self.store.interrupt_unknown(self.node, known, now, self.rules))
+            self._unsure = False
+            self._announce_interrupted(lost, now)
 
     def _free_slots(self) -> int | None:
         limit = self.limits.max_concurrent
@@ -476,8 +487,7 @@ class Engine:
                     delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
                     failures += 1
                     say(ERROR, "Cannot record %d ended runs; trying again in %g s", len(batch), delay, exc_info=True)
-                    with self.clock.working():  # a store recovers in real time, whatever the clock shows
-                        await self._machine.wait(self._halt, delay)
+                    await self._machine.wait(self._halt, delay)  # a store recovers in real time
                     continue
             if not self._endings:
                 await self._have_endings.wait()
@@ -565,7 +575,8 @@ class Engine:
 
     async def _disown_what_was_taken(self) -> None:
         """A job that was removed elsewhere, or taken over from us, must not go on here."""
-        assert self.node is not None
+        if self.node is None:
+            raise NodeLost
         running = [active for active in self.runner if active.begun.is_set()]
         if running:
             held = await self.ask(self.store.held(self.node))
@@ -574,7 +585,8 @@ class Engine:
                     self.runner.disown(active)
 
     async def _beat(self) -> None:
-        assert self.node is not None
+        if self.node is None:
+            raise NodeLost
         begun = self._machine.monotonic()
         nodes = await self.ask(self.store.beat(self.node))
         self._trusted_until = max(self._trusted_until, begun + LEASE - MARGIN)
@@ -619,12 +631,13 @@ class Engine:
             self._endings = [ending for ending in self._endings if not ending[0].disowned]
             if self._identity is not None:
                 retire(self._identity)
-            while not self._halt.is_set():
+            self.node = None
+            while not self.runner.stopping.is_set():
                 try:
                     await self._become_node()
                 except Exception:
                     say(ERROR, "Cannot join the store; trying again in %g s", POLL, exc_info=True)
-                    await self._machine.wait(self._halt, POLL)
+                    await self._machine.wait(self.runner.stopping, POLL)
                 else:
                     say(INFO, "This is now node %s", self._node_name)
                     self.look_again()

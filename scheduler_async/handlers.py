@@ -44,9 +44,9 @@ class Handlers:
     def register(self, name: str, function: Handler) -> None:
         """Give *function* a name; a name has one function."""
         known = self._functions.get(name)
-        if known is not None and known is not function:
+        if known is not None and known != function:
             raise InvalidJobError(
-                f"There is a handler {quoted(name)} already ({known.__qualname__}). Give this one another name.",
+                f"There is a handler {quoted(name)} already ({name_of_function(known)}). Give this one another name.",
                 "handler",
             )
         self._functions[name] = function
@@ -61,9 +61,9 @@ class Handlers:
         if isinstance(handler, str):
             return handler
         for name, function in self._functions.items():
-            if function is handler:
+            if function == handler:
                 return name
-        label = getattr(handler, "__qualname__", type(handler).__name__)
+        label = name_of_function(handler)
         raise InvalidJobError(
             f"The function {label} is not registered. Put @scheduler.handler({quoted(label)}) above it, "
             "or pass the name of a handler.",
@@ -98,6 +98,12 @@ class Handlers:
         return in_thread
 
 
+def name_of_function(function: Handler) -> str:
+    """What a function calls itself; a partial is called as what it calls, and an object as its class."""
+    inner = function.func if isinstance(function, partial) else function
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
 def _is_async(function: Handler) -> bool:
     inner = function.func if isinstance(function, partial) else function
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
@@ -111,7 +117,7 @@ def _takes_argument(function: Handler) -> bool:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY for p in required):
-        label = getattr(function, "__qualname__", repr(function))
+        label = name_of_function(function)
         raise InvalidJobError(
             f"The handler {label} needs {len(required)} arguments. A handler takes a Run, or nothing: "
             "async def f(run) or async def f().",

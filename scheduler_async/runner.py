@@ -42,6 +42,13 @@ class ActiveRun:
     after: Job | None = None
     """How it ended and what the job looks like then, once that is committed."""
 
+    async def begun_or_done(self) -> None:
+        """Wait until the handler has been called, or never will be."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.begun, self.done)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
 
 class Runner:
     """The runs of one scheduler. Each is a task with a name; none is forgotten."""

@@ -27,7 +27,7 @@ from scheduler_async.errors import (
     quoted,
 )
 from scheduler_async.events import EventKind, EventStream
-from scheduler_async.handlers import Handler
+from scheduler_async.handlers import Handler, name_of_function
 from scheduler_async.instants import Micros, from_micros, parse_instant, span, to_micros
 from scheduler_async.lifecycle import Room, Rules
 from scheduler_async.logs import say
@@ -144,7 +144,7 @@ class Scheduler:
             return self.handler()(name)
 
         def register(function: F) -> F:
-            self._handlers.register(check_name(name or function.__name__, "handler"), function)
+            self._handlers.register(check_name(name or name_of_function(function), "handler"), function)
             self._engine.look_again()
             return function
 
@@ -158,7 +158,7 @@ class Scheduler:
         """
 
         def declare(function: F) -> F:
-            job_id = id or function.__name__
+            job_id = id or name_of_function(function)
             spec = JobSpec(schedule, handler=fields.pop("handler", job_id), id=job_id, **fields)
             self._handlers.register(self._handlers.name_of(spec.handler), function)
             if any((other.namespace, other.id) == (spec.namespace, spec.id) for other in self._declared):
@@ -438,10 +438,13 @@ class Scheduler:
         while True:
             room = (self._limits.max_concurrent or 1) - len(running)
             if room > 0 and not self._engine.runner.stopping.is_set():
-                started, left_out = await self._engine.claim(moment, room)
-                tally.skipped += left_out
+                started, claims = await self._engine.claim(moment, room)
                 for active in started:
                     running.add(asyncio.create_task(tally.follow(active), name=f"pass {active.claimed.job.key}"))
+                ran = {active.claimed.job.uid for active in started}
+                tally.skipped += sum(bool(edit.skips) for edit in claims.edits if edit.job.uid not in ran)
+                if claims.is_full and len(started) < room:
+                    continue  # it left some out: there may be more behind them
             if not running:
                 return tally.summary()
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -514,6 +517,8 @@ class Scheduler:
         now = self._clock.micros()
         until = now + span(parse_interval(window))
         jobs = await self.list_jobs(due_before=from_micros(until + 1))
+        for status in (Status.RUNNING, Status.QUEUED):  # they have no next run yet, and will
+            jobs += [job for job in await self.list_jobs(status=status) if job.state.next_run_at is None]
         rows = [row for job in jobs for row in lifecycle.upcoming(job, now, until, self._room_for(job), self._rules)]
         return sorted(rows, key=lambda row: (row.at, *lifecycle.order(row.job)))
 

@@ -834,7 +834,13 @@ class _Work:
             [] if terms.handlers is None else db.execute(UNHANDLED, {"now": now, "handlers": handlers}).fetchall()
         )
         (next_due,) = db.execute(NEXT_DUE, {"now": now}).fetchone()
-        return Claims(runs=runs, edits=edits, unhandled=self._jobs(db, unhandled), next_due=next_due)
+        return Claims(
+            runs=runs,
+            edits=edits,
+            unhandled=self._jobs(db, unhandled),
+            is_full=len(rows) >= terms.limit,
+            next_due=next_due,
+        )
 
     def _select_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str

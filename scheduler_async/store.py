@@ -64,6 +64,8 @@ class Claims:
     """Jobs of which occurrences were left out, or which were disabled."""
     unhandled: Sequence[Job] = ()
     """A job that is due for each handler that is not here; they wait."""
+    is_full: bool = False
+    """Whether the limit was reached: more may be due."""
     next_due: Micros | None = None
     """When the next job comes due. What is due already, and could not be claimed, does not count."""
 

@@ -1,0 +1,802 @@
+"""The whole engine, loop and store included, against a small model: whatever happens, the promises hold.
+
+Hypothesis adds, edits, pauses, triggers and removes jobs, lets their handlers fail, hang and give up, moves the clock
+and makes it jump, kills the scheduler in the middle of a sentence and starts another on the same file. The model knows
+only arithmetic: which points of its grid a job went past while it was active. Each must have run or have a row that
+says why not, none twice, and none that came while the job was paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from scheduler_async import (
+    At,
+    Cron,
+    Delay,
+    Every,
+    InvalidJobError,
+    Job,
+    JobAlreadyRunningError,
+    Manual,
+    Outcome,
+    Retry,
+    Run,
+    RunRow,
+    Schedule,
+    Scheduler,
+    SQLiteStore,
+    Status,
+    Store,
+    Trigger,
+    engine,
+)
+from scheduler_async.instants import HOUR, MINUTE, Micros, from_micros, to_micros
+from scheduler_async.nodes import retire
+from scheduler_async.testing import VirtualClock
+
+T = TypeVar("T")
+NOON = "2026-01-05T12:00:00Z"
+PATIENCE = 5.0  # seconds of real time: a step takes milliseconds, and a loop that spins takes for ever
+
+
+# ---------------------------------------------------------------- a process that can be killed
+
+
+class MortalStore:
+    """The store as a process sees it that may die: from then on it asks nothing, and hears no answer."""
+
+    def __init__(self, inner: SQLiteStore) -> None:
+        self.inner = inner
+        self.dying: Literal["asks no more", "hears no more"] | None = None
+        self.died = asyncio.Event()
+
+    @property
+    def is_shared(self) -> bool:
+        return self.inner.is_shared
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method: Callable[..., Awaitable[Any]] = getattr(self.inner, name)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            if self.dying is None:
+                return await method(*args, **options)
+            last_words = self.dying == "hears no more" and not self.died.is_set()
+            self.died.set()
+            if last_words:
+                await method(*args, **options)
+            return await asyncio.get_running_loop().create_future()
+
+        return call
+
+
+# ---------------------------------------------------------------- the model
+
+Phase: TypeAlias = Literal["active", "paused", "disabled"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The regular times of a schedule that has some: *origin* + k * *step*, later than *after*, up to *end*."""
+
+    origin: Micros
+    step: Micros
+    after: Micros
+    end: Micros
+
+    @classmethod
+    def of(cls, schedule: Schedule, now: Micros) -> Grid | None:
+        """None for schedules without a grid, and for those with jitter, whose times only they know."""
+        if schedule.jitter is not None:
+            return None
+        end = 2**62 if schedule.end is None else to_micros(schedule.end)
+        if isinstance(schedule, Every):
+            return cls(now, schedule.interval // timedelta(microseconds=1), now, end)
+        if isinstance(schedule, Cron):
+            return cls(0, CRON_STEPS[schedule.expression], now, end)
+        return None
+
+    def points(self, after: Micros, until: Micros) -> range:
+        """Those later than *after*, up to *until*."""
+        after, until = max(after, self.after), min(until, self.end)
+        first = after + self.step - (after - self.origin) % self.step
+        return range(first, until + 1, self.step)
+
+    def expand(self, row: RunRow) -> Iterator[Micros]:
+        """The points a row of the log stands for. One that was put off may lie between them, and is not counted."""
+        first = to_micros(row.scheduled_for)
+        if (first - self.origin) % self.step == 0:
+            yield first
+        following = first + self.step - (first - self.origin) % self.step
+        yield from range(following, following + (row.missed - 1) * self.step, self.step)
+
+
+@dataclass
+class Tracked:
+    """What the model knows of a job."""
+
+    id: str
+    schedule: Schedule
+    grid: Grid | None
+    phase: Phase
+    errors: int = 0
+    """How many failures in a row there should be."""
+    went_past: set[Micros] = field(default_factory=set)
+    """The points that came while it was active: each must run, or have a row."""
+    covered: set[Micros] = field(default_factory=set)
+    away: list[tuple[Micros, Micros]] = field(default_factory=list)
+    """When it was paused or disabled: later than, up to."""
+    rows: dict[int, RunRow] = field(default_factory=dict)
+    unfinished: set[int] = field(default_factory=set)
+    high: Micros = 0
+    """The latest the clock has been."""
+    lenient_until: Micros = 0
+    """The clock went back from here: up to this moment points come again, and only runs must not be repeated."""
+
+    def new_schedule(self, schedule: Schedule, now: Micros) -> None:
+        self.schedule, self.grid = schedule, Grid.of(schedule, now)
+        self.went_past, self.covered = set(), set()
+        self.away = []
+
+    def pass_time(self, start: Micros, end: Micros, active_until: Micros) -> None:
+        """The wall clock went from *start* to *end*; the job was given up on the way if *active_until* is earlier."""
+        start = max(start, self.high)
+        self.high = max(self.high, end)
+        active_until = min(max(active_until, start), end)
+        if self.phase == "active" and self.grid is not None:
+            self.went_past.update(self.grid.points(start, active_until))
+        away_since = active_until if self.phase == "active" else start
+        if away_since < end:
+            self.away.append((away_since, end))
+
+    @property
+    def running(self) -> list[RunRow]:
+        return [self.rows[number] for number in self.unfinished]
+
+    def was_away(self, point: Micros) -> bool:
+        return any(after < point <= until for after, until in self.away)
+
+    def was_running(self, point: Micros) -> bool:
+        return any(
+            row.started_at is not None
+            and to_micros(row.started_at) <= point
+            and (row.finished_at is None or point <= to_micros(row.finished_at))
+            for row in self.rows.values()
+        )
+
+
+CRON_STEPS = {"* * * * *": MINUTE, "*/5 * * * *": 5 * MINUTE, "0 * * * *": HOUR}
+
+IDS = ["a", "b", "c"]
+WHICH = st.integers(0, len(IDS) - 1)
+MINUTES = st.integers(1, 60)
+RETRIES = st.sampled_from(
+    [None, None, Retry.backoff(), Retry.in_window(2), Retry.budget(3, "30m"), Retry.none(), Retry.backoff(["10m"])]
+)
+SCHEDULES = st.one_of(
+    st.sampled_from(["1m", "7m", "90s"]).map(lambda text: ("every", text)),
+    st.sampled_from(sorted(CRON_STEPS)).map(lambda text: ("cron", text)),
+    st.sampled_from(["2m", "11m"]).map(lambda text: ("delay", text)),
+    st.integers(-30, 90).map(lambda minutes: ("at", minutes)),
+    st.sampled_from(
+        [("every at once", "5m"), ("every until", "3m"), ("jitter", "5m"), ("manual", ""), ("patient", "4m")]
+    ),
+)
+ENDINGS = st.sampled_from(["succeed", "fail", "fail", "noop", "give up"])
+WAITS = st.one_of(st.none(), st.none(), st.just("hang"), st.integers(1, 900))
+
+
+BEHAVIOURS = st.tuples(WAITS, ENDINGS)
+JOBS = st.fixed_dictionaries(
+    {
+        "schedule": SCHEDULES,
+        "retry": RETRIES,
+        "misfire": st.sampled_from(["run_once", "skip"]),
+        "on_interrupt": st.sampled_from(["rerun", "skip"]),
+        "enabled": st.sampled_from([True, True, True, True, False]),
+    }
+)
+
+
+def schedule_of(drawn: tuple[str, Any], now: Micros) -> Schedule:
+    match drawn:
+        case "every", str(interval):
+            return Every(interval)
+        case "every at once", str(interval):
+            return Every(interval, immediately=True)
+        case "every until", str(interval):
+            return Every(interval, end=from_micros(now + 2 * HOUR))
+        case "jitter", str(interval):
+            return Every(interval, jitter="10%")
+        case "cron", str(expression):
+            return Cron(expression, tz="UTC")
+        case "delay", str(interval):
+            return Delay(interval)
+        case "patient", str(interval):
+            return Delay(interval, immediately=False)
+        case "at", int(minutes):
+            return At(from_micros(now + minutes * MINUTE))
+        case _:
+            return Manual()
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """One store, one scheduler at a time on it, and a few jobs."""
+
+    on_disk: ClassVar[bool]
+
+    # ------------------------------------------------------------ the stage
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.complaints: list[str] = []
+        self.loop.set_exception_handler(lambda _, context: self.complaints.append(repr(context)))
+        self.directory = tempfile.TemporaryDirectory()
+        self.listener = _Listener(self.complaints)
+        logger = logging.getLogger("scheduler_async")
+        self.log_level, self.poll = logger.level, engine.POLL
+        logger.addHandler(self.listener)
+        logger.setLevel(logging.ERROR)
+        engine.POLL = 3600.0  # what a process does once a second would make each example different
+        self.jobs: dict[str, Tracked] = {}
+        self.behaviour: dict[str, tuple[object, str]] = {}
+        self.handling: dict[int, int] = {}
+        self.hanging: set[asyncio.Event] = set()
+        self.max_concurrent: int | None = None
+        self.is_well = True
+
+    @initialize(
+        max_concurrent=st.sampled_from([None, None, 2]), first=JOBS, second=JOBS, how=st.tuples(BEHAVIOURS, BEHAVIOURS)
+    )
+    def begin(
+        self,
+        max_concurrent: int | None,
+        first: dict[str, Any],
+        second: dict[str, Any],
+        how: tuple[tuple[object, str], tuple[object, str]],
+    ) -> None:
+        self.max_concurrent = max_concurrent
+        self.run(self.make_clock())
+        self.run(self.start())
+        for fields, behaviour in zip((first, second), how, strict=True):
+            self.add(fields, behaviour)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        async def in_time() -> T:
+            async with asyncio.timeout(PATIENCE):
+                return await work
+
+        try:
+            return self.loop.run_until_complete(in_time())
+        except BaseException:
+            self.is_well = False
+            raise
+
+    async def make_clock(self) -> None:
+        self.clock = VirtualClock(NOON)
+
+    async def start(self) -> None:
+        path = Path(self.directory.name, "jobs.db") if self.on_disk else ":memory:"
+        self.store = MortalStore(SQLiteStore(path))
+        self.scheduler = Scheduler(
+            cast(Store, self.store), clock=self.clock, keep_runs=None, max_concurrent=self.max_concurrent
+        )
+        self.scheduler.handler("work")(self.work)
+        self.is_up = True
+        await self.scheduler.start()
+        await self.clock.advance()
+
+    async def work(self, run: Run) -> object:
+        assert run.job.uid not in self.handling, f"{run} and run {self.handling[run.job.uid]} at once"
+        self.handling[run.job.uid] = run.id
+        wait, ending = self.behaviour.get(run.job_id, (None, "succeed"))
+        try:
+            if wait == "hang":
+                released = asyncio.Event()
+                self.hanging.add(released)
+                await released.wait()
+            elif isinstance(wait, int):
+                await self.clock.sleep(timedelta(seconds=wait))
+        finally:
+            del self.handling[run.job.uid]
+        match ending:
+            case "fail":
+                raise ValueError("no")
+            case "noop":
+                return Outcome.NOOP
+            case "give up":
+                return False
+        return None
+
+    def teardown(self) -> None:
+        try:
+            if self.is_well:
+                self.run(self.end_well())
+        finally:
+            logger = logging.getLogger("scheduler_async")
+            logger.removeHandler(self.listener)
+            logger.setLevel(self.log_level)
+            engine.POLL = self.poll
+            if hasattr(self, "clock"):
+                self.run(self.kill())
+            gc.collect()  # a task whose exception nobody saw says so when it goes
+            self.loop.close()
+            self.directory.cleanup()
+        assert not self.complaints
+
+    async def end_well(self) -> None:
+        """Once all handlers are let go, nothing stays running; and the log has not changed behind our back."""
+        if not self.is_up:
+            await self.start()
+            await self.sync(self.clock.micros())
+        for job_id in self.jobs:
+            self.behaviour[job_id] = (None, "succeed")
+        before = self.clock.micros()
+        self.let_go()
+        await self.clock.advance("16m")  # the longest a handler takes, and a minute
+        await self.sync(before)
+        for model in self.jobs.values():
+            assert not model.unfinished, f"{model.id} runs on: {model.running}"
+            job = await self.scheduler.get_job(model.id)
+            assert job is not None
+            assert job.status not in (Status.RUNNING, Status.QUEUED)
+            log = await self.scheduler.run_log(model.id, limit=None)
+            assert {row.id: row for row in log} == model.rows, "the log was rewritten"
+        await self.scheduler.stop()
+        self.is_up = False
+
+    def let_go(self) -> None:
+        for released in self.hanging:
+            released.set()
+        self.hanging.clear()
+
+    async def kill(self) -> None:
+        """End everything as SIGKILL does: no task takes another step that could be seen from outside."""
+        self.store.dying = self.store.dying or "asks no more"
+        self.store.died.set()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+        identity = self.scheduler._engine._identity
+        if identity is not None:
+            retire(identity)
+        await self.store.inner.close()
+        self.hanging.clear()
+        self.handling.clear()
+        self.is_up = False
+
+    # ------------------------------------------------------------ what people do
+
+    def is_running_here(self) -> bool:
+        return getattr(self, "is_up", False)
+
+    def has_room(self) -> bool:
+        return self.is_running_here() and len(self.jobs) < len(IDS)
+
+    def has_jobs(self) -> bool:
+        return self.is_running_here() and bool(self.jobs)
+
+    def pick(self, which: int) -> Tracked:
+        return list(self.jobs.values())[which % len(self.jobs)]
+
+    @precondition(has_room)
+    @rule(fields=JOBS, behaviour=BEHAVIOURS)
+    def add_a_job(self, fields: dict[str, Any], behaviour: tuple[object, str]) -> None:
+        self.add(fields, behaviour)
+
+    def add(self, fields: dict[str, Any], behaviour: tuple[object, str]) -> None:
+        job_id = next(free for free in IDS if free not in self.jobs)
+        now = self.clock.micros()
+        fields = {**fields, "schedule": schedule_of(fields["schedule"], now)}
+        phase: Phase = "active" if fields["enabled"] else "disabled"
+        self.jobs[job_id] = Tracked(job_id, fields["schedule"], Grid.of(fields["schedule"], now), phase, high=now)
+        self.behaviour[job_id] = behaviour
+        self.do(self.scheduler.add_job(handler="work", id=job_id, **fields))
+
+    @precondition(has_jobs)
+    @rule(which=WHICH, drawn=SCHEDULES)
+    def edit_the_schedule(self, which: int, drawn: tuple[str, Any]) -> None:
+        model = self.pick(which)
+        now = self.clock.micros()
+        schedule = schedule_of(drawn, now)
+
+        async def act() -> None:
+            job = await self.job(model.id)
+            if schedule == job.schedule:
+                return
+            await self.scheduler.update_job(model.id, schedule=schedule)
+            # The old schedule is settled with: what it owed has rows now, which belong to it.
+            for row in await self.new_rows(model):
+                if row.attempt == 0:
+                    self.take_row(model, row)
+            self.check_grid(model, await self.job(model.id), floor=now + 1)
+            if model.phase == "disabled" and job.disabled_reason == "ended":
+                model.phase = "active"
+            model.new_schedule(schedule, now)
+
+        self.do(act())
+
+    @precondition(has_jobs)
+    @rule(
+        which=WHICH,
+        changes=st.one_of(
+            st.fixed_dictionaries({"payload": st.integers(0, 9)}),
+            st.fixed_dictionaries({"retry": RETRIES}),
+            st.fixed_dictionaries({"misfire": st.sampled_from(["run_once", "skip"])}),
+            st.fixed_dictionaries({"timeout": st.sampled_from([None, "5m"])}),
+            st.fixed_dictionaries({"enabled": st.booleans()}),
+        ),
+    )
+    def edit_something_else(self, which: int, changes: dict[str, Any]) -> None:
+        model = self.pick(which)
+
+        async def act() -> None:
+            before = await self.job(model.id)
+            after = await self.scheduler.update_job(model.id, **changes)
+            enabled = changes.get("enabled")
+            if enabled is False:
+                model.phase = "disabled"
+            elif enabled and not before.enabled and before.disabled_reason != "ended":
+                model.phase, model.errors = "active", 0
+            elif enabled is None:
+                assert after.next_run_at == before.next_run_at, "an edit that leaves the schedule alone moved it"
+
+        self.do(act())
+
+    @precondition(has_jobs)
+    @rule(which=WHICH)
+    def pause(self, which: int) -> None:
+        model = self.pick(which)
+
+        async def act() -> None:
+            await self.scheduler.pause_job(model.id)
+            model.phase = "paused" if model.phase == "active" else model.phase
+
+        self.do(act())
+
+    @precondition(has_jobs)
+    @rule(which=WHICH)
+    def resume(self, which: int) -> None:
+        model = self.pick(which)
+
+        async def act() -> None:
+            before = await self.job(model.id)
+            try:
+                await self.scheduler.resume_job(model.id)
+            except InvalidJobError:
+                assert before.disabled_reason == "ended"
+            else:
+                model.phase, model.errors = "active", 0
+
+        self.do(act())
+
+    @precondition(lambda self: self.has_jobs() and not self.has_room())
+    @rule(which=WHICH)
+    def remove(self, which: int) -> None:
+        job_id = self.pick(which).id
+        del self.jobs[job_id]
+        self.do(self.scheduler.remove_job(job_id))
+
+    @precondition(has_jobs)
+    @rule(which=WHICH)
+    def trigger(self, which: int) -> None:
+        job_id = self.pick(which).id
+
+        async def act() -> None:
+            before = await self.job(job_id)
+            try:
+                await self.scheduler.trigger_job(job_id)
+            except JobAlreadyRunningError:
+                assert before.status in (Status.RUNNING, Status.QUEUED)
+            else:
+                assert before.status not in (Status.RUNNING, Status.QUEUED)
+
+        self.do(act())
+
+    @rule(id=st.sampled_from(IDS), behaviour=BEHAVIOURS)
+    def change_the_handler(self, id: str, behaviour: tuple[object, str]) -> None:
+        self.behaviour[id] = behaviour
+
+    # ------------------------------------------------------------ what time does
+
+    @rule(minutes=MINUTES, let_go=st.booleans())
+    def advance(self, minutes: int, let_go: bool) -> None:
+        self.move(timedelta(minutes=minutes), let_go)
+
+    @rule(seconds=st.integers(0, 600), let_go=st.booleans())
+    def advance_a_little(self, seconds: int, let_go: bool) -> None:
+        self.move(timedelta(seconds=seconds), let_go)
+
+    @precondition(has_jobs)
+    @rule(which=WHICH, let_go=st.booleans())
+    def advance_to_the_next_run(self, which: int, let_go: bool) -> None:
+        job = self.run(self.job(self.pick(which).id))
+        wait = timedelta(0) if job.next_run_at is None else job.next_run_at - self.clock.now()
+        self.move(min(max(wait, timedelta(0)), timedelta(hours=3)), let_go)
+
+    def move(self, duration: timedelta, let_go: bool) -> None:
+        async def act() -> None:
+            if let_go:
+                self.let_go()
+            await self.clock.advance(duration)
+
+        self.do(act())
+
+    @rule(minutes=st.integers(-180, 240))
+    def jump(self, minutes: int) -> None:
+        now = self.clock.micros()
+        for model in self.jobs.values():
+            if minutes < 0:
+                model.lenient_until = max(model.lenient_until, model.high)
+
+        async def act() -> None:
+            self.clock.set(from_micros(now + minutes * MINUTE))
+
+        self.do(act())
+
+    # ------------------------------------------------------------ what happens to processes
+
+    def can_be_left(self) -> bool:
+        return self.is_running_here() and self.on_disk
+
+    def was_left(self) -> bool:
+        return hasattr(self, "clock") and not self.is_up
+
+    @precondition(can_be_left)
+    @rule(dying=st.sampled_from(["asks no more", "hears no more"]), seconds=st.integers(0, 600), let_go=st.booleans())
+    def crash(self, dying: Literal["asks no more", "hears no more"], seconds: int, let_go: bool) -> None:
+        """Killed at the next question to the store, which may or may not get through."""
+        before = self.clock.micros()
+
+        async def act() -> None:
+            self.store.dying = dying
+            if let_go:
+                self.let_go()
+            moving = asyncio.create_task(self.clock.advance(timedelta(seconds=seconds)))
+            dead = asyncio.create_task(self.store.died.wait())
+            await asyncio.wait({moving, dead}, return_when=asyncio.FIRST_COMPLETED)
+            await self.kill()
+
+        self.run(act())
+        self.down_since = before
+
+    @precondition(can_be_left)
+    @rule()
+    def stop(self) -> None:
+        before = self.clock.micros()
+        self.run(self.scheduler.stop(cancel=True))
+        self.hanging.clear()
+        self.is_up = False
+        self.down_since = before
+
+    @precondition(was_left)
+    @rule()
+    def restart(self) -> None:
+        async def act() -> None:
+            await self.start()
+            await self.sync(self.down_since)
+
+        self.run(act())
+
+    # ------------------------------------------------------------ what must hold
+
+    def do(self, act: Awaitable[object]) -> None:
+        """Do something, let everything happen that follows from it, and look at what came of it."""
+
+        async def all_of_it() -> None:
+            before = self.clock.micros()
+            await act
+            if self.is_up:
+                await self.clock.advance()
+                await self.sync(before)
+
+        self.run(all_of_it())
+
+    async def job(self, id: str) -> Job:
+        job = await self.scheduler.get_job(id)
+        assert job is not None, f"{id} is gone"
+        return job
+
+    async def sync(self, before: Micros) -> None:
+        """Let the model catch up with the time since *before*, and hold the store against it."""
+        now = self.clock.micros()
+        for model in self.jobs.values():
+            job = await self.job(model.id)
+            rows = await self.new_rows(model)
+            active_until = now
+            if model.phase == "active" and not job.enabled:
+                # Only the end of a run, or of the schedule itself, gives up a job that nobody touched.
+                ends = [to_micros(row.finished_at) for row in rows if row.finished_at is not None]
+                active_until = max(ends, default=now)
+            model.pass_time(before, now, active_until)
+            if model.phase != "disabled" and not job.enabled:
+                model.phase = "disabled"
+                self.check_that_there_was_a_reason(model, job)
+            for row in rows:
+                self.take_row(model, row)
+            self.check_job(model, job, now)
+            self.check_grid(model, job)
+
+    async def new_rows(self, model: Tracked) -> list[RunRow]:
+        """Rows that are new or were unfinished, oldest first."""
+        known = min(model.unfinished, default=max(model.rows, default=0) + 1)
+        limit = 32
+        while True:
+            rows = await self.scheduler.run_log(model.id, limit=limit)
+            if len(rows) < limit or rows[-1].id < known:
+                break
+            limit *= 4
+        return [row for row in reversed(rows) if row.id >= known and model.rows.get(row.id) != row]
+
+    def take_row(self, model: Tracked, row: RunRow) -> None:
+        """Count a row that is new, or that has ended since it was last seen."""
+        known = model.rows.get(row.id)
+        attempts = {
+            (other.scheduled_for, other.attempt)
+            for other in model.rows.values()
+            if other.attempt and other.trigger is not Trigger.MANUAL and other.id != row.id
+        }
+        model.rows[row.id] = row
+        if row.trigger is not Trigger.MANUAL and row.attempt:
+            assert (row.scheduled_for, row.attempt) not in attempts, f"{row} is a repetition"
+        if known is None:
+            self.cover(model, row)
+        else:
+            assert known.outcome is None, f"{known} was changed afterwards"
+        if row.outcome is None:
+            model.unfinished.add(row.id)
+            return
+        model.unfinished.discard(row.id)
+        assert row.finished_at is not None
+        if row.attempt and row.trigger is not Trigger.MANUAL:
+            if row.outcome.is_failure:
+                model.errors += 1
+            elif row.outcome is not Outcome.CANCELLED:
+                model.errors = 0
+
+    def cover(self, model: Tracked, row: RunRow) -> None:
+        if model.grid is None or row.trigger in (Trigger.MANUAL, Trigger.RETRY):
+            return
+        if row.attempt == 0:
+            assert row.outcome is Outcome.SKIPPED
+            assert row.missed > 0
+            assert row.reason is not None
+            points = list(model.grid.expand(row))
+        else:
+            points = [to_micros(row.scheduled_for)]
+            on_grid = (points[0] - model.grid.origin) % model.grid.step == 0
+            assert on_grid or model.errors, f"{row} is between the regular times, and nothing had failed"
+            if not on_grid:
+                return  # put off after a failure: an occurrence of its own
+        for point in points:
+            if point <= model.lenient_until:
+                continue  # the clock went back, and this point came again
+            assert point not in model.covered, f"{row} stands for {from_micros(point)}, which has its row"
+            assert not model.was_away(point) or model.was_running(point), (
+                f"{row} stands for {from_micros(point)}, when the job was paused or disabled"
+            )
+        model.covered.update(points)
+
+    def check_grid(self, model: Tracked, job: Job, floor: Micros | None = None) -> None:
+        """Every point that came while the job was active has its row, up to what is still owed or running.
+
+        Not counted are points before a moment from which the clock went back, since they come again, or do not.
+        """
+        lost = sorted(point for point in model.went_past - model.covered if point > model.lenient_until)
+        if not lost:
+            return
+        if floor is None:
+            floor = 2**62
+            state = job.state
+            if state.regular_at is not None:
+                floor = state.regular_at
+            elif state.next_run_at is not None and state.retry_of is None:
+                floor = state.next_run_at
+            elif model.running:  # what passes meanwhile is written down when it ends
+                floor = to_micros(model.running[0].started_at or model.running[0].scheduled_for)
+        assert lost[0] >= floor, (
+            f"{model.id} ({model.phase}, {model.schedule}): {from_micros(lost[0])} left no row: {job.state}"
+        )
+
+    def check_job(self, model: Tracked, job: Job, now: Micros) -> None:
+        assert job.consecutive_errors == model.errors
+        assert (job.state.phase == "disabled") == (model.phase == "disabled"), f"{job.state}"
+        assert (job.state.phase == "paused") == (model.phase == "paused"), f"{job.state}"
+        if job.status in (Status.RUNNING, Status.QUEUED):
+            assert len(model.unfinished) == 1
+        else:
+            assert not model.unfinished, f"{model.running} is forgotten"
+        if job.status is Status.DISABLED:
+            assert job.next_run_at is None
+            assert job.disabled_reason
+        else:
+            assert job.disabled_reason is None or job.state.phase == "disabled"
+        if job.status is Status.IDLE and not isinstance(job.schedule, Manual):
+            assert job.next_run_at is not None, f"nothing will ever wake {job}"
+            if self.max_concurrent is None:
+                assert job.state.next_run_at is not None
+                assert job.state.next_run_at > now, f"{job} is due, and does not run"
+
+    def check_that_there_was_a_reason(self, model: Tracked, job: Job) -> None:
+        reason = job.disabled_reason or ""
+        comes_again = isinstance(job.schedule, Every | Cron | Delay) and job.schedule.end is None
+        if reason == "ended" or reason.startswith("its last run failed"):
+            assert not comes_again, reason
+            assert not isinstance(job.schedule, Manual), reason
+        else:
+            assert reason == "its handler returned False" or "failures in a row" in reason, reason
+
+    @invariant()
+    def nobody_complains(self) -> None:
+        assert not self.complaints
+
+
+class _Listener(logging.Handler):
+    def __init__(self, complaints: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._complaints = complaints
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._complaints.append(record.getMessage())
+
+
+class InMemory(EngineMachine):
+    on_disk = False
+
+
+class OnDisk(EngineMachine):
+    on_disk = True
+
+
+def explore(machine: type[EngineMachine], examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+MACHINES = pytest.mark.parametrize(
+    "machine", [pytest.param(InMemory, id="in memory"), pytest.param(OnDisk, id="on disk")]
+)
+
+
+@MACHINES
+def test_whatever_happens_the_engine_keeps_its_promises(machine: type[EngineMachine]) -> None:
+    """What no one thought of in a test of its own."""
+    explore(machine, examples=30, steps=40)
+
+
+@MACHINES
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+def test_whatever_happens_for_long_the_engine_keeps_its_promises(machine: type[EngineMachine]) -> None:
+    """The same, for a night."""
+    explore(machine, examples=2000, steps=80)

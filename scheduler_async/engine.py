@@ -83,7 +83,11 @@ class Engine:
     def _forget_everything(self) -> None:
         """What is known only while the store is open."""
         self.runner = Runner(
-            self.clock, max_concurrent=self.limits.max_concurrent, begin=self._begin_queued, ended=self._run_ended
+            self.clock,
+            max_concurrent=self.limits.max_concurrent,
+            begin=self._begin_queued,
+            ended=self._run_ended,
+            dropped=self.look_again,
         )
         self.node: int | None = None
         self._identity: NodeIdentity | None = None
@@ -141,7 +145,7 @@ class Engine:
             self.runner.stopping.set()
             self._changed.set()
             if self._loop_task is not None:
-                await self._loop_task
+                await asyncio.wait([self._loop_task])  # who cancels us does not cancel the pass in progress
         # Not under the lock: another stop() may be in more of a hurry.
         for active in self.runner:
             if cancel or not active.begun.is_set():

@@ -60,11 +60,15 @@ class Runner:
         max_concurrent: int | None,
         begin: Callable[[ActiveRun], Awaitable[bool]],
         ended: Callable[[ActiveRun, Ending | None], None],
+        dropped: Callable[[], None],
     ) -> None:
-        """*begin* is asked before a queued run may start; *ended* gets the ending, or None if it never began."""
+        """*begin* is asked before a queued run may start; *ended* gets the ending, or None if it never began.
+
+        *dropped* is told when a run that is not ours any more has ended, and its slot is free.
+        """
         self._clock = clock
         self._slots = None if max_concurrent is None else asyncio.Semaphore(max_concurrent)
-        self._begin, self._ended = begin, ended
+        self._begin, self._ended, self._dropped = begin, ended, dropped
         self._active: dict[int, ActiveRun] = {}
         self.stopping = asyncio.Event()
 
@@ -145,6 +149,7 @@ class Runner:
             if not task.cancelled():
                 task.exception()  # seen, and dropped with the rest
             self.forget(active)
+            self._dropped()
         elif not active.begun.is_set():
             if not task.cancelled() and (error := task.exception()) is not None:
                 say(ERROR, "Run %d could not begin (%s); it is put back", active.claimed.id, error)

@@ -135,7 +135,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
     skips: tuple[Skip, ...] = ()
     if spec.schedule != job.schedule:
         edited = replace(edited, anchor=now)
-        skips = _owed(job, now, SkipReason.MISFIRE)
+        skips = _owed(job, now, SkipReason.MISFIRE) if state.phase is Phase.ACTIVE else ()
         if state.activity is not Status.IDLE and state.next_run_at is None and state.last_run_at is not None:
             skips = _merged(job, state.last_run_at, now, SkipReason.ALREADY_RUNNING)
         if state.disabled_reason == ENDED:
@@ -148,6 +148,8 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
             state = _going_on(edited, state, _jittered(edited, following), now)
     edited = edited.with_state(state)
     if not spec.enabled and edited.enabled:
+        if spec.schedule == job.schedule and state.phase is Phase.ACTIVE:
+            skips = _owed(job, now, SkipReason.DISABLED)
         edited = edited.with_state(disabled(state, "it was disabled by hand", now))
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
         edited = edited.with_state(resume(edited, now).state)
@@ -156,11 +158,14 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
 
 def pause(job: Job, now: Micros) -> Change:
     """A job that does not start until it is resumed. What was owed already is left out, except a one-shot."""
-    if job.state.phase is Phase.DISABLED:
+    if job.state.phase is not Phase.ACTIVE:
         return Change(state=job.state)
     state = job.state._replace(phase=Phase.PAUSED)
-    if isinstance(job.schedule, At | Delay) or state.retry_of is not None:
+    if isinstance(job.schedule, At | Delay):
         return Change(state=state)
+    if state.retry_of is not None:  # which waits; what it stood before is left out
+        skips = _passed_over(job, state.regular_at, now, SkipReason.PAUSED)
+        return Change(state=state._replace(regular_at=_next_regular(job, now)) if skips else state, skips=skips)
     skips = _owed(job, now, SkipReason.PAUSED)
     if skips:
         state = state._replace(next_run_at=_next_regular(job, now), regular_at=None)
@@ -199,8 +204,14 @@ def resume(job: Job, now: Micros) -> Change:
     following = _next_regular(job, now)
     if following is None and state.retry_of is not None:  # its last occurrence, to be tried again
         return Change(state=fresh._replace(next_run_at=state.next_run_at or now))
-    skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
+    skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF) if state.phase is Phase.ACTIVE else ()
     return Change(state=_going_on(job, fresh, following, now), skips=skips)
+
+
+def disable(job: Job, reason: str, now: Micros) -> Change:
+    """A job that is taken out of scheduling for *reason*. What it owes leaves a row."""
+    skips = _owed(job, now, SkipReason.DISABLED) if job.state.phase is Phase.ACTIVE else ()
+    return Change(state=disabled(job.state, reason, now), skips=skips)
 
 
 def disabled(state: JobState, reason: str, now: Micros) -> JobState:
@@ -432,7 +443,14 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
     elif ending.outcome.is_failure:
         state = state._replace(last_error_at=now, last_error=ending.error or ending.outcome.value)
     if ending.disable:
-        return Change(state=disabled(state, "its handler returned False", now))
+        skips: tuple[Skip, ...] = ()
+        if run.trigger is not Trigger.MANUAL:
+            state = state._replace(consecutive_errors=0, retry_count=0, period_start=None)
+        if run.trigger is not Trigger.MANUAL and state.next_run_at is None:
+            skips = _merged(job, max(run.claimed_at, run.scheduled_for), now, SkipReason.ALREADY_RUNNING)
+        elif state.phase is Phase.ACTIVE:
+            skips = _owed(job, now, SkipReason.ALREADY_RUNNING)
+        return Change(state=disabled(state, "its handler returned False", now), skips=skips)
     if run.trigger is Trigger.MANUAL:
         return _after_manual_run(job, state, now)
 
@@ -452,7 +470,7 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
     rerun = job.spec.on_interrupt is OnInterrupt.RERUN
     if ending.outcome is Outcome.CANCELLED and rerun:
         return Change(state=_retrying(state, run, now, regular), skips=skips)
-    if not ending.outcome.is_failure:
+    if not ending.outcome.is_failure or isinstance(job.schedule, Manual):  # made manual while it ran
         return Change(state=_going_on(job, state, regular, now), skips=skips)
 
     at_once = interrupted and rerun
@@ -502,6 +520,14 @@ def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) ->
 
 def _after_manual_run(job: Job, state: JobState, now: Micros) -> Change:
     """Its regular time may have come while it ran: then that occurrence is left out, like any other meanwhile."""
+    if state.phase is not Phase.ACTIVE:
+        return Change(state=state)  # what comes while it is paused is not missed
+    if state.next_run_at is None and not isinstance(job.schedule, Manual):
+        # It was disabled, and resumed while this run was in progress.
+        resumed = resume(job.with_state(state._replace(phase=Phase.PAUSED)), now)
+        if isinstance(job.schedule, At) or state.last_run_at is None:
+            return resumed
+        return Change(state=resumed.state, skips=_merged(job, state.last_run_at, now, SkipReason.ALREADY_RUNNING))
     if isinstance(job.schedule, At | Delay) or state.retry_of is not None or (state.next_run_at or now + 1) > now:
         return Change(state=state)
     skips = _owed(job, now, SkipReason.ALREADY_RUNNING)

@@ -309,7 +309,7 @@ class Scheduler:
             id,
             namespace,
             "disabled",
-            lambda job, now: lifecycle.Change(state=lifecycle.disabled(job.state, reason, now)),
+            lambda job, now: lifecycle.disable(job, reason, now),
         )
 
     async def _change_state(

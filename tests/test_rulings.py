@@ -991,7 +991,7 @@ async def test_a_scheduler_that_lost_its_lease_can_be_stopped_while_the_store_is
 
 
 async def test_a_late_result_is_dropped(
-    path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
 ) -> None:
     """A process that was frozen and declared dead comes back, and what it has to say counts no more."""
     frozen = new_scheduler(path)

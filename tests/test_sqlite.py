@@ -1,6 +1,6 @@
 """What is particular to SQLite: its settings and its plans, files that cannot be used, other processes, broken rows."""
 
-# ruff: noqa: A001, ASYNC240 - id is the public name of an id, and a test has nobody to keep waiting
+# ruff: noqa: A001 - id is the public name of an id, and a test has nobody to keep waiting
 
 from __future__ import annotations
 

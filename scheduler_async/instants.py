@@ -30,7 +30,7 @@ def to_micros(moment: datetime) -> Micros:
 
 def from_micros(micros: Micros) -> datetime:
     """The UTC datetime that lies *micros* microseconds after the epoch."""
-    return EPOCH + timedelta(0, 0, micros)  # by position: keywords take twice as long
+    return EPOCH + micros * _MICROSECOND  # half the time of timedelta(microseconds=micros)
 
 
 def span(duration: timedelta) -> Micros:

@@ -26,6 +26,7 @@ from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, reti
 from scheduler_async.records import row_of, row_of_skip
 from scheduler_async.runner import ActiveRun, Runner
 from scheduler_async.store import ClaimedRun, Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeLost, Store
+from scheduler_async.tasks import carried_through
 
 # Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.
 CHUNK = 256
@@ -274,15 +275,7 @@ class Engine:
         The question is carried through even if the asker is cancelled: what the store was told, happens.
         """
         with self.clock.working():
-            asked = asyncio.ensure_future(question)
-            try:
-                return await asyncio.shield(asked)
-            except asyncio.CancelledError:
-                if not asked.done():
-                    await asyncio.wait([asked])
-                if not asked.cancelled():
-                    asked.exception()
-                raise
+            return await carried_through(question)
 
     # ============================================================ the loop
 

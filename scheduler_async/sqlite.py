@@ -48,6 +48,7 @@ from scheduler_async.store import (
     RunFilter,
     has_metadata,
 )
+from scheduler_async.tasks import carried_through
 
 # ---------------------------------------------------------------- SQL
 
@@ -345,20 +346,27 @@ class SQLiteStore:
             raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
         self._work = _Work()  # the file may be another one than last time, and memory is empty again
         try:
-            self._writer = await self._connect()
-            await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
-            if self._in_memory:
-                self._reader = self._writer
-            else:
-                self._reader = await self._connect()
-                await self._call(self._reader, _prepare_reader)
-                self._inode = self._identify_file()
+            # aiosqlite forgets a connection that is made for somebody who has gone.
+            await carried_through(self._open())
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """Close the connections."""
+        await carried_through(self._close())
+
+    async def _open(self) -> None:
+        self._writer = await self._connect()
+        await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
+        if self._in_memory:
+            self._reader = self._writer
+        else:
+            self._reader = await self._connect()
+            await self._call(self._reader, _prepare_reader)
+            self._inode = self._identify_file()
+
+    async def _close(self) -> None:
         connections = {id(connection): connection for connection in (self._reader, self._writer) if connection}
         self._writer = self._reader = None
         for connection in connections.values():

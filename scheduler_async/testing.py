@@ -17,7 +17,7 @@ from scheduler_async.instants import SECOND, Micros, parse_instant, span, to_mic
 # How long a step waits, in real time, for functions in threads: one that waits for the test must not hold it up.
 THREAD_PATIENCE = 0.25
 
-# On event loops that do not show what is ready, this many turns let everything that can happen do so.
+# On event loops that do not show what is ready, this many quiet turns let everything that can happen do so.
 BLIND_TURNS = 50
 
 
@@ -145,27 +145,26 @@ class VirtualClock(Clock):
     async def _settle(self) -> None:
         """Return when nothing more can happen without time moving."""
         ready = getattr(asyncio.get_running_loop(), "_ready", None)
+        enough = BLIND_TURNS if ready is None else 1
         patient = True
         while True:
-            for _ in range(BLIND_TURNS):
+            quiet = 0  # turns of the event loop, one after another, in which nothing happened
+            while quiet < enough:
                 await asyncio.sleep(0)
-                if ready is not None and not ready:
-                    break
-            else:
-                if ready:
-                    continue
-            if self._busy:
-                self._idle.clear()
-                await self._idle.wait()
-            elif self._in_threads and patient:
-                self._thread_ended.clear()
-                try:
-                    async with asyncio.timeout(THREAD_PATIENCE):
-                        await self._thread_ended.wait()
-                except TimeoutError:
-                    patient = False
-            else:
+                if self._busy:
+                    self._idle.clear()
+                    await self._idle.wait()
+                    quiet = 0
+                else:
+                    quiet = 0 if ready else quiet + 1
+            if not (self._in_threads and patient):
                 return
+            self._thread_ended.clear()
+            try:
+                async with asyncio.timeout(THREAD_PATIENCE):
+                    await self._thread_ended.wait()
+            except TimeoutError:
+                patient = False
 
 
 class _VirtualTimer:

@@ -17,7 +17,7 @@ PACKAGE = Path(scheduler_async.__file__).parent
 
 # Each layer may import from those before it, and from its own.
 LAYERS = [
-    {"errors", "logs"},
+    {"errors", "logs", "tasks"},
     {"instants", "durations", "zones"},
     {"clock", "cron"},
     {"cron_words"},

@@ -1,0 +1,76 @@
+"""Work that must be whole, whatever happens to the task that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from scheduler_async.tasks import carried_through
+
+
+class Work:
+    """Something that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self.ended = False
+
+    async def do(self) -> str:
+        await self.may_end.wait()
+        self.ended = True
+        return "done"
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_the_result_is_handed_on() -> None:
+    work = Work()
+    work.may_end.set()
+
+    assert await carried_through(work.do()) == "done"
+
+
+async def test_an_error_is_handed_on() -> None:
+    async def fail() -> None:
+        raise KeyError("a")
+
+    with pytest.raises(KeyError):
+        await carried_through(fail())
+
+
+async def test_who_is_cancelled_leaves_when_the_work_is_done() -> None:
+    """Half of it would be worse than either all or nothing."""
+    work = Work()
+    asking = asyncio.create_task(carried_through(work.do()))
+    await turns()
+
+    asking.cancel()
+    await turns()
+    assert not asking.done()
+    work.may_end.set()
+    await asyncio.wait([asking])
+
+    assert asking.cancelled()
+    assert work.ended
+
+
+async def test_an_error_after_the_cancellation_is_dropped() -> None:
+    """The asker is told one thing only: that it was cancelled. Nothing is reported as never retrieved."""
+    may_end = asyncio.Event()
+
+    async def fail() -> None:
+        await may_end.wait()
+        raise KeyError("a")
+
+    asking = asyncio.create_task(carried_through(fail()))
+    await turns()
+    asking.cancel()
+    await turns()
+    may_end.set()
+    await asyncio.wait([asking])
+
+    assert asking.cancelled()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import NoReturn
 
 from scheduler_async.errors import IntervalParseError, quoted
@@ -21,12 +22,20 @@ _MAX_LENGTH = 32
 
 def parse_interval(interval: str | timedelta) -> timedelta:
     """The duration that *interval* stands for; it is always positive."""
-    return _parse(interval, _UNITS)
+    if isinstance(interval, str):
+        return _parse(interval)
+    if not isinstance(interval, timedelta):
+        _refuse(interval, f"Expected a text or a timedelta. {_FORMAT}")
+    if interval < timedelta(0):
+        _refuse(interval, "Negative intervals are not allowed")
+    if not interval:
+        _refuse(interval, "Zero interval is not allowed")
+    return interval
 
 
 def parse_stored_interval(text: str) -> timedelta:
     """What `format_interval` wrote."""
-    return _parse(text, _STORED_UNITS)
+    return _parse(text, stored=True) if isinstance(text, str) else parse_interval(text)
 
 
 def format_interval(duration: timedelta) -> str:
@@ -56,41 +65,36 @@ def _counted(number: str, noun: str) -> str:
     return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
 
 
-def _parse(interval: str | timedelta, units: dict[str, timedelta]) -> timedelta:
-    def refuse(problem: str) -> NoReturn:
-        raise IntervalParseError(f"Invalid interval {quoted(interval)}: {problem}", interval)
-
-    if isinstance(interval, timedelta):
-        if interval < timedelta(0):
-            refuse("Negative intervals are not allowed")
-        if not interval:
-            refuse("Zero interval is not allowed")
-        return interval
-    if not isinstance(interval, str):
-        refuse(f"Expected a text or a timedelta. {_FORMAT}")
+@lru_cache(maxsize=1024)  # many jobs share few intervals
+def _parse(interval: str, *, stored: bool = False) -> timedelta:
     if len(interval) > _MAX_LENGTH:
-        refuse(f"It is too long. {_FORMAT}")
+        _refuse(interval, f"It is too long. {_FORMAT}")
     text = interval.strip().lower()
     if not text:
-        refuse(f"It is empty. {_FORMAT}")
+        _refuse(interval, f"It is empty. {_FORMAT}")
     parts = _PARTS.fullmatch(text)
     assert parts is not None, "the pattern matches any text"
     sign, number, fraction, unit = parts["sign"], parts["number"], parts["fraction"], parts["unit"]
     if not number and not fraction:
-        refuse(f"Missing number. {_FORMAT}")
+        _refuse(interval, f"Missing number. {_FORMAT}")
     if sign == "-":
-        refuse("Negative intervals are not allowed")
+        _refuse(interval, "Negative intervals are not allowed")
     if sign:
-        refuse(f"No sign is needed. {_FORMAT}")
+        _refuse(interval, f"No sign is needed. {_FORMAT}")
     if fraction:
-        refuse('Decimal values are not supported. Use a smaller unit: "90s" instead of "1.5m"')
+        _refuse(interval, 'Decimal values are not supported. Use a smaller unit: "90s" instead of "1.5m"')
     if not unit:
-        refuse(f"Missing time unit. {_FORMAT}")
+        _refuse(interval, f"Missing time unit. {_FORMAT}")
+    units = _STORED_UNITS if stored else _UNITS
     if unit not in units:
-        refuse(f"Invalid time unit {quoted(unit)}. Valid units are: {', '.join(_UNITS)}")
+        _refuse(interval, f"Invalid time unit {quoted(unit)}. Valid units are: {', '.join(_UNITS)}")
     if int(number) == 0:
-        refuse("Zero interval is not allowed")
+        _refuse(interval, "Zero interval is not allowed")
     try:
         return int(number) * units[unit]
     except OverflowError:
-        refuse("It is longer than the calendar")
+        _refuse(interval, "It is longer than the calendar")
+
+
+def _refuse(interval: object, problem: str) -> NoReturn:
+    raise IntervalParseError(f"Invalid interval {quoted(interval)}: {problem}", interval)

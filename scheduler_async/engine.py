@@ -434,8 +434,11 @@ class Engine:
     def learn_of(self, job: Job) -> None:
         """A job may be due earlier than what we sleep for."""
         at = job.state.next_run_at
-        self._learned = _earliest(self._learned, at)
-        if at is not None and (self._next_due is None or at < self._next_due):
+        if at is None:
+            return
+        if self._learned is None or at < self._learned:
+            self._learned = at
+        if self._next_due is None or at < self._next_due:
             self._next_due = at
             self._changed.set()
 

@@ -64,7 +64,10 @@ def _kind_of(state: JobState) -> str | None:
     return "disabled" if state.phase is Phase.DISABLED else None
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+@lru_cache(maxsize=4096)
+def _text_of(value: Schedule | Retry) -> str:
+    """Its JSON form: many jobs have equal schedules, and every edit writes one."""
+    return json.dumps(value.to_json(), separators=(",", ":"))
 
 
 def spec_values(job: Job) -> tuple[Any, ...]:
@@ -74,17 +77,17 @@ def spec_values(job: Job) -> tuple[Any, ...]:
         job.namespace,
         job.id,
         job.handler,
-        _encode(spec.schedule.to_json()),
-        None if spec.retry is None else _encode(spec.retry.to_json()),
+        _text_of(spec.schedule),
+        None if spec.retry is None else _text_of(spec.retry),
         spec.payload_json,
         spec.metadata_json,
         spec.user_id,
         spec.name,
-        spec.priority,
+        spec.priority._value_,
         spec.group,
-        spec.misfire,
+        spec.misfire._value_,
         None if spec.timeout is None else span(spec.timeout),
-        spec.on_interrupt,
+        spec.on_interrupt._value_,
         job.anchor,
         job.created,
         job.updated,
@@ -156,6 +159,14 @@ def state_of(values: Sequence[Any]) -> JobState:
     columns[_PHASE] = _PHASES[columns[_PHASE]]
     columns[_ACTIVITY] = _STATUSES[columns[_ACTIVITY]]
     return JobState._make(columns)
+
+
+def state_values(state: JobState) -> list[Any]:
+    """The columns of a state, as texts and numbers: drivers take long to find out that an enum is a text."""
+    columns: list[Any] = list(state)
+    columns[_PHASE] = state.phase._value_
+    columns[_ACTIVITY] = state.activity._value_
+    return columns
 
 
 def run_row(

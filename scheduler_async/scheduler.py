@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from logging import WARNING
 from pathlib import Path
 from types import TracebackType
@@ -348,7 +349,7 @@ class Scheduler:
         spec = replace_handler(spec, self._handlers.name_of(spec.handler))
         if self._min_interval is not None:
             raised = spec.schedule.raised_to(self._min_interval)
-            if raised != spec.schedule:
+            if raised is not spec.schedule:
                 say(
                     WARNING,
                     "The interval of %s is raised to min_interval: it runs %s",
@@ -360,19 +361,7 @@ class Scheduler:
 
     def _addition(self, spec: JobSpec, now: Micros) -> Change:
         job_id = spec.id or uuid.uuid4().hex
-        handler = str(spec.handler)
-
-        def decide(existing: Job | None) -> Edit:
-            if existing is None:
-                return Edit(job=lifecycle.add(spec, id=job_id, handler=handler, now=now), kind="added")
-            if spec.on_conflict is OnConflict.RAISE:
-                raise JobExistsError(job_id, spec.namespace)
-            if spec.on_conflict is OnConflict.KEEP:
-                return Edit(job=existing)
-            edited, skips = lifecycle.edit(existing, spec, handler=handler, now=now)
-            return Edit(job=edited, skips=skips, kind="updated")
-
-        return Change(namespace=spec.namespace, id=job_id, decide=decide)
+        return Change(namespace=spec.namespace, id=job_id, decide=partial(_added, spec, job_id, now))
 
     def _declaration(self, spec: JobSpec, now: Micros) -> Change:
         """Adding a job that is declared in code: what has not changed is left alone."""
@@ -615,6 +604,19 @@ class _Tally:
             retry_queued=self.retry_queued,
             skipped=self.skipped,
         )
+
+
+def _added(spec: JobSpec, job_id: str, now: Micros, existing: Job | None) -> Edit:
+    """What becomes of the job with the id of *spec* when that is added, whether there is one or not."""
+    handler = str(spec.handler)
+    if existing is None:
+        return Edit(job=lifecycle.add(spec, id=job_id, handler=handler, now=now), kind="added")
+    if spec.on_conflict is OnConflict.RAISE:
+        raise JobExistsError(job_id, spec.namespace)
+    if spec.on_conflict is OnConflict.KEEP:
+        return Edit(job=existing)
+    edited, skips = lifecycle.edit(existing, spec, handler=handler, now=now)
+    return Edit(job=edited, skips=skips, kind="updated")
 
 
 def replace_handler(spec: JobSpec, handler: str) -> JobSpec:

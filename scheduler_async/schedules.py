@@ -47,8 +47,8 @@ class Schedule(ABC):
     start: datetime | None
     end: datetime | None
     # The same in microseconds, worked out once: the scheduler asks often.
-    _start: Micros | None
-    _end: Micros
+    _start: Micros | None = None
+    _end: Micros = LAST
 
     def next_after(self, now: datetime) -> datetime | None:
         """The first occurrence strictly later than *now*, or None when there are no more."""
@@ -149,11 +149,16 @@ class Schedule(ABC):
         return None if following is None else following - at
 
     def _set_bounds(self, jitter: Duration | float | None, start: Instant | None, end: Instant | None) -> None:
-        _set(self, "jitter", None if jitter is None else _parse_jitter(jitter))
-        _set(self, "start", None if start is None else parse_instant(start, "start"))
-        _set(self, "end", None if end is None else parse_instant(end, "end"))
-        _set(self, "_start", None if self.start is None else to_micros(self.start))
-        _set(self, "_end", LAST if self.end is None else min(to_micros(self.end), LAST))
+        _fill(
+            self,
+            jitter=None if jitter is None else _parse_jitter(jitter),
+            start=None if start is None else parse_instant(start, "start"),
+            end=None if end is None else parse_instant(end, "end"),
+        )
+        if self.start is not None:
+            _fill(self, _start=to_micros(self.start))
+        if self.end is not None:
+            _fill(self, _end=to_micros(self.end))
         if self.start and self.end and self.start > self.end:
             raise InvalidScheduleError(
                 f"The schedule ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}), "
@@ -207,11 +212,16 @@ class Every(Schedule):
         start: Instant | None = None,
         end: Instant | None = None,
     ) -> None:
-        _set(self, "interval", parse_interval(interval))
-        _set(self, "anchor", None if anchor is None else parse_instant(anchor, "anchor"))
-        _set(self, "immediately", _flag(immediately))
-        _set(self, "_step", span(self.interval))
-        _set(self, "_anchor", None if self.anchor is None else to_micros(self.anchor))
+        step = parse_interval(interval)
+        origin = None if anchor is None else parse_instant(anchor, "anchor")
+        _fill(
+            self,
+            interval=step,
+            anchor=origin,
+            immediately=_flag(immediately),
+            _step=span(step),
+            _anchor=None if origin is None else to_micros(origin),
+        )
         self._set_bounds(jitter, start, end)
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
@@ -292,8 +302,7 @@ class Delay(Schedule):
         start: Instant | None = None,
         end: Instant | None = None,
     ) -> None:
-        _set(self, "interval", parse_interval(interval))
-        _set(self, "immediately", _flag(immediately))
+        _fill(self, interval=parse_interval(interval), immediately=_flag(immediately))
         self._set_bounds(jitter, start, end)
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
@@ -351,8 +360,7 @@ class Cron(Schedule):
         start: Instant | None = None,
         end: Instant | None = None,
     ) -> None:
-        _set(self, "expression", parse_cron(expression).text)
-        _set(self, "tz", None if tz is None else check_zone(tz))
+        _fill(self, expression=parse_cron(expression).text, tz=None if tz is None else check_zone(tz))
         self._set_bounds(jitter, start, end)
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
@@ -397,8 +405,8 @@ class At(Schedule):
         start: Instant | None = None,
         end: Instant | None = None,
     ) -> None:
-        _set(self, "at", parse_instant(at))
-        _set(self, "_at", to_micros(self.at))
+        moment = parse_instant(at)
+        _fill(self, at=moment, _at=to_micros(moment))
         self._set_bounds(jitter, start, end)
         if isinstance(self.jitter, float):
             raise InvalidScheduleError(
@@ -488,8 +496,8 @@ _FORMS = (
 )
 
 
-def _set(schedule: Schedule, name: str, value: object) -> None:
-    object.__setattr__(schedule, name, value)  # the one way to fill in a frozen value
+def _fill(schedule: Schedule, **values: object) -> None:
+    schedule.__dict__.update(values)  # the one way to fill in a frozen value
 
 
 def _aware(now: datetime) -> Micros:

@@ -33,7 +33,7 @@ from scheduler_async.models import (
     Status,
     Trigger,
 )
-from scheduler_async.records import after, claimed, job_of, run_row, spec_values, state_of, unreadable_job
+from scheduler_async.records import after, claimed, job_of, run_row, spec_values, state_of, state_values, unreadable_job
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -705,9 +705,11 @@ class _Work:
                 jobs[name] = job
                 edit = Edit(job=job, skips=edit.skips, kind=edit.kind)
             edits.append(edit)
-        new = [(job, self._number_of(db, job.handler, numbers)) for job in added.values()]
-        db.executemany(INSERT_JOB, [(job.uid, *spec_values(job)) for job, _ in new])
-        db.executemany(INSERT_STATE, [(job.uid, *_narrow(job, number)) for job, number in new])
+        for job in added.values():
+            self._number_of(db, job.handler, numbers)
+        # One row at a time: with thousands of them at once, Python's garbage collector takes half of the time.
+        db.executemany(INSERT_JOB, ((job.uid, *spec_values(job)) for job in added.values()))
+        db.executemany(INSERT_STATE, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
         self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
         return edits
 
@@ -817,7 +819,7 @@ class _Work:
         for job in self._jobs(db, rows, now):
             edit, attempt = claimed(job, now, terms.rules)
             if attempt is None:
-                db.execute(FINISH, (*edit.job.state, job.uid))
+                db.execute(FINISH, (*state_values(edit.job.state), job.uid))
             else:
                 starts = terms.slots is None or len(runs) < terms.slots
                 state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
@@ -892,7 +894,8 @@ class _Work:
             if db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.job.uid)).fetchone():
                 kept.append(run)
             else:
-                db.execute(FINISH, (*ran_before(run.job, run.before, run.attempt, now), run.job.uid))
+                state = ran_before(run.job, run.before, run.attempt, now)
+                db.execute(FINISH, (*state_values(state), run.job.uid))
         return kept
 
     def claim_one(
@@ -951,7 +954,7 @@ class _Work:
                     regular_at=before.regular_at,
                     retry_count=before.retry_count,
                 )
-            db.execute(FINISH, (*state, run.job.uid))
+            db.execute(FINISH, (*state_values(state), run.job.uid))
             # Its own row, and those of the occurrences that the claim left out.
             db.execute(
                 "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
@@ -968,7 +971,7 @@ class _Work:
             item.run.id: after(job, item.run, item.ending, item.finished_at, rules)
             for item, job in zip(ours, jobs, strict=True)
         }
-        db.executemany(FINISH, [(*edit.job.state, edit.job.uid) for edit in edits.values()])
+        db.executemany(FINISH, [(*state_values(edit.job.state), edit.job.uid) for edit in edits.values()])
         db.executemany(FINISH_RUN, [_finish_run(item) for item in ours])
         for item in ours:
             self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
@@ -981,7 +984,7 @@ class _Work:
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
         rows = [
-            (job.uid, skip.scheduled_for, now, now, skip.reason, skip.missed)
+            (job.uid, skip.scheduled_for, now, now, skip.reason._value_, skip.missed)
             for job, skips in skipped
             for skip in skips
         ]
@@ -1071,7 +1074,7 @@ class _Work:
             )
             run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
             edit = after(job, run, ending, now, rules)
-            db.execute(FINISH, (*edit.job.state, job.uid))
+            db.execute(FINISH, (*state_values(edit.job.state), job.uid))
             ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
             db.execute(FINISH_RUN, _finish_run(ended))
             self._write_skips(db, [(edit.job, edit.skips)], now)
@@ -1142,7 +1145,7 @@ class _Work:
 
 
 def _narrow(job: Job, handler: int) -> tuple[Any, ...]:
-    return (job.revision, handler, job.priority.rank, job.id, job.group, *job.state)
+    return (job.revision, handler, job.priority.rank, job.id, job.group, *state_values(job.state))
 
 
 def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
@@ -1153,7 +1156,7 @@ def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
         run.job.uid,
         attempt.scheduled_for,
         attempt.attempt,
-        attempt.trigger,
+        attempt.trigger._value_,
         attempt.claimed_at,
         started_at,
         node,
@@ -1163,7 +1166,7 @@ def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
 def _claim_update(run: ClaimedRun, node: int) -> tuple[Any, ...]:
     state = run.job.state
     return (
-        state.activity,
+        state.activity._value_,
         state.next_run_at,
         state.retry_of,
         state.attempts,
@@ -1182,7 +1185,7 @@ def _finish_run(item: EndedRun) -> tuple[Any, ...]:
     return (
         item.started_at,
         item.finished_at,
-        ending.outcome,
+        ending.outcome._value_,
         reason,
         ending.error,
         ending.message,

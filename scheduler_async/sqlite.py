@@ -19,7 +19,8 @@ import aiosqlite
 from scheduler_async.clock import SystemClock
 from scheduler_async.errors import SchedulerError, StoreError
 from scheduler_async.instants import Micros
-from scheduler_async.lifecycle import Rules, claim_manually, disabled, ran_before
+from scheduler_async.lifecycle import Rules, claim_manually, disabled, order, ran_before
+from scheduler_async.line import NO_GROUP, Line, Place
 from scheduler_async.models import (
     Attempt,
     Ending,
@@ -211,16 +212,23 @@ UPDATE_STATE: Final = f"""
 """
 
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
-# Due, and first who goes first: by priority, by who has waited longest since the last run, by name.
-SELECT_DUE: Final = f"""
-    {SELECT_STATE}, s.job_group
+# Who has come due since a moment, to stand in line.
+SELECT_DUE_SINCE: Final = f"""
+    SELECT coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid
       FROM state s INDEXED BY state_due
      WHERE {DUE}
        AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND s.next_run_at > :since
        AND s.next_run_at <= :now
-       AND (s.job_group IS NULL OR s.job_group NOT IN (SELECT value FROM json_each(:full)))
-  ORDER BY s.rank, s.last_run_at, s.id, s.uid
-     LIMIT :limit
+"""
+# Those who were first in line, as they are now.
+SELECT_FIRST: Final = f"""
+    {SELECT_STATE}, coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid
+      FROM state s
+     WHERE s.uid IN (SELECT value FROM json_each(:uids))
+       AND {DUE}
+       AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND s.next_run_at <= :now
 """
 NEXT_DUE: Final = f"""
     SELECT min((SELECT s.next_run_at
@@ -309,6 +317,9 @@ MAX_WAL_ATTEMPTS = 20
 # Descriptions that are remembered, so that a busy job is read from its JSON once.
 REMEMBERED_SPECS = 4096
 
+# Before anything that could be due.
+EARLIEST: Micros = -(2**63)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -392,7 +403,7 @@ class SQLiteStore:
         return await self._call(self._reader, _in_snapshot, work, *args)
 
     async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
-        return await self._call(self._writer, _in_transaction, work, *args)
+        return await self._call(self._writer, self._work.transact, work, *args)
 
     async def _call(self, connection: aiosqlite.Connection | None, work: Callable[..., T], *args: Any) -> T:
         """Do *work* on the connection's thread, in one hop."""
@@ -679,6 +690,17 @@ class _Work:
         self._specs: OrderedDict[tuple[int, int], Job] = OrderedDict()
         self._handlers: dict[str, int] = {}
         self._unreadable: set[tuple[int, int]] = set()
+        self._line: Line | None = None
+        self._line_terms: tuple[str, int] | None = None
+        self._line_until: Micros = EARLIEST
+
+    def transact(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+        """Do *work*, all of it or nothing."""
+        try:
+            return _in_transaction(db, work, *args)
+        except BaseException:
+            self._line = None  # whoever was taken out of it is still due
+            raise
 
     # -------------------------------------------------------- jobs
 
@@ -703,6 +725,7 @@ class _Work:
                     self._update_spec(db, jobs[name], job)
                     db.execute(UPDATE_STATE, (*_narrow(job, number), job.uid))
                 jobs[name] = job
+                self._stand_in_line(job)
                 edit = Edit(job=job, skips=edit.skips, kind=edit.kind)
             edits.append(edit)
         for job in added.values():
@@ -820,6 +843,7 @@ class _Work:
             edit, attempt = claimed(job, now, terms.rules)
             if attempt is None:
                 db.execute(FINISH, (*state_values(edit.job.state), job.uid))
+                self._stand_in_line(edit.job)
             else:
                 starts = terms.slots is None or len(runs) < terms.slots
                 state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
@@ -855,37 +879,53 @@ class _Work:
     def _select_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
     ) -> list[tuple[Any, ...]]:
-        """Up to the limit, none beyond the limit of its group: blocked ones must not stand in the way of others."""
+        """The first in line, up to the limit, none beyond the limit of its group."""
         limited = terms.group_limit is not None or terms.group_limits
         running = self.running_by_group(db) if limited else {}
 
         def room(group: str) -> float:
-            limit = terms.group_limits.get(group, terms.group_limit)
+            limit = None if group == NO_GROUP else terms.group_limits.get(group, terms.group_limit)
             return float("inf") if limit is None else limit - running.get(group, 0)
 
-        groups = {*running, *terms.group_limits} if limited else set()
-        chosen: dict[int, tuple[Any, ...]] = {}
-        while len(chosen) < terms.limit:
-            full = [group for group in groups if room(group) <= 0]
-            found = db.execute(
-                SELECT_DUE,
-                {"handlers": handlers, "now": now, "full": json.dumps(full), "limit": terms.limit + len(chosen)},
-            ).fetchall()
-            new_full = False
-            for row in found:
-                group = row[-1]
-                if row[0] in chosen or len(chosen) == terms.limit:
+        line = self._line_of_due(db, now, handlers)
+        chosen: list[tuple[Any, ...]] = []
+        while taken := line.take(terms.limit - len(chosen), room):
+            uids = json.dumps([place.uid for _, place in taken])
+            found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
+            rows = {row[0]: row for row in found}
+            for group, place in taken:
+                row = rows.pop(place.uid, None)
+                if row is None:  # not due any more, or twice in line
                     continue
-                if limited and group is not None:
-                    if room(group) <= 0:
-                        new_full = True
-                        continue
-                    groups.add(group)
-                    running[group] = running.get(group, 0) + 1
-                chosen[row[0]] = row
-            if not new_full:
-                break
-        return [row[:-1] for row in chosen.values()]
+                if row[-5:] != (group, *place):  # it stands elsewhere now
+                    line.add(row[-5], Place(*row[-4:]))
+                    continue
+                running[group] = running.get(group, 0) + 1
+                chosen.append(row[:-5])
+        return chosen
+
+    def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
+        """The line, with all that is due now. It is made anew when it may not be what it was."""
+        terms = handlers, _data_version(db)
+        if self._line is None or self._line_terms != terms or now < self._line_until:
+            self._line, self._line_terms, self._line_until = Line(), terms, EARLIEST
+        newly_due = db.execute(SELECT_DUE_SINCE, {"handlers": handlers, "since": self._line_until, "now": now})
+        self._line.extend((group, Place(*place)) for group, *place in newly_due)
+        self._line_until = now
+        return self._line
+
+    def _stand_in_line(self, job: Job) -> None:
+        """A job that is written and due already does not come due: it is told of."""
+        state = job.state
+        at = state.next_run_at
+        if (
+            self._line is not None
+            and at is not None
+            and at <= self._line_until
+            and state.phase is Phase.ACTIVE
+            and state.activity is Status.IDLE
+        ):
+            self._line.add(job.group or NO_GROUP, Place(*order(job), job.uid))
 
     def _drop_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> list[ClaimedRun]:
         """Leave out occurrences that ran before, as a clock that went back offers them; their jobs go on."""
@@ -896,6 +936,7 @@ class _Work:
             else:
                 state = ran_before(run.job, run.before, run.attempt, now)
                 db.execute(FINISH, (*state_values(state), run.job.uid))
+                self._stand_in_line(run.job.with_state(state))
         return kept
 
     def claim_one(
@@ -955,6 +996,7 @@ class _Work:
                     retry_count=before.retry_count,
                 )
             db.execute(FINISH, (*state_values(state), run.job.uid))
+            self._stand_in_line(run.job.with_state(state))
             # Its own row, and those of the occurrences that the claim left out.
             db.execute(
                 "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
@@ -974,6 +1016,7 @@ class _Work:
         db.executemany(FINISH, [(*state_values(edit.job.state), edit.job.uid) for edit in edits.values()])
         db.executemany(FINISH_RUN, [_finish_run(item) for item in ours])
         for item in ours:
+            self._stand_in_line(edits[item.run.id].job)
             self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
         return [edits.get(item.run.id) for item in ended]
 
@@ -1075,6 +1118,7 @@ class _Work:
             run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
             edit = after(job, run, ending, now, rules)
             db.execute(FINISH, (*state_values(edit.job.state), job.uid))
+            self._stand_in_line(edit.job)
             ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
             db.execute(FINISH_RUN, _finish_run(ended))
             self._write_skips(db, [(edit.job, edit.skips)], now)

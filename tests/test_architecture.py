@@ -26,7 +26,7 @@ LAYERS = [
     {"models"},
     {"lifecycle", "handlers", "events", "stats", "testing"},
     {"store"},
-    {"records", "nodes", "runner"},
+    {"records", "nodes", "runner", "line"},
     {"sqlite"},
     {"engine"},
     {"namespace"},
@@ -34,7 +34,7 @@ LAYERS = [
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "stats"),
+    *("records", "stats", "line"),
 }
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}

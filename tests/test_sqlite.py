@@ -786,7 +786,8 @@ async def test_more_jobs_than_are_remembered_can_be_read(path: Path, monkeypatch
 # ---------------------------------------------------------------- the cost
 
 QUERIES: dict[str, Any] = {
-    "SELECT_DUE": {"handlers": "[1, 2]", "now": NOON, "full": '["g"]', "limit": 10},
+    "SELECT_DUE_SINCE": {"handlers": "[1, 2]", "since": 0, "now": NOON},
+    "SELECT_FIRST": {"handlers": "[1, 2]", "uids": "[1, 2]", "now": NOON},
     "NEXT_DUE": {"now": NOON},
     "UNHANDLED": {"now": NOON, "handlers": "[1]"},
     "RUNNING_BY_GROUP": (),

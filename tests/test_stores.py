@@ -791,6 +791,94 @@ async def test_a_limit_takes_the_first_and_leaves_the_rest(store: Store, node: i
     assert claimed_ids(await claim(store, node, limit=2)) == []
 
 
+async def a_line_of_two(store: Store, node: int) -> None:
+    """Three jobs are due, the first is claimed: "b" and "c" wait."""
+    for id in "abc":
+        await add(store, id)
+    assert claimed_ids(await claim(store, node, limit=1)) == ["a"]
+
+
+async def test_who_comes_later_and_matters_more_goes_first(store: Store, node: int) -> None:
+    """The order is that of those who wait now, not of those who waited when somebody last looked."""
+    await a_line_of_two(store, node)
+
+    await add(store, "urgent", priority="high")
+    await add(store, "overdue", At(from_micros(NOON - DAY)), priority="high")
+    await add(store, "soon", At(from_micros(NOON + SECOND)), priority="high")
+
+    assert claimed_ids(await claim(store, node, NOON + SECOND, limit=9)) == ["overdue", "soon", "urgent", "b", "c"]
+
+
+async def test_an_edit_changes_the_place_in_line(store: Store, node: int) -> None:
+    await a_line_of_two(store, node)
+
+    await edit(store, "b", priority="low")
+    await edit(store, "c", group="g")
+
+    assert claimed_ids(await claim(store, node, group_limits={"g": 0})) == ["b"]
+    assert claimed_ids(await claim(store, node)) == ["c"]
+
+
+@pytest.mark.parametrize("leave", [lifecycle.pause, disable], ids=["paused", "disabled"])
+async def test_who_leaves_the_line_is_not_claimed(
+    store: Store, node: int, leave: Callable[[Job, Micros], lifecycle.Change]
+) -> None:
+    await a_line_of_two(store, node)
+
+    await change_state(store, "b", leave)
+
+    assert claimed_ids(await claim(store, node)) == ["c"]
+
+
+async def test_who_comes_back_to_the_line_is_claimed(store: Store, node: int) -> None:
+    """A run that did not begin, or ran by hand meanwhile, is due as before."""
+    await a_line_of_two(store, node)
+    (taken,) = (await claim(store, node, limit=1)).runs
+    by_hand = await trigger(store, node, "c")
+
+    assert claimed_ids(await claim(store, node)) == []
+    await store.release([taken])
+    assert claimed_ids(await claim(store, node)) == ["b"]
+    await finish(store, by_hand, at=NOON)
+    await reschedule(store, "c", NOON)
+
+    assert claimed_ids(await claim(store, node)) == ["c"]
+
+
+async def test_the_line_goes_back_with_the_clock(store: Store, node: int) -> None:
+    await add(store, "late", At(from_micros(NOON + HOUR)))
+    await a_line_of_two(store, node)
+    assert claimed_ids(await claim(store, node, NOON + HOUR, limit=1)) == ["b"]
+
+    assert claimed_ids(await claim(store, node, NOON)) == ["c"]
+    assert claimed_ids(await claim(store, node, NOON + HOUR)) == ["late"]
+
+
+async def test_a_neighbour_changes_the_line(neighbours: tuple[Store, Store]) -> None:
+    """What another process adds, takes or edits counts at once for who goes first."""
+    one, other = neighbours
+    node = await one.join(identity("first"), NOON)
+    second = await other.join(identity("second"), NOON)
+    await a_line_of_two(one, node)
+
+    await add(other, "urgent", priority="high")
+    await edit(other, "c", priority="high")
+    assert claimed_ids(await claim(other, second, limit=1)) == ["c"]
+
+    assert claimed_ids(await claim(one, node)) == ["urgent", "b"]
+
+
+async def test_a_claim_that_fails_takes_nobody_out_of_the_line(store: Store, node: int) -> None:
+    await a_line_of_two(store, node)
+
+    with pytest.raises(NodeLost):
+        await claim(store, node + 1)
+    with pytest.raises(TypeError):
+        await claim(store, node, slots="half way")
+
+    assert claimed_ids(await claim(store, node)) == ["b", "c"]
+
+
 @pytest.mark.parametrize(
     ("slots", "running"),
     [(None, ["a", "b", "c"]), (0, []), (2, ["a", "b"]), (5, ["a", "b", "c"])],

@@ -1,0 +1,67 @@
+"""The line of jobs that are due and wait for a slot: who goes first, without sorting them all for each one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from scheduler_async.instants import Micros
+
+NO_GROUP = ""
+"""Where jobs without a group stand: no group has this name."""
+
+
+class Place(NamedTuple):
+    """Where a job stands: lower goes first."""
+
+    rank: int
+    """Of its priority."""
+    last_run_at: Micros
+    """-1 for a job that never ran: it has waited longest."""
+    id: str
+    uid: int
+
+
+class Line:
+    """Places by group. A group that is full does not hold up those behind it."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, list[Place]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    def add(self, group: str, place: Place) -> None:
+        """Let one more stand in line."""
+        heappush(self._groups.setdefault(group, []), place)
+
+    def extend(self, places: Iterable[tuple[str, Place]]) -> None:
+        """Let many more stand in line."""
+        groups = self._groups
+        grown = set()
+        for group, place in places:
+            groups.setdefault(group, []).append(place)
+            grown.add(group)
+        for group in grown:
+            heapify(groups[group])
+
+    def take(self, count: int, room: Callable[[str], float]) -> list[tuple[str, Place]]:
+        """The first *count* of the line, no more of each group than *room* has for it."""
+        left = {group: room(group) for group in self._groups}
+        heads = [(places[0], group) for group, places in self._groups.items() if left[group] > 0]
+        heapify(heads)
+        taken: list[tuple[str, Place]] = []
+        while heads and len(taken) < count:
+            place, group = heads[0]
+            places = self._groups[group]
+            heappop(places)
+            taken.append((group, place))
+            left[group] -= 1
+            if places and left[group] > 0:
+                heapreplace(heads, (places[0], group))
+            else:
+                heappop(heads)
+            if not places:
+                del self._groups[group]
+        return taken

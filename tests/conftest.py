@@ -1,8 +1,18 @@
-"""The cast of the tests: a noon, a minute, and hypothesis profiles."""
+"""Fixtures for tests of the whole scheduler, and the profile of hypothesis."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from scheduler_async import Scheduler, engine
+from scheduler_async.testing import VirtualClock
+from tests.cast import NOON, PATIENCE, NewScheduler, Worker
 
 settings.register_profile(
     "default",
@@ -10,3 +20,63 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(NOON)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, path: Path) -> str:
+    return ":memory:" if request.param == "memory" else str(path)
+
+
+@pytest.fixture
+def worker(clock: VirtualClock) -> Worker:
+    return Worker(clock)
+
+
+@pytest.fixture
+async def new_scheduler(clock: VirtualClock, worker: Worker) -> AsyncIterator[NewScheduler]:
+    """Makes schedulers that know the handler "work", and stops them."""
+    made: list[Scheduler] = []
+
+    def make(store: Any, *, knows_work: bool = True, **options: Any) -> Scheduler:
+        scheduler = Scheduler(store, clock=clock, **options)
+        if knows_work:
+            scheduler.handler("work")(worker)
+        made.append(scheduler)
+        return scheduler
+
+    yield make
+    for scheduler in reversed(made):
+        # Waited for, not awaited: whatever hangs or is cancelled here must not spoil the fixtures of other tests.
+        stopping = asyncio.create_task(scheduler.stop(timeout=PATIENCE, cancel=True))
+        await asyncio.wait([stopping], timeout=PATIENCE)
+        if stopping.done() and not stopping.cancelled():
+            stopping.result()
+
+
+@pytest.fixture
+def idle(new_scheduler: NewScheduler, store: str) -> Scheduler:
+    """A scheduler without its loop, on every store."""
+    return new_scheduler(store)
+
+
+@pytest.fixture
+async def scheduler(idle: Scheduler) -> Scheduler:
+    """A running scheduler, on every store."""
+    await idle.start()
+    return idle
+
+
+@pytest.fixture
+def leases_in_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: VirtualClock) -> None:
+    """Leases, polls and the patience with a failing store pass with the clock of the test too."""
+    monkeypatch.setattr(engine, "SystemClock", lambda: clock)

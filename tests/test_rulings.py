@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -24,7 +24,6 @@ from scheduler_async import (
     IntervalParseError,
     InvalidJobError,
     InvalidScheduleError,
-    Job,
     JobAlreadyRunningError,
     JobSpec,
     Manual,
@@ -42,7 +41,6 @@ from scheduler_async import (
     StoreError,
     Trigger,
     UnknownZoneError,
-    engine,
     nodes,
 )
 from scheduler_async.events import EventStream
@@ -50,116 +48,7 @@ from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.store import Claims, ClaimTerms, NodeIdentity, NodeRow
 from scheduler_async.testing import VirtualClock
-
-NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
-
-PATIENCE = 10.0  # seconds of real time after which what should have happened is taken to hang
-
-NewScheduler: TypeAlias = Callable[..., Scheduler]
-
-
-class Worker:
-    """A handler that notes its runs, takes its time, and ends as it is told."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self.clock = clock
-        self.runs: list[Run] = []
-        self.answer: object = None
-        self.takes: str | None = None
-        self.blocks = False
-        self.go = asyncio.Event()
-        self.active = self.most_active = self.cancelled = 0
-
-    async def __call__(self, run: Run) -> object:
-        self.runs.append(run)
-        self.active += 1
-        self.most_active = max(self.most_active, self.active)
-        try:
-            if self.takes is not None:
-                await self.clock.sleep(self.takes)
-            if self.blocks:
-                await self.go.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        finally:
-            self.active -= 1
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-    @property
-    def ids(self) -> list[str]:
-        return [run.job_id for run in self.runs]
-
-    def fired(self, unit: timedelta = MINUTE) -> list[float]:
-        """When it was called, counted from noon."""
-        return [(run.fired_at - NOON) / unit for run in self.runs]
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock(NOON)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, path: Path) -> str:
-    return ":memory:" if request.param == "memory" else str(path)
-
-
-@pytest.fixture
-def worker(clock: VirtualClock) -> Worker:
-    return Worker(clock)
-
-
-@pytest.fixture
-async def new_scheduler(clock: VirtualClock, worker: Worker) -> AsyncIterator[NewScheduler]:
-    """Makes schedulers that know the handler "work", and stops them."""
-    made: list[Scheduler] = []
-
-    def make(store: Any, *, knows_work: bool = True, **options: Any) -> Scheduler:
-        scheduler = Scheduler(store, clock=clock, **options)
-        if knows_work:
-            scheduler.handler("work")(worker)
-        made.append(scheduler)
-        return scheduler
-
-    yield make
-    for scheduler in reversed(made):
-        # Waited for, not awaited: whatever hangs or is cancelled here must not spoil the fixtures of other tests.
-        stopping = asyncio.create_task(scheduler.stop(timeout=PATIENCE, cancel=True))
-        await asyncio.wait([stopping], timeout=PATIENCE)
-        if stopping.done() and not stopping.cancelled():
-            stopping.result()
-
-
-@pytest.fixture
-async def scheduler(new_scheduler: NewScheduler, store: str) -> Scheduler:
-    """A running scheduler, on every store."""
-    scheduler = new_scheduler(store)
-    await scheduler.start()
-    return scheduler
-
-
-@pytest.fixture
-def leases_in_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: VirtualClock) -> None:
-    """Leases, polls and the patience with a failing store pass with the clock of the test too."""
-    monkeypatch.setattr(engine, "SystemClock", lambda: clock)
-
-
-async def job_of(scheduler: Scheduler, id: str = "a") -> Job:
-    job = await scheduler.get_job(id)
-    assert job is not None
-    return job
+from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
 
 async def skips_of(scheduler: Scheduler, id: str = "a") -> list[tuple[SkipReason | None, int]]:

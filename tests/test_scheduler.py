@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import FrozenInstanceError
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,6 @@ from scheduler_async import (
     Every,
     InvalidJobError,
     InvalidScheduleError,
-    Job,
     JobAlreadyRunningError,
     JobExistsError,
     JobNotFoundError,
@@ -42,122 +41,11 @@ from scheduler_async import (
     Status,
     Trigger,
     current_run,
-    engine,
     events,
 )
 from scheduler_async.events import EventStream
 from scheduler_async.testing import VirtualClock
-
-NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
-
-PATIENCE = 5.0  # seconds of real time after which what should have happened is taken to hang
-
-NewScheduler: TypeAlias = Callable[..., Scheduler]
-
-
-class Worker:
-    """A handler that notes its runs, takes its time, and ends as it is told."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self.clock = clock
-        self.runs: list[Run] = []
-        self.answer: object = None
-        self.takes: str | timedelta | None = None
-        self.blocks = False
-        self.go = asyncio.Event()
-        self.cancelled = 0
-
-    async def __call__(self, run: Run) -> object:
-        self.runs.append(run)
-        try:
-            if self.takes is not None:
-                await self.clock.sleep(self.takes)
-            if self.blocks:
-                await self.go.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-    @property
-    def ids(self) -> list[str]:
-        return [run.job_id for run in self.runs]
-
-    def fired(self, unit: timedelta = MINUTE) -> list[float]:
-        """When it was called, counted from noon."""
-        return [(run.fired_at - NOON) / unit for run in self.runs]
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock(NOON)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, path: Path) -> str:
-    return ":memory:" if request.param == "memory" else str(path)
-
-
-@pytest.fixture
-def worker(clock: VirtualClock) -> Worker:
-    return Worker(clock)
-
-
-@pytest.fixture
-async def new_scheduler(clock: VirtualClock, worker: Worker) -> AsyncIterator[NewScheduler]:
-    """Makes schedulers that know the handler "work", and stops them."""
-    made: list[Scheduler] = []
-
-    def make(store: Any, *, knows_work: bool = True, **options: Any) -> Scheduler:
-        scheduler = Scheduler(store, clock=clock, **options)
-        if knows_work:
-            scheduler.handler("work")(worker)
-        made.append(scheduler)
-        return scheduler
-
-    yield make
-    for scheduler in reversed(made):
-        # Waited for, not awaited: whatever hangs or is cancelled here must not spoil the fixtures of other tests.
-        stopping = asyncio.create_task(scheduler.stop(timeout=PATIENCE, cancel=True))
-        await asyncio.wait([stopping], timeout=PATIENCE)
-        if stopping.done() and not stopping.cancelled():
-            stopping.result()
-
-
-@pytest.fixture
-def idle(new_scheduler: NewScheduler, store: str) -> Scheduler:
-    """A scheduler without its loop, on every store."""
-    return new_scheduler(store)
-
-
-@pytest.fixture
-async def scheduler(idle: Scheduler) -> Scheduler:
-    """A running scheduler, on every store."""
-    await idle.start()
-    return idle
-
-
-@pytest.fixture
-def leases_in_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: VirtualClock) -> None:
-    """Polls and the patience with a failing store pass with the clock of the test too."""
-    monkeypatch.setattr(engine, "SystemClock", lambda: clock)
-
-
-async def job_of(scheduler: Scheduler, id: str = "a") -> Job:
-    job = await scheduler.get_job(id)
-    assert job is not None
-    return job
+from tests.cast import HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
 
 async def last_run(scheduler: Scheduler, id: str = "a") -> RunRow:

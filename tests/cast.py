@@ -1,0 +1,66 @@
+"""The cast that the tests of the whole scheduler share: its moments, and a handler that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from scheduler_async import Job, Run, Scheduler
+from scheduler_async.testing import VirtualClock
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+PATIENCE = 10.0  # seconds of real time after which what should have happened is taken to hang
+
+NewScheduler: TypeAlias = Callable[..., Scheduler]
+
+
+class Worker:
+    """A handler that notes its runs, takes its time, and ends as it is told."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.runs: list[Run] = []
+        self.answer: object = None
+        self.takes: str | timedelta | None = None
+        self.blocks = False
+        self.go = asyncio.Event()
+        self.active = self.most_active = self.cancelled = 0
+
+    async def __call__(self, run: Run) -> object:
+        self.runs.append(run)
+        self.active += 1
+        self.most_active = max(self.most_active, self.active)
+        try:
+            if self.takes is not None:
+                await self.clock.sleep(self.takes)
+            if self.blocks:
+                await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.active -= 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    @property
+    def ids(self) -> list[str]:
+        return [run.job_id for run in self.runs]
+
+    def fired(self, unit: timedelta = MINUTE) -> list[float]:
+        """When it was called, counted from noon."""
+        return [(run.fired_at - NOON) / unit for run in self.runs]
+
+
+async def job_of(scheduler: Scheduler, id: str = "a") -> Job:
+    job = await scheduler.get_job(id)
+    assert job is not None
+    return job

@@ -95,7 +95,7 @@ class Claim(Change):
 def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
     """A new job. Its anchor is *now*."""
     job = Job(
-        spec=spec,
+        spec=spec.as_kept(id, handler),
         state=JobState(),
         id=id,
         namespace=spec.namespace,
@@ -130,7 +130,8 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
 
     A run in progress goes on, and what it leaves behind will not undo the edit.
     """
-    edited = replace(job, spec=spec, handler=handler, updated=now, revision=job.revision + 1)
+    kept = spec.as_kept(job.id, handler)
+    edited = replace(job, spec=kept, handler=handler, updated=now, revision=job.revision + 1)
     state = job.state
     skips: tuple[Skip, ...] = ()
     if spec.schedule != job.schedule:

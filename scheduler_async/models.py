@@ -223,6 +223,13 @@ class JobSpec:
         metadata: dict[str, Json] = json.loads(self.metadata_json)
         return metadata
 
+    def as_kept(self, id: str, handler: str) -> Self:
+        """As a store keeps it: under the id it got, without what only adding asks for."""
+        if self.id == id and self.handler == handler and self.enabled and self.on_conflict is OnConflict.RAISE:
+            return self
+        kept = {"id": id, "handler": handler, "enabled": True, "on_conflict": OnConflict.RAISE}
+        return self.stored(**{**self.__dict__, **kept})
+
     def changed(self, **changes: Any) -> Self:
         """A copy with *changes*, which are arguments of `JobSpec`, checked like new ones."""
         given = {name: getattr(self, name) for name in SPEC_FIELDS}

@@ -49,12 +49,16 @@ def _failing(job: Job, error: Exception, now: Micros) -> Edit:
     return Edit(job=job.with_state(disabled(state, f"its schedule fails: {error}", now)), kind="disabled")
 
 
-def after(job: Job, run: ClaimedRun, ending: Ending, now: Micros, rules: Rules) -> Edit:
+def after(
+    job: Job, run: ClaimedRun, ending: Ending, started_at: Micros | None, finished_at: Micros, rules: Rules
+) -> Edit:
     """What a run leaves behind; a schedule that no longer computes disables its job."""
+    if started_at is not None and started_at != job.state.last_run_at:  # it was queued, and counted from its claim
+        job = job.with_state(job.state._replace(last_run_at=started_at))
     try:
-        change = after_run(job, run.attempt, ending, now, rules)
+        change = after_run(job, run.attempt, ending, finished_at, rules)
     except Exception as error:  # whatever it is, it must not stop the others
-        return _failing(job, error, now)
+        return _failing(job, error, finished_at)
     was_enabled = job.state.phase is not Phase.DISABLED
     kind = _kind_of(change.state) if was_enabled else None
     return Edit(job=job.with_state(change.state), skips=change.skips, kind=kind)

@@ -276,10 +276,7 @@ class Scheduler:
         def decide(job: Job | None) -> Edit:
             if job is None:
                 raise JobNotFoundError(id, namespace)
-            spec = self._checked(lifecycle.edited_spec(job, changes))
-            handler = self._handlers.name_of(spec.handler)
-            edited, skips = lifecycle.edit(job, replace_handler(spec, handler), handler=handler, now=now)
-            return Edit(job=edited, skips=skips, kind="updated")
+            return _edited(job, self._checked(lifecycle.edited_spec(job, changes)), now)
 
         (job,) = await self._change([Change(namespace=namespace, id=id, decide=decide)], now)
         return job
@@ -322,6 +319,8 @@ class Scheduler:
             if job is None:
                 raise JobNotFoundError(id, namespace)
             changed = change(job, now)
+            if changed.state == job.state and not changed.skips:
+                return Edit(job=job)
             return Edit(job=replace(job, state=changed.state, updated=now), skips=changed.skips, kind=kind)
 
         (job,) = await self._change([Change(namespace=namespace, id=id, decide=decide)], now)
@@ -371,12 +370,9 @@ class Scheduler:
         def decide(existing: Job | None) -> Edit | None:
             if existing is None:
                 return addition.decide(None)
-            wanted = spec.changed(enabled=True)
-            if existing.spec.changed(on_conflict=spec.on_conflict) == wanted and existing.handler == spec.handler:
+            if existing.spec == spec.as_kept(existing.id, str(spec.handler)):
                 return None
-            kept = spec.changed(enabled=lifecycle.is_wanted(existing))
-            edited, skips = lifecycle.edit(existing, kept, handler=str(spec.handler), now=now)
-            return Edit(job=edited, skips=skips, kind="updated")
+            return _edited(existing, spec.changed(enabled=lifecycle.is_wanted(existing)), now)
 
         return Change(namespace=spec.namespace, id=spec.id, decide=decide)
 
@@ -608,15 +604,18 @@ class _Tally:
 
 def _added(spec: JobSpec, job_id: str, now: Micros, existing: Job | None) -> Edit:
     """What becomes of the job with the id of *spec* when that is added, whether there is one or not."""
-    handler = str(spec.handler)
     if existing is None:
-        return Edit(job=lifecycle.add(spec, id=job_id, handler=handler, now=now), kind="added")
+        return Edit(job=lifecycle.add(spec, id=job_id, handler=str(spec.handler), now=now), kind="added")
     if spec.on_conflict is OnConflict.RAISE:
         raise JobExistsError(job_id, spec.namespace)
     if spec.on_conflict is OnConflict.KEEP:
         return Edit(job=existing)
-    edited, skips = lifecycle.edit(existing, spec, handler=handler, now=now)
-    return Edit(job=edited, skips=skips, kind="updated")
+    return _edited(existing, spec, now)
+
+
+def _edited(job: Job, spec: JobSpec, now: Micros) -> Edit:
+    edited, skips = lifecycle.edit(job, spec, handler=str(spec.handler), now=now)
+    return Edit(job=edited, skips=skips, kind="disabled" if job.enabled and not edited.enabled else "updated")
 
 
 def replace_handler(spec: JobSpec, handler: str) -> JobSpec:

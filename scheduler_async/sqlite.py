@@ -1010,7 +1010,7 @@ class _Work:
         now = max((item.finished_at for item in ended), default=0)
         jobs = self._jobs(db, [rows[item.run.id] for item in ours], now)
         edits = {
-            item.run.id: after(job, item.run, item.ending, item.finished_at, rules)
+            item.run.id: after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
             for item, job in zip(ours, jobs, strict=True)
         }
         db.executemany(FINISH, [(*state_values(edit.job.state), edit.job.uid) for edit in edits.values()])
@@ -1116,7 +1116,7 @@ class _Work:
                 scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
             )
             run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
-            edit = after(job, run, ending, now, rules)
+            edit = after(job, run, ending, started_at, now, rules)
             db.execute(FINISH, (*state_values(edit.job.state), job.uid))
             self._stand_in_line(edit.job)
             ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)

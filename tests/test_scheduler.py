@@ -946,6 +946,22 @@ async def test_a_filter_that_makes_no_sense_is_refused(filters: dict[str, Any], 
         await idle.list_jobs(**filters)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, id="without an id"),
+        pytest.param({"id": "a", "enabled": False}, id="disabled"),
+        pytest.param({"id": "a", "on_conflict": "replace"}, id="replacing"),
+    ],
+)
+async def test_the_job_that_adding_returns_is_the_one_that_is_read(idle: Scheduler, fields: dict[str, Any]) -> None:
+    """A job is a value: the same one is equal, wherever it comes from."""
+    added = await idle.add_job(Every("1h"), handler="work", **fields)
+
+    assert await idle.get_job(added.id) == added
+    assert await idle.list_jobs() == [added]
+
+
 async def test_running_and_queued_jobs_are_listed_as_such(
     new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -959,6 +975,20 @@ async def test_running_and_queued_jobs_are_listed_as_such(
     listed = {status: [job.id for job in await scheduler.list_jobs(status=status)] for status in Status}
 
     assert (listed[Status.RUNNING], listed[Status.QUEUED], listed[Status.IDLE]) == (["a"], ["b"], ["c"])
+
+
+async def test_a_run_that_was_queued_has_run_when_it_began(
+    new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
+) -> None:
+    """`last_run_at` is the start of the last run, not the moment at which it was put in the queue."""
+    scheduler = new_scheduler(store, max_concurrent=1, queue_size=1)
+    worker.takes = "1m"
+    await scheduler.start()
+    await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=name) for name in "ab"])
+
+    await clock.advance("2m")
+
+    assert (await job_of(scheduler, "b")).last_run_at == (await last_run(scheduler, "b")).started_at == NOON + MINUTE
 
 
 # ---------------------------------------------------------------- the run log
@@ -1529,6 +1559,35 @@ async def test_what_is_done_to_jobs_is_told(scheduler: Scheduler) -> None:
     assert [job.status.value for job in jobs] == ["idle", "idle", "paused", "idle", "disabled", "disabled"]
     assert told[4].reason == "it was cancelled"
     assert {event.at for event in told} == {NOON}
+
+
+async def test_an_edit_that_disables_a_job_is_told_as_that(scheduler: Scheduler) -> None:
+    """Who waits for the end of a job need not compare what it was with what it is."""
+    stream = scheduler.events()
+
+    await scheduler.add_job(Every("1h"), handler="work", id="a")
+    await scheduler.update_job("a", enabled=False)
+    await scheduler.update_job("a", enabled=True)
+
+    assert [kind.value for kind in await kinds_until_stopped(scheduler, stream)] == [
+        *("added", "disabled", "updated", "stopped"),
+    ]
+
+
+async def test_what_changes_nothing_is_not_told(scheduler: Scheduler) -> None:
+    """Pausing what is paused or disabled, resuming what goes on."""
+    stream = scheduler.events()
+
+    job = await scheduler.add_job(Every("1h"), handler="work", id="a")
+    assert await scheduler.resume_job("a") == job
+    paused = await scheduler.pause_job("a")
+    assert await scheduler.pause_job("a") == paused
+    disabled = await scheduler.disable_job("a")
+    assert await scheduler.pause_job("a") == disabled
+
+    assert [kind.value for kind in await kinds_until_stopped(scheduler, stream)] == [
+        *("added", "paused", "disabled", "stopped"),
+    ]
 
 
 async def test_runs_are_told(scheduler: Scheduler, worker: Worker, clock: VirtualClock) -> None:

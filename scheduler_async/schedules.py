@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
 from zoneinfo import ZoneInfo
 
-from scheduler_async.cron import parse_cron
+from scheduler_async.cron import MAX_LENGTH, parse_cron
 from scheduler_async.cron_words import describe_line
 from scheduler_async.durations import describe_duration, format_interval, parse_interval, parse_stored_interval
 from scheduler_async.errors import InvalidScheduleError, quoted
@@ -472,6 +472,8 @@ def parse_schedule(text: str, tz: str | None = None) -> Schedule:
     """
     if not isinstance(text, str):
         raise InvalidScheduleError(f"A schedule is a text, not {quoted(text)}. {_FORMS}")
+    if len(text) > MAX_LENGTH:
+        raise InvalidScheduleError(f"A schedule has at most {MAX_LENGTH} characters; {quoted(text)} has more. {_FORMS}")
     word, _, rest = text.strip().partition(" ")
     match word.lower():
         case "every":

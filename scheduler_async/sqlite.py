@@ -1,4 +1,4 @@
-"""The store in a SQLite file, or in memory. SQL at the top, methods below.
+"""The store in a SQLite file, or in memory: its schema, its connections, its errors. The queries are in `sqlite_work`.
 
 aiosqlite carries each piece of work to the connection's own thread. A piece is a whole transaction, so that it costs
 one hop however many jobs it touches, nobody shares a half-done transaction, and a cancelled caller leaves none open.
@@ -7,34 +7,19 @@ one hop however many jobs it touches, nobody shares a half-done transaction, and
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import aiosqlite
 
 from scheduler_async.clock import SystemClock
-from scheduler_async.errors import SchedulerError, StoreError
+from scheduler_async.errors import StoreError
 from scheduler_async.instants import Micros
-from scheduler_async.lifecycle import Rules, claim_manually, disabled, order, ran_before
-from scheduler_async.line import NO_GROUP, Line, Place
-from scheduler_async.models import (
-    Attempt,
-    Ending,
-    Job,
-    JobState,
-    Outcome,
-    Phase,
-    RunRow,
-    Skip,
-    SkipReason,
-    Status,
-    Trigger,
-)
-from scheduler_async.records import after, claimed, job_of, run_row, spec_values, state_of, state_values, unreadable_job
+from scheduler_async.lifecycle import Rules
+from scheduler_async.models import Job, RunRow
+from scheduler_async.sqlite_work import DUE, Work, data_version, in_transaction
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -44,14 +29,12 @@ from scheduler_async.store import (
     EndedRun,
     JobFilter,
     NodeIdentity,
-    NodeLost,
     NodeRow,
     RunFilter,
-    has_metadata,
 )
 from scheduler_async.tasks import carried_through
 
-# ---------------------------------------------------------------- SQL
+# ---------------------------------------------------------------- the schema
 
 APPLICATION_ID: Final = 0x5C4EDA51  # in the file's header: this file is ours
 OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
@@ -171,135 +154,6 @@ MIGRATIONS: Final = (
     ),
 )
 
-STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
-
-SELECT_STATE: Final = f"SELECT s.uid, s.revision, {STATE_COLUMNS}"
-SELECT_SPEC: Final = """
-    SELECT j.uid, j.revision, j.namespace, j.id, j.handler, j.schedule, j.retry, j.payload, j.metadata, j.user_id,
-           j.name, j.priority, j.job_group, j.misfire, j.timeout, j.on_interrupt, j.anchor, j.created_at, j.updated_at
-      FROM job j
-"""
-
-FIND_JOB: Final = f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.namespace = ? AND j.id = ?"
-
-FIND_JOBS: Final = f"""
-    {SELECT_STATE}
-      FROM json_each(?) n
-      JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
-      JOIN state s USING (uid)
-"""
-INSERT_JOB: Final = """
-    INSERT INTO job (uid, namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority,
-                     job_group, misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-UPDATE_JOB: Final = """
-    UPDATE job
-       SET namespace = ?, id = ?, handler = ?, schedule = ?, retry = ?, payload = ?, metadata = ?, user_id = ?,
-           name = ?, priority = ?, job_group = ?, misfire = ?, timeout = ?, on_interrupt = ?, anchor = ?,
-           created_at = ?, updated_at = ?, revision = ?
-     WHERE uid = ?
-"""
-INSERT_STATE: Final = f"""
-    INSERT INTO state (uid, revision, handler, rank, id, job_group, {", ".join(JobState._fields)})
-    VALUES (?, ?, ?, ?, ?, ?, {", ".join("?" for _ in JobState._fields)})
-"""
-UPDATE_STATE: Final = f"""
-    UPDATE state
-       SET revision = ?, handler = ?, rank = ?, id = ?, job_group = ?,
-           {", ".join(f"{name} = ?" for name in JobState._fields)}
-     WHERE uid = ?
-"""
-
-DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
-# Who has come due since a moment, to stand in line.
-SELECT_DUE_SINCE: Final = f"""
-    SELECT coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid
-      FROM state s INDEXED BY state_due
-     WHERE {DUE}
-       AND s.handler IN (SELECT value FROM json_each(:handlers))
-       AND s.next_run_at > :since
-       AND s.next_run_at <= :now
-"""
-# Those who were first in line, as they are now.
-SELECT_FIRST: Final = f"""
-    {SELECT_STATE}, coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid
-      FROM state s
-     WHERE s.uid IN (SELECT value FROM json_each(:uids))
-       AND {DUE}
-       AND s.handler IN (SELECT value FROM json_each(:handlers))
-       AND s.next_run_at <= :now
-"""
-NEXT_DUE: Final = f"""
-    SELECT min((SELECT s.next_run_at
-                  FROM state s INDEXED BY state_due
-                 WHERE {DUE} AND s.handler = h.number AND s.next_run_at > :now
-              ORDER BY s.next_run_at
-                 LIMIT 1))
-      FROM handler h
-"""
-UNHANDLED: Final = f"""
-    {SELECT_STATE}
-      FROM handler h
-      JOIN state s ON s.uid = (SELECT d.uid
-                                 FROM state d INDEXED BY state_due
-                                WHERE {DUE.replace("s.", "d.")} AND d.handler = h.number AND d.next_run_at <= :now
-                             ORDER BY d.next_run_at
-                                LIMIT 1)
-     WHERE h.number NOT IN (SELECT value FROM json_each(:handlers))
-"""
-RUNNING_BY_GROUP: Final = """
-    SELECT job_group, count(*)
-      FROM state INDEXED BY state_claimed
-     WHERE activity <> 'idle' AND job_group IS NOT NULL
-  GROUP BY job_group
-"""
-CLAIM: Final = """
-    UPDATE state
-       SET activity = ?, next_run_at = ?, retry_of = ?, attempts = ?, regular_at = ?, retry_count = ?,
-           last_run_at = ?, run = ?, node = ?
-     WHERE uid = ?
-"""
-INSERT_RUN: Final = """
-    INSERT OR IGNORE INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-INSERT_SKIP: Final = """
-    INSERT INTO run (uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
-    VALUES (?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
-"""
-SELECT_CLAIMED: Final = f"""
-    {SELECT_STATE}, s.run
-      FROM state s
-     WHERE s.uid IN (SELECT value FROM json_each(?))
-"""
-FINISH: Final = f"""
-    UPDATE state
-       SET {", ".join(f"{name} = ?" for name in JobState._fields)}, run = NULL, node = NULL
-     WHERE uid = ?
-"""
-FINISH_RUN: Final = """
-    UPDATE run
-       SET started_at = ?, finished_at = ?, outcome = ?, reason = ?, error = ?, message = ?, exit_code = ?
-     WHERE id = ?
-"""
-SELECT_HELD: Final = f"""
-    {SELECT_STATE}, s.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
-      FROM state s INDEXED BY state_claimed
-      JOIN run r ON r.id = s.run
-     WHERE s.activity <> 'idle' AND s.node = ?
-"""
-SELECT_RUNS: Final = """
-    SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
-           r.reason, r.missed, r.error, r.message, r.exit_code, r.node
-      FROM run r JOIN job j USING (uid)
-"""
-PURGE_RUNS: Final = """
-    DELETE FROM run
-     WHERE uid = :uid AND outcome IS NOT NULL
-       AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
-"""
-
 LOOK_AT_ALL: Final = (
     *(f"SELECT * FROM {table} LIMIT 1" for table in ("handler", "job", "run", "node", "state")),
     f"SELECT 1 FROM state s INDEXED BY state_due WHERE {DUE} LIMIT 1",
@@ -313,12 +167,6 @@ BUSY_TIMEOUT = 5.0  # seconds
 
 # Processes that make a new file at the same moment get in each other's way at most this often.
 MAX_WAL_ATTEMPTS = 20
-
-# Descriptions that are remembered, so that a busy job is read from its JSON once.
-REMEMBERED_SPECS = 4096
-
-# Before anything that could be due.
-EARLIEST: Micros = -(2**63)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -340,7 +188,7 @@ class SQLiteStore:
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._inode: tuple[int, int] | None = None
-        self._work = _Work()
+        self._work = Work()
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"
@@ -355,7 +203,7 @@ class SQLiteStore:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             oldest = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
-        self._work = _Work()  # the file may be another one than last time, and memory is empty again
+        self._work = Work()  # the file may be another one than last time, and memory is empty again
         try:
             # aiosqlite forgets a connection that is made for somebody who has gone.
             await carried_through(self._open())
@@ -550,7 +398,7 @@ class SQLiteStore:
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""
         # On the connection that writes: it does not count its own commits.
-        return await self._call(self._writer, _data_version)
+        return await self._call(self._writer, data_version)
 
     async def check(self) -> None:
         """`StoreError` if the file was deleted or replaced: SQLite would go on writing into nowhere."""
@@ -596,19 +444,6 @@ class _Answer:
         pass
 
 
-def _in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-    # Immediately: a transaction that begins by reading cannot always go on to write.
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        result = work(db, *args)
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:  # a full disk has rolled back by itself
-            db.execute("ROLLBACK")
-        raise
-    return result
-
-
 def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
     # Several statements that see the same moment, whatever others write meanwhile.
     db.execute("BEGIN")
@@ -626,7 +461,7 @@ def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> None:
     db.execute(f"PRAGMA synchronous = {synchronous}")
     db.execute("PRAGMA foreign_keys = ON")
     if version < len(MIGRATIONS):
-        _in_transaction(db, _migrate)
+        in_transaction(db, _migrate)
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
@@ -637,7 +472,7 @@ def _use_wal(db: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            _in_transaction(db, lambda _: None)  # this waits its turn, as long as BUSY_TIMEOUT says
+            in_transaction(db, lambda _: None)  # this waits its turn, as long as BUSY_TIMEOUT says
         else:
             return
     db.execute("PRAGMA journal_mode = WAL")
@@ -676,563 +511,3 @@ def _migrate(db: sqlite3.Connection) -> None:
 
 def _prepare_reader(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA query_only = ON")
-
-
-def _data_version(db: sqlite3.Connection) -> int:
-    (version,) = db.execute("PRAGMA data_version").fetchone()
-    return int(version)
-
-
-class _Work:
-    """The transactions themselves: plain functions of a connection, run on its thread."""
-
-    def __init__(self) -> None:
-        self._specs: OrderedDict[tuple[int, int], Job] = OrderedDict()
-        self._handlers: dict[str, int] = {}
-        self._unreadable: set[tuple[int, int]] = set()
-        self._line: Line | None = None
-        self._line_terms: tuple[str, int] | None = None
-        self._line_until: Micros = EARLIEST
-
-    def transact(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-        """Do *work*, all of it or nothing."""
-        try:
-            return _in_transaction(db, work, *args)
-        except BaseException:
-            self._line = None  # whoever was taken out of it is still due
-            raise
-
-    # -------------------------------------------------------- jobs
-
-    def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
-        jobs = self._find(db, changes)
-        numbers: dict[str, int] = {}
-        uid = self._last_number(db, "job")
-        edits: list[Edit | None] = []
-        added: dict[int, Job] = {}
-        for change in changes:
-            name = change.namespace, change.id
-            edit = change.decide(jobs.get(name))
-            if edit is not None and edit.kind is not None:
-                job = edit.job
-                if not job.uid:
-                    uid += 1
-                    job = job.with_uid(uid)
-                if job.uid in added or not edit.job.uid:
-                    added[job.uid] = job
-                else:
-                    number = self._number_of(db, job.handler, numbers)
-                    self._update_spec(db, jobs[name], job)
-                    db.execute(UPDATE_STATE, (*_narrow(job, number), job.uid))
-                jobs[name] = job
-                self._stand_in_line(job)
-                edit = Edit(job=job, skips=edit.skips, kind=edit.kind)
-            edits.append(edit)
-        for job in added.values():
-            self._number_of(db, job.handler, numbers)
-        # One row at a time: with thousands of them at once, Python's garbage collector takes half of the time.
-        db.executemany(INSERT_JOB, ((job.uid, *spec_values(job)) for job in added.values()))
-        db.executemany(INSERT_STATE, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
-        self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
-        return edits
-
-    def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
-        if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
-            db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
-            self._specs.pop((job.uid, job.revision), None)
-            return
-        if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
-            raise StoreError(f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it.")
-        db.execute(UPDATE_JOB, (*spec_values(job), job.uid))
-
-    def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> dict[tuple[str, str], Job]:
-        """The jobs that *changes* are about, as far as they exist."""
-        names = json.dumps([(change.namespace, change.id) for change in changes])
-        return {(job.namespace, job.id): job for job in self._jobs(db, db.execute(FIND_JOBS, (names,)).fetchall())}
-
-    def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
-        """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""
-        if handler not in numbers:
-            db.execute("INSERT OR IGNORE INTO handler (name) VALUES (?)", (handler,))
-            (numbers[handler],) = db.execute("SELECT number FROM handler WHERE name = ?", (handler,)).fetchone()
-        return numbers[handler]
-
-    def remove(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
-        job = self.get(db, namespace, id)
-        if job is not None:
-            db.execute("DELETE FROM job WHERE uid = ?", (job.uid,))
-        return job
-
-    def get(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
-        row = db.execute(FIND_JOB, (namespace, id)).fetchone()
-        return None if row is None else self._jobs(db, [row])[0]
-
-    def list_jobs(self, db: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
-        conditions: list[str] = []
-        values: list[object] = []
-
-        def require(condition: str, *arguments: object) -> None:
-            conditions.append(condition)
-            values.extend(arguments)
-
-        if wanted.status in (Status.QUEUED, Status.RUNNING):
-            require("s.activity = ?", wanted.status)
-        elif wanted.status is not None:
-            phase = Phase.ACTIVE if wanted.status is Status.IDLE else Phase(wanted.status)
-            require("s.activity = 'idle' AND s.phase = ?", phase)
-        for column, value in (
-            ("j.namespace", wanted.namespace),
-            ("j.user_id", wanted.user_id),
-            ("j.handler", wanted.handler),
-            ("j.job_group", wanted.group),
-            ("j.priority", wanted.priority),
-        ):
-            if value is not None:
-                require(f"{column} = ?", value)
-        if wanted.due_before is not None:
-            require("s.phase = 'active' AND s.next_run_at < ?", wanted.due_before)
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = db.execute(
-            f"{SELECT_STATE} FROM job j JOIN state s USING (uid) {where}"
-            " ORDER BY s.next_run_at IS NULL, s.next_run_at, j.namespace, j.id LIMIT ?",
-            (*values, -1 if wanted.limit is None or wanted.metadata else wanted.limit),
-        ).fetchall()
-        jobs = self._jobs(db, rows)
-        if wanted.metadata:
-            jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
-        return jobs
-
-    def list_runs(self, db: sqlite3.Connection, wanted: RunFilter) -> list[RunRow]:
-        conditions: list[str] = []
-        values: list[object] = []
-        if wanted.id is not None and wanted.namespace is not None:
-            conditions.append("r.uid = (SELECT uid FROM job WHERE namespace = ? AND id = ?)")
-            values += [wanted.namespace, wanted.id]
-        elif wanted.id is not None:
-            conditions.append("j.id = ?")
-            values.append(wanted.id)
-        elif wanted.namespace is not None:
-            conditions.append("j.namespace = ?")
-            values.append(wanted.namespace)
-        if wanted.outcome is not None:
-            conditions.append("r.outcome = ?")
-            values.append(wanted.outcome)
-        if wanted.since is not None:
-            conditions.append("r.claimed_at >= ?")
-            values.append(wanted.since)
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = db.execute(
-            f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT ?",
-            (*values, -1 if wanted.limit is None else wanted.limit),
-        )
-        return [run_row(*row) for row in rows]
-
-    def running_by_group(self, db: sqlite3.Connection) -> dict[str, int]:
-        return dict(db.execute(RUNNING_BY_GROUP).fetchall())
-
-    # -------------------------------------------------------- runs
-
-    def claim_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Claims:
-        name = self._require_node(db, terms.node)
-        handlers = self._numbers_of(db, terms.handlers)
-        rows = self._select_due(db, now, terms, handlers)
-        run_id = self._last_number(db, "run")
-        runs: list[ClaimedRun] = []
-        edits: list[Edit] = []
-        for job in self._jobs(db, rows, now):
-            edit, attempt = claimed(job, now, terms.rules)
-            if attempt is None:
-                db.execute(FINISH, (*state_values(edit.job.state), job.uid))
-                self._stand_in_line(edit.job)
-            else:
-                starts = terms.slots is None or len(runs) < terms.slots
-                state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
-                edit = Edit(job=job.with_state(state), skips=edit.skips, kind=edit.kind)
-                run_id += 1
-                runs.append(
-                    ClaimedRun(
-                        id=run_id,
-                        job=edit.job,
-                        attempt=attempt,
-                        payload_json=job.spec.payload_json,
-                        before=job.state,
-                    )
-                )
-            if edit.skips or edit.kind:
-                edits.append(edit)
-        db.executemany(CLAIM, [_claim_update(run, terms.node) for run in runs])
-        if db.executemany(INSERT_RUN, [_insert_run(run, name) for run in runs]).rowcount != len(runs) and runs:
-            runs = self._drop_repeated(db, runs, now)
-        self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
-        unhandled = (
-            [] if terms.handlers is None else db.execute(UNHANDLED, {"now": now, "handlers": handlers}).fetchall()
-        )
-        (next_due,) = db.execute(NEXT_DUE, {"now": now}).fetchone()
-        return Claims(
-            runs=runs,
-            edits=edits,
-            unhandled=self._jobs(db, unhandled),
-            is_full=len(rows) >= terms.limit,
-            next_due=next_due,
-        )
-
-    def _select_due(
-        self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
-    ) -> list[tuple[Any, ...]]:
-        """The first in line, up to the limit, none beyond the limit of its group."""
-        limited = terms.group_limit is not None or terms.group_limits
-        running = self.running_by_group(db) if limited else {}
-
-        def room(group: str) -> float:
-            limit = None if group == NO_GROUP else terms.group_limits.get(group, terms.group_limit)
-            return float("inf") if limit is None else limit - running.get(group, 0)
-
-        line = self._line_of_due(db, now, handlers)
-        chosen: list[tuple[Any, ...]] = []
-        while taken := line.take(terms.limit - len(chosen), room):
-            uids = json.dumps([place.uid for _, place in taken])
-            found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
-            rows = {row[0]: row for row in found}
-            for group, place in taken:
-                row = rows.pop(place.uid, None)
-                if row is None:  # not due any more, or twice in line
-                    continue
-                if row[-5:] != (group, *place):  # it stands elsewhere now
-                    line.add(row[-5], Place(*row[-4:]))
-                    continue
-                running[group] = running.get(group, 0) + 1
-                chosen.append(row[:-5])
-        return chosen
-
-    def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
-        """The line, with all that is due now. It is made anew when it may not be what it was."""
-        terms = handlers, _data_version(db)
-        if self._line is None or self._line_terms != terms or now < self._line_until:
-            self._line, self._line_terms, self._line_until = Line(), terms, EARLIEST
-        newly_due = db.execute(SELECT_DUE_SINCE, {"handlers": handlers, "since": self._line_until, "now": now})
-        self._line.extend((group, Place(*place)) for group, *place in newly_due)
-        self._line_until = now
-        return self._line
-
-    def _stand_in_line(self, job: Job) -> None:
-        """A job that is written and due already does not come due: it is told of."""
-        state = job.state
-        at = state.next_run_at
-        if (
-            self._line is not None
-            and at is not None
-            and at <= self._line_until
-            and state.phase is Phase.ACTIVE
-            and state.activity is Status.IDLE
-        ):
-            self._line.add(job.group or NO_GROUP, Place(*order(job), job.uid))
-
-    def _drop_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> list[ClaimedRun]:
-        """Leave out occurrences that ran before, as a clock that went back offers them; their jobs go on."""
-        kept = []
-        for run in runs:
-            if db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.job.uid)).fetchone():
-                kept.append(run)
-            else:
-                state = ran_before(run.job, run.before, run.attempt, now)
-                db.execute(FINISH, (*state_values(state), run.job.uid))
-                self._stand_in_line(run.job.with_state(state))
-        return kept
-
-    def claim_one(
-        self,
-        db: sqlite3.Connection,
-        namespace: str,
-        id: str,
-        payload_json: str | None,
-        now: Micros,
-        node: int,
-        queued: bool,
-    ) -> ClaimedRun | Job | None:
-        name = self._require_node(db, node)
-        job = self.get(db, namespace, id)
-        if job is None or job.state.activity is not Status.IDLE:
-            return job
-        taken = claim_manually(job, now)
-        assert taken.attempt is not None
-        state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
-        run = ClaimedRun(
-            id=self._last_number(db, "run") + 1,
-            job=job.with_state(state),
-            attempt=taken.attempt,
-            payload_json=job.spec.payload_json if payload_json is None else payload_json,
-            before=job.state,
-        )
-        db.execute(INSERT_RUN, _insert_run(run, name))
-        db.execute(CLAIM, _claim_update(run, node))
-        return run
-
-    def start(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
-        ours = set()
-        for run in runs:
-            marked = db.execute(
-                "UPDATE state SET activity = 'running' WHERE uid = ? AND run = ?", (run.job.uid, run.id)
-            )
-            if marked.rowcount:
-                db.execute("UPDATE run SET started_at = ? WHERE id = ?", (now, run.id))
-                ours.add(run.id)
-        return ours
-
-    def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
-        for run in runs:
-            row = db.execute(SELECT_CLAIMED, (f"[{run.job.uid}]",)).fetchone()
-            if row is None or row[-1] != run.id:
-                continue
-            state = state_of(row[2:-1])._replace(activity=Status.IDLE)
-            before = run.before
-            state = state._replace(last_run_at=before.last_run_at)
-            # Unless an edit has said otherwise.
-            if state.next_run_at is None and state.phase is not Phase.DISABLED:
-                state = state._replace(
-                    next_run_at=before.next_run_at,
-                    retry_of=before.retry_of,
-                    attempts=before.attempts,
-                    regular_at=before.regular_at,
-                    retry_count=before.retry_count,
-                )
-            db.execute(FINISH, (*state_values(state), run.job.uid))
-            self._stand_in_line(run.job.with_state(state))
-            # Its own row, and those of the occurrences that the claim left out.
-            db.execute(
-                "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
-                (run.id, run.job.uid, run.id, run.attempt.claimed_at),
-            )
-
-    def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
-        uids = json.dumps([item.run.job.uid for item in ended])
-        rows = {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
-        ours = [item for item in ended if item.run.id in rows]
-        now = max((item.finished_at for item in ended), default=0)
-        jobs = self._jobs(db, [rows[item.run.id] for item in ours], now)
-        edits = {
-            item.run.id: after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
-            for item, job in zip(ours, jobs, strict=True)
-        }
-        db.executemany(FINISH, [(*state_values(edit.job.state), edit.job.uid) for edit in edits.values()])
-        db.executemany(FINISH_RUN, [_finish_run(item) for item in ours])
-        for item in ours:
-            self._stand_in_line(edits[item.run.id].job)
-            self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
-        return [edits.get(item.run.id) for item in ended]
-
-    def _last_number(self, db: sqlite3.Connection, table: str) -> int:
-        """The highest number that *table* ever gave; none is given twice."""
-        row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-        return 0 if row is None else int(row[0])
-
-    def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
-        rows = [
-            (job.uid, skip.scheduled_for, now, now, skip.reason._value_, skip.missed)
-            for job, skips in skipped
-            for skip in skips
-        ]
-        if rows:
-            db.executemany(INSERT_SKIP, rows)
-
-    def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> str:
-        """The handlers with these names, as a JSON array of their numbers."""
-        if names is None:
-            return json.dumps([number for (number,) in db.execute("SELECT number FROM handler")])
-        unknown = [name for name in names if name not in self._handlers]
-        if unknown:
-            found = db.execute(
-                "SELECT name, number FROM handler WHERE name IN (SELECT value FROM json_each(?))",
-                (json.dumps(unknown),),
-            )
-            self._handlers.update(found)
-        return json.dumps([self._handlers[name] for name in names if name in self._handlers])
-
-    # -------------------------------------------------------- nodes
-
-    def _require_node(self, db: sqlite3.Connection, node: int) -> str:
-        row = db.execute("SELECT name FROM node WHERE number = ?", (node,)).fetchone()
-        if row is None:
-            raise NodeLost
-        return str(row[0])
-
-    def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros) -> int:
-        number = db.execute(
-            "INSERT INTO node (name, host, pid, process_start, beat, since) VALUES (?, ?, ?, ?, 0, ?)",
-            (identity.name, identity.host, identity.pid, identity.process_start, now),
-        ).lastrowid
-        assert number is not None
-        return number
-
-    def beat(self, db: sqlite3.Connection, node: int) -> list[NodeRow]:
-        if not db.execute("UPDATE node SET beat = beat + 1 WHERE number = ?", (node,)).rowcount:
-            raise NodeLost
-        return [
-            NodeRow(
-                id=number,
-                identity=NodeIdentity(name=name, host=host, pid=pid, process_start=process_start),
-                beat=beat,
-                since=since,
-            )
-            for number, name, host, pid, process_start, beat, since in db.execute(
-                "SELECT number, name, host, pid, process_start, beat, since FROM node"
-            )
-        ]
-
-    def held(self, db: sqlite3.Connection, node: int) -> set[int]:
-        rows = db.execute(
-            "SELECT run FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node = ?", (node,)
-        )
-        return {run for (run,) in rows}
-
-    def leave(self, db: sqlite3.Connection, node: int) -> None:
-        db.execute("DELETE FROM node WHERE number = ?", (node,))
-
-    def recover(
-        self, db: sqlite3.Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
-        recovered = []
-        for node in dead:
-            forgotten = db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat))
-            if forgotten.rowcount:  # otherwise it lives, or somebody else was faster
-                problem = f"The process that ran it is gone ({node.identity.name})."
-                recovered += self._interrupt(db, node.id, set(), problem, now, rules)
-        return recovered
-
-    def interrupt_unknown(
-        self, db: sqlite3.Connection, node: int, known: set[int], now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
-        return self._interrupt(db, node, known, "The store failed when it was claimed; it never began.", now, rules)
-
-    def _interrupt(
-        self, db: sqlite3.Connection, node: int, known: set[int], problem: str, now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
-        """End all runs of *node* but the *known*, as interrupted."""
-        interrupted = []
-        ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
-        rows = [row for row in db.execute(SELECT_HELD, (node,)).fetchall() if row[-6] not in known]
-        for row, job in zip(rows, self._jobs(db, [row[:-6] for row in rows], now), strict=True):
-            run_id, scheduled_for, attempt, trigger, claimed_at, started_at = row[-6:]
-            tried = Attempt(
-                scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
-            )
-            run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
-            edit = after(job, run, ending, started_at, now, rules)
-            db.execute(FINISH, (*state_values(edit.job.state), job.uid))
-            self._stand_in_line(edit.job)
-            ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
-            db.execute(FINISH_RUN, _finish_run(ended))
-            self._write_skips(db, [(edit.job, edit.skips)], now)
-            interrupted.append((edit, run))
-        return interrupted
-
-    # -------------------------------------------------------- upkeep
-
-    def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
-        rows = db.execute(
-            f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.user_id IS NULL AND s.phase <> 'disabled'"
-        ).fetchall()
-        jobs = [job.with_state(disabled(job.state, reason, now)) for job in self._jobs(db, rows)]
-        for job in jobs:
-            db.execute(
-                "UPDATE state SET phase = ?, disabled_reason = ?, disabled_at = ?, next_run_at = NULL,"
-                " regular_at = NULL WHERE uid = ?",
-                (job.state.phase, job.state.disabled_reason, job.state.disabled_at, job.uid),
-            )
-        return jobs
-
-    def purge_runs(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> None:
-        db.executemany(PURGE_RUNS, [{"uid": uid, "keep": keep} for uid in uids])
-
-    def purge_disabled(self, db: sqlite3.Connection, before: Micros, limit: int) -> list[Job]:
-        rows = db.execute(
-            f"{SELECT_STATE} FROM state s WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < ?"
-            " ORDER BY s.disabled_at LIMIT ?",
-            (before, limit),
-        ).fetchall()
-        jobs = self._jobs(db, rows)
-        db.executemany("DELETE FROM job WHERE uid = ?", [(job.uid,) for job in jobs])
-        return jobs
-
-    # -------------------------------------------------------- rows and records
-
-    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> list[Job]:
-        """The jobs of these rows of state, with their descriptions, most of which are remembered.
-
-        One that cannot be read (its zone is gone, its JSON broken) is shown as disabled, and does not hide the others.
-        """
-        # Taken out first: what is added to the memory may push others out of it.
-        known = {row[0]: self._specs.get((row[0], row[1])) for row in rows}
-        missing = [uid for uid, template in known.items() if template is None]
-        found: dict[int, tuple[Any, ...]] = {}
-        if missing:
-            query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
-            found = {row[0]: row for row in db.execute(query, (json.dumps(missing),))}
-        jobs: list[Job] = []
-        for row in rows:
-            uid, revision = row[0], row[1]
-            template = known[uid]
-            state = state_of(row[2:])
-            if template is None:
-                try:
-                    template = job_of(found[uid])
-                except (SchedulerError, ValueError) as error:
-                    template = unreadable_job(found[uid])
-                    self._unreadable.add((uid, revision))
-                    if state.phase is not Phase.DISABLED:
-                        state = disabled(state, f"it cannot be read from the store: {error}", now)
-                else:
-                    self._specs[uid, revision] = template
-                    if len(self._specs) > REMEMBERED_SPECS:
-                        self._specs.popitem(last=False)
-            jobs.append(template.with_state(state))
-        return jobs
-
-
-def _narrow(job: Job, handler: int) -> tuple[Any, ...]:
-    return (job.revision, handler, job.priority.rank, job.id, job.group, *state_values(job.state))
-
-
-def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
-    attempt = run.attempt
-    started_at = attempt.claimed_at if run.job.state.activity is Status.RUNNING else None
-    return (
-        run.id,
-        run.job.uid,
-        attempt.scheduled_for,
-        attempt.attempt,
-        attempt.trigger._value_,
-        attempt.claimed_at,
-        started_at,
-        node,
-    )
-
-
-def _claim_update(run: ClaimedRun, node: int) -> tuple[Any, ...]:
-    state = run.job.state
-    return (
-        state.activity._value_,
-        state.next_run_at,
-        state.retry_of,
-        state.attempts,
-        state.regular_at,
-        state.retry_count,
-        state.last_run_at,
-        run.id,
-        node,
-        run.job.uid,
-    )
-
-
-def _finish_run(item: EndedRun) -> tuple[Any, ...]:
-    ending = item.ending
-    reason = SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None
-    return (
-        item.started_at,
-        item.finished_at,
-        ending.outcome._value_,
-        reason,
-        ending.error,
-        ending.message,
-        ending.exit_code,
-        item.run.id,
-    )

@@ -27,6 +27,7 @@ LAYERS = [
     {"lifecycle", "handlers", "events", "stats", "testing"},
     {"store"},
     {"records", "nodes", "runner", "line"},
+    {"sqlite_work"},
     {"sqlite"},
     {"engine"},
     {"namespace"},

@@ -29,6 +29,7 @@ from scheduler_async import (
     StoreError,
     lifecycle,
     sqlite,
+    sqlite_work,
 )
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_async.models import Ending
@@ -770,7 +771,7 @@ async def test_a_run_whose_job_cannot_be_read_any_more_can_be_recovered(path: Pa
 
 async def test_more_jobs_than_are_remembered_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptions are kept in a memory of limited size; what drops out of it while a list is read is read again."""
-    monkeypatch.setattr(sqlite, "REMEMBERED_SPECS", 4)
+    monkeypatch.setattr(sqlite_work, "REMEMBERED_SPECS", 4)
     async with opened(path) as store:
         node = await store.join(identity("first"), NOON)
         await store.change([adding(f"{number}", HOURLY) for number in range(8)], NOON)
@@ -803,7 +804,7 @@ async def test_no_query_of_a_pass_reads_a_whole_table(store: SQLiteStore, path: 
     parameters = QUERIES[name]
 
     with plain(path) as db:
-        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {getattr(sqlite, name)}", parameters)]
+        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {getattr(sqlite_work, name)}", parameters)]
 
     tables = ("s", "d", "r", "j", "state", "job", "run")
     reads = [step for step in plan if step.split()[0] in ("SCAN", "SEARCH") and step.split()[1] in tables]

@@ -118,7 +118,8 @@ def main() -> None:
     print(f"CPython {platform.python_version()}, {platform.machine()}, {datetime.now(UTC):%Y-%m-%d}")
     figures: dict[str, object] = {}
     print(
-        f"\n{'stored jobs':>12} {'described per s':>16} {'added per s':>12} {'open, start and run 10 due':>28} {'peak memory':>12}"
+    columns = ("stored jobs", "described per s", "added per s", "open, start and run 10 due", "peak memory")
+    print("\n{:>12} {:>16} {:>12} {:>28} {:>12}".format(*columns))
     )
     with tempfile.TemporaryDirectory() as directory:
         for count in (1_000, 10_000, options.jobs):

@@ -117,10 +117,8 @@ def main() -> None:
 
     print(f"CPython {platform.python_version()}, {platform.machine()}, {datetime.now(UTC):%Y-%m-%d}")
     figures: dict[str, object] = {}
-    print(
     columns = ("stored jobs", "described per s", "added per s", "open, start and run 10 due", "peak memory")
     print("\n{:>12} {:>16} {:>12} {:>28} {:>12}".format(*columns))
-    )
     with tempfile.TemporaryDirectory() as directory:
         for count in (1_000, 10_000, options.jobs):
             path = Path(directory, f"{count}.db")

@@ -19,9 +19,10 @@ from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerSh
 from scheduler_async.events import Event, EventKind, Events
 from scheduler_async.handlers import Handlers
 from scheduler_async.instants import SECOND, Micros, from_micros, span
-from scheduler_async.lifecycle import Rules
+from scheduler_async.jumps import WallClock, describe_jump
+from scheduler_async.lifecycle import Rules, sooner
 from scheduler_async.logs import say
-from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReason, Status
+from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReason, Status, Trigger
 from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.records import row_of, row_of_skip
 from scheduler_async.runner import ActiveRun, Runner
@@ -37,8 +38,8 @@ POLL = 1.0  # seconds
 # A store that fails is asked again after this long, and twice as long each time, up to the last.
 FIRST_RETRY, LAST_RETRY = 0.5, 30.0  # seconds
 
-# The wall clock may be slewed, and a busy machine may be late: less than this is not a jump.
-JUMP = 1 * SECOND
+# When the clock has gone back, this many jobs at a time are told.
+REVIEW_SLICE = 500
 
 # How often what is old is removed, and how much of it at a time.
 UPKEEP = 60.0  # seconds
@@ -107,7 +108,10 @@ class Engine:
         self._claim_lock = asyncio.Lock()
         self._next_due: Micros | None = None
         self._learned: Micros | None = None  # the earliest due time heard of while a claim is under way
-        self._skew: Micros | None = None
+        self._wall = WallClock()
+        self._last_jump = ""
+        self._went_back = False
+        self._troubles: dict[str, str] = {}  # by who has it
         self._warned: set[tuple[int, int]] = set()
         self._grown: dict[int, int] = {}
 
@@ -289,13 +293,15 @@ class Engine:
                 try:
                     timeout = await self._pass()
                     failures = 0
+                    self._trouble_is_over("loop")
                 except NodeLost:
                     await self._rejoin()
                     timeout = 0.0
-                except Exception:  # the loop outlives whatever a store may do
+                except Exception as error:  # the loop outlives whatever a store may do
                     timeout = min(FIRST_RETRY * 2**failures, LAST_RETRY)
                     failures += 1
                     self._stale = True
+                    self._report_trouble("loop", error)
                     say(ERROR, "A pass failed; trying again in %g s", timeout, exc_info=True)
                 await self.clock.wait(self._changed, timeout)
         finally:
@@ -308,6 +314,8 @@ class Engine:
         self.last_tick_at = now
         self._notice_jump(now)
         self._distrust_self()
+        if self._went_back:
+            await self._go_back(now)
         while self.status == "running" and self._should_look(now):
             self._stale = False
             await self.claim(now, self._claim_limit())
@@ -316,7 +324,7 @@ class Engine:
 
     def _should_look(self, now: Micros) -> bool:
         due = self._stale or self._hungry or (self._next_due is not None and self._next_due <= now)
-        return due and self._claim_limit() > 0
+        return due and self._claim_limit() > 0 and self.clock_is_believed
 
     def _claim_limit(self) -> int:
         """How many more runs may be claimed: free slots, and room in the queue."""
@@ -402,7 +410,10 @@ class Engine:
     def _sleep_from(self, now: Micros) -> float | None:
         """How long to sleep: until the next job is due, at most `max_sleep`."""
         wake = self._next_due
-        if self._should_look(now):
+        held_for = self._wall.held_for(self.clock.monotonic())
+        if held_for is not None:
+            wake = now + int(held_for * SECOND)
+        elif self._should_look(now):
             wake = now
         elif wake is not None and wake <= now:
             # Due, and no room: it goes when a run ends, and looking before would find the same.
@@ -415,16 +426,33 @@ class Engine:
         return None if capped is None else max(capped - now, 0) / SECOND
 
     def _notice_jump(self, now: Micros) -> None:
-        """The wall clock and the monotonic clock go together, unless the wall clock jumped."""
-        skew = now - int(self.clock.monotonic() * SECOND)
-        jumped = 0 if self._skew is None else skew - self._skew
-        self._skew = skew
-        if abs(jumped) > JUMP:
+        jumped, believed = self._wall.look(now, self.clock.monotonic())
+        if believed:
             self._stale = True
-            direction = "forward" if jumped > 0 else "back"
-            message = f"the wall clock jumped {direction} by {abs(jumped) / SECOND:g} s"
-            say(WARNING, "Looking at all jobs again, since %s", message)
+            self._went_back |= believed < 0
+        if jumped:
+            message = describe_jump(jumped, now)
+            self._last_jump = message
+            if self.clock_is_believed:
+                say(WARNING, "All jobs are looked at again, since %s", message)
+            else:
+                message += ": that is absurd, and nothing is started until it has gone back, or for a day"
+                say(WARNING, "Held, since %s. If the clock is right, a restart lets it count at once", message)
             self.tell(EventKind.CLOCK_JUMPED, now, reason=message)
+        elif believed:
+            say(WARNING, "The wall clock has stood for a day and is believed; all jobs are looked at again")
+
+    @property
+    def clock_is_believed(self) -> bool:
+        """Whether jobs are started by what the wall clock shows."""
+        return self._wall.held_for(self.clock.monotonic()) is None
+
+    async def _go_back(self, now: Micros) -> None:
+        """The clock has gone back: no job waits until it is where it was."""
+        after: int | None = 0
+        while after is not None:
+            after = await self.ask(self.store.review(after, REVIEW_SLICE, now, lambda job: sooner(job, now)))
+        self._went_back = False
 
     def look_again(self) -> None:
         """Something has changed, and what was known of the store may be wrong."""
@@ -481,7 +509,9 @@ class Engine:
                 try:
                     await self._record(batch)
                     failures = 0
-                except Exception:  # nothing is lost: they are kept until the store takes them
+                    self._trouble_is_over("writer")
+                except Exception as error:  # nothing is lost: they are kept until the store takes them
+                    self._report_trouble("writer", error)
                     self._endings = batch + self._endings
                     self._stale = True  # it may have taken them, and lost only the answer
                     delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
@@ -493,14 +523,21 @@ class Engine:
                 await self._have_endings.wait()
 
     async def _record(self, batch: Sequence[tuple[ActiveRun, Ending | None, Micros]]) -> None:
-        unbegun = [active for active, ending, _ in batch if ending is None and not active.disowned]
-        ended = [
-            (active, EndedRun(run=active.claimed, ending=ending, started_at=active.started_at, finished_at=finished_at))
-            for active, ending, finished_at in batch
-            if ending is not None and not active.disowned
-        ]
+        unbegun: list[ClaimedRun] = []
+        ended: list[tuple[ActiveRun, EndedRun]] = []
+        for active, ending, finished_at in batch:
+            run = active.claimed
+            if active.disowned:
+                continue
+            if ending is None and run.attempt.trigger is not Trigger.MANUAL:
+                unbegun.append(run)
+                continue
+            told = ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
+            ended.append(
+                (active, EndedRun(run=run, ending=told, started_at=active.started_at, finished_at=finished_at))
+            )
         if unbegun:
-            await self.ask(self.store.release([active.claimed for active in unbegun]))
+            await self.ask(self.store.release(unbegun))
             self._stale = True
         edits = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
         for (active, item), edit in zip(ended, edits, strict=True):
@@ -551,7 +588,6 @@ class Engine:
     async def _keep_watch(self, version: int) -> None:
         """Notice what other processes change, show that we live, and notice who does not."""
         last_beat = self._machine.monotonic()
-        failing = False
         while not await self._machine.wait(self._halt, POLL):
             try:
                 before, version = version, await self.ask(self.store.version())
@@ -563,13 +599,13 @@ class Engine:
                     last_beat = self._machine.monotonic()
                     await self.ask(self.store.check())
                     await self._beat()
-                failing = False
+                self._trouble_is_over("watch")
             except NodeLost:
                 await self._rejoin()
-            except Exception:
-                if not failing:
+            except Exception as error:
+                if "watch" not in self._troubles:
                     say(ERROR, "Cannot reach the store; trying again every %g s", POLL, exc_info=True)
-                failing = True
+                self._report_trouble("watch", error)
                 if self._machine.monotonic() > self._trusted_until:
                     await self._rejoin()
 
@@ -673,6 +709,25 @@ class Engine:
 
     # ============================================================ telling
 
+    @property
+    def problem(self) -> str | None:
+        """What keeps it from working, if anything does."""
+        if not self.clock_is_believed:
+            return f"Nothing is started, since {self._last_jump}."
+        return next(iter(self._troubles.values()), None)
+
+    def _report_trouble(self, who: str, error: Exception) -> None:
+        """Tell that the store fails; once, however many notice it, until all of them are through."""
+        is_news = not self._troubles
+        self._troubles[who] = str(error) or type(error).__name__
+        if is_news:
+            self.tell(EventKind.STORE_FAILED, self.clock.micros(), reason=self._troubles[who])
+
+    def _trouble_is_over(self, who: str) -> None:
+        if self._troubles.pop(who, None) is not None and not self._troubles:
+            say(INFO, "The store works again")
+            self.tell(EventKind.STORE_RECOVERED, self.clock.micros())
+
     def tell(
         self,
         kind: EventKind,
@@ -712,6 +767,7 @@ def _earliest(*moments: Micros | None) -> Micros | None:
 
 
 _GOING_ON = Ending(outcome=Outcome.SUCCESS)  # stands in where a run has no ending yet
+_NEVER_BEGUN = Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped before it could begin.")
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:

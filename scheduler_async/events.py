@@ -30,6 +30,9 @@ class EventKind(StrEnum):
     RUN_FINISHED = "run_finished"
     RUN_SKIPPED = "run_skipped"
     CLOCK_JUMPED = "clock_jumped"
+    STORE_FAILED = "store_failed"
+    STORE_RECOVERED = "store_recovered"
+    LOOP_BLOCKED = "loop_blocked"
     STARTED = "started"
     STOPPED = "stopped"
 

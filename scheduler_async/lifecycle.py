@@ -2,7 +2,8 @@
 
 Someone who asks "what happens when …?" reads one function here:
 
-    add, edit, pause, resume              what people do to a job
+    add, edit, pause, resume, disable     what people do to a job
+    sooner                                what the clock does to it when it goes back
     decide, explain, upcoming             whether it would run now, why not, and when it will
     claim                                 which occurrence a pass takes up, and which it leaves out
     after_run                             what a run that ended leaves behind
@@ -72,6 +73,7 @@ class Room:
     free_in_group: int | None = None
     free_in_queue: int = 0
     has_queue: bool = False
+    clock_is_believed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
     if spec.schedule != job.schedule:
         edited = replace(edited, anchor=now)
         skips = _owed(job, now, SkipReason.MISFIRE) if state.phase is Phase.ACTIVE else ()
-        if state.activity is not Status.IDLE and state.next_run_at is None and state.last_run_at is not None:
+        if _owes_since_its_claim(state) and state.last_run_at is not None:
             skips = _merged(job, state.last_run_at, now, SkipReason.ALREADY_RUNNING)
         if state.disabled_reason == ENDED:
             state = state._replace(phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
@@ -151,7 +153,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
     if not spec.enabled and edited.enabled:
         if spec.schedule == job.schedule and state.phase is Phase.ACTIVE:
             skips = _owed(job, now, SkipReason.DISABLED)
-        edited = edited.with_state(disabled(state, "it was disabled by hand", now))
+        edited = edited.with_state(_disabled_by_hand(state, "it was disabled by hand", now))
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
         edited = edited.with_state(resume(edited, now).state)
     return edited, skips
@@ -190,7 +192,7 @@ def resume(job: Job, now: Micros) -> Change:
         retry_count=0,
         period_start=None,
     )
-    if state.activity is not Status.IDLE and state.next_run_at is None:
+    if _owes_since_its_claim(state):
         return Change(state=fresh)  # the run in progress decides when it ends
     if isinstance(job.schedule, At):
         # Still to be run, once: late, and as another attempt if there was one.
@@ -212,7 +214,18 @@ def resume(job: Job, now: Micros) -> Change:
 def disable(job: Job, reason: str, now: Micros) -> Change:
     """A job that is taken out of scheduling for *reason*. What it owes leaves a row."""
     skips = _owed(job, now, SkipReason.DISABLED) if job.state.phase is Phase.ACTIVE else ()
-    return Change(state=disabled(job.state, reason, now), skips=skips)
+    return Change(state=_disabled_by_hand(job.state, reason, now), skips=skips)
+
+
+def _disabled_by_hand(state: JobState, reason: str, now: Micros) -> JobState:
+    """Disabled, perhaps while it runs: then `regular_at` tells that all up to now has its rows."""
+    has_its_rows = state.activity is not Status.IDLE and not _owes_since_its_claim(state)
+    return disabled(state, reason, now)._replace(regular_at=now if has_its_rows else None)
+
+
+def _owes_since_its_claim(state: JobState) -> bool:
+    """Whether it runs, and what passes meanwhile is written down when that ends: nothing has settled it before."""
+    return state.activity is not Status.IDLE and state.next_run_at is None and state.regular_at is None
 
 
 def disabled(state: JobState, reason: str, now: Micros) -> JobState:
@@ -220,6 +233,37 @@ def disabled(state: JobState, reason: str, now: Micros) -> JobState:
     return state._replace(
         phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now, next_run_at=None, regular_at=None
     )
+
+
+def sooner(job: Job, now: Micros) -> Job | None:
+    """What a job looks like when the clock has gone back to *now*; None if it is as it was.
+
+    It must not wait until the clock is where it was. On a grid or by cron it goes on with the next time by the new
+    clock, and what ran already is known by its row. A delay, and the wait after a failure, are as long as before. A
+    one-shot keeps its moment.
+    """
+    state = job.state
+    if state.next_run_at is None or state.next_run_at <= now or state.phase is Phase.DISABLED:
+        return None
+    moved = job
+    anchor = job.schedule.anchor_before(now, job.anchor)
+    if anchor != job.anchor:
+        moved = replace(job, anchor=anchor, revision=job.revision + 1)
+    at, regular = state.next_run_at, state.regular_at
+    if state.retry_of is not None or regular is not None:
+        if state.last_error_at is not None and state.last_error_at > now:
+            at = min(at, now + max(at - state.last_error_at, 0))
+            state = state._replace(last_error_at=now)
+        regular = _earlier(regular, _next_regular(moved, now))
+    elif not isinstance(job.schedule, At):
+        at = min(at, _next_regular(moved, now) or at)
+    period_start = _earlier(state.period_start, now)
+    moved = moved.with_state(state._replace(next_run_at=at, regular_at=regular, period_start=period_start))
+    return None if moved == job else moved
+
+
+def _earlier(moment: Micros | None, other: Micros | None) -> Micros | None:
+    return moment if moment is None or other is None else min(moment, other)
 
 
 # ---------------------------------------------------------------- whether it would run
@@ -236,6 +280,8 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.PAUSED, None
     if state.next_run_at is None:
         return SkipReason.MANUAL_ONLY, None
+    if not room.clock_is_believed:
+        return SkipReason.NOT_DUE, None
     if state.next_run_at > now:
         return _why_not_due(job, rules), state.next_run_at
     if claim(job, now, rules).attempt is None:
@@ -274,7 +320,10 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules) -> Explanation:
     problem = f" ({state.last_error})" if state.last_error else ""
     sentences = {
         None: "is due and starts with the next pass.",
-        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe()}, next {when}.",
+        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe()}, next {when}."
+        if room.clock_is_believed
+        else "waits, since the wall clock jumped by more than a year: nothing starts before it has gone back, or for a "
+        "day. If the clock is right, a restart lets it count at once.",
         SkipReason.DISABLED: f"is disabled: {state.disabled_reason}. resume_job() enables it.",
         SkipReason.ENDED: "has ended: nothing is left of its schedule.",
         SkipReason.PAUSED: "is paused. resume_job() lets it go on.",
@@ -407,12 +456,12 @@ def claim_manually(job: Job, now: Micros) -> Claim:
     return Claim(state=job.state._replace(activity=Status.QUEUED, last_run_at=now), attempt=attempt)
 
 
-def ran_before(job: Job, before: JobState, attempt: Attempt, now: Micros) -> JobState:
-    """What a job looks like whose *attempt* has run already, since the clock went back: it goes on with the next one.
+def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobState:
+    """What a job looks like whose occurrence has run already, since the clock went back: it goes on with the next one.
 
-    *before* is the job before the claim, which comes to nothing.
+    *before* is the job before the claim, which comes to nothing; *latest* is the last occurrence up to *now* that ran.
     """
-    return _going_on(job, before, _next_regular(job, max(now, attempt.scheduled_for)), now)
+    return _going_on(job, before, _next_regular(job, latest), now)
 
 
 def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
@@ -466,8 +515,12 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
     skips = _merged(job, max(run.claimed_at, run.scheduled_for), now, reason)
     if state.phase is Phase.DISABLED:
+        if state.regular_at is not None:
+            return Change(state=state._replace(regular_at=None))
         return Change(state=state, skips=skips)
-    regular = _next_regular(job, max(now, run.scheduled_for))
+    regular = _next_regular(job, now)
+    if regular == run.scheduled_for:  # the clock went back meanwhile
+        regular = _next_regular(job, regular)
     rerun = job.spec.on_interrupt is OnInterrupt.RERUN
     if ending.outcome is Outcome.CANCELLED and rerun:
         return Change(state=_retrying(state, run, now, regular), skips=skips)
@@ -553,6 +606,9 @@ def _going_on(job: Job, state: JobState, following: Micros | None, now: Micros) 
 
 
 def _next_regular(job: Job, after: Micros) -> Micros | None:
+    forgotten = job.state.forgotten_until
+    if forgotten is not None and forgotten > after:  # the clock went back, further than the log does
+        after = forgotten
     return _jittered(job, job.schedule.next_micros(after, job.anchor))
 
 

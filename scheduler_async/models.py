@@ -269,6 +269,8 @@ class JobState(NamedTuple):
     last_error: str | None = None
     last_exit_code: int | None = None
     last_message: str | None = None
+    forgotten_until: Micros | None = None
+    """Occurrences up to this one may have run although there are no rows of them: those were removed with age."""
 
 
 def _moment(micros: Micros | None) -> datetime | None:

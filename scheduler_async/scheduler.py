@@ -81,6 +81,8 @@ class SchedulerState:
     next_wake_at: datetime | None
     running: int
     queued: int
+    problem: str | None = None
+    """What keeps it from working, if anything does: a store that fails, a clock that cannot be believed."""
 
 
 class Scheduler:
@@ -528,6 +530,7 @@ class Scheduler:
             free_in_group=None if limit is None else limit - running_in_group,
             has_queue=bool(self._limits.queue_size),
             free_in_queue=max((self._limits.queue_size or 0) - queued, 0),
+            clock_is_believed=self._engine.clock_is_believed,
         )
 
     def state(self) -> SchedulerState:
@@ -542,6 +545,7 @@ class Scheduler:
             next_wake_at=_moment(engine.next_wake_at),
             running=engine.runner.running,
             queued=len(engine.runner) - engine.runner.running,
+            problem=engine.problem,
         )
 
     def namespace(self, name: str) -> Namespace:

@@ -76,6 +76,10 @@ class Schedule(ABC):
         """When a job that is added *now* runs first."""
         return self.next_micros(now, now)
 
+    def anchor_before(self, now: Micros, anchor: Micros) -> Micros:
+        """Where the same grid begins if the clock has gone back to before its *anchor*."""
+        return anchor
+
     def jittered(self, at: Micros, key: str) -> Micros:
         """The occurrence *at* with the delay that jitter adds for the job *key*: the same one every time."""
         if self.jitter is None:
@@ -254,6 +258,11 @@ class Every(Schedule):
 
     def first_micros(self, now: Micros) -> Micros | None:
         return self._until_end(max(now, self._start or now)) if self.immediately else super().first_micros(now)
+
+    def anchor_before(self, now: Micros, anchor: Micros) -> Micros:
+        if self._anchor is not None or anchor <= now:
+            return anchor
+        return now - (now - anchor) % self._step
 
     def raised_to(self, minimum: timedelta) -> Every:
         if self.interval >= minimum:

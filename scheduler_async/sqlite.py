@@ -98,6 +98,7 @@ MIGRATIONS: Final = (
             last_error          TEXT,
             last_exit_code      INTEGER,
             last_message        TEXT,
+            forgotten_until     INTEGER,
             run                 INTEGER,
             node                INTEGER
         ) STRICT
@@ -301,6 +302,10 @@ class SQLiteStore:
     async def change(self, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
         """Carry out all *changes*, or none if one of them raises."""
         return await self._write(self._work.change, changes, now)
+
+    async def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
+        """Let *decide* say what becomes of jobs that wait for a moment later than *now*; None leaves one as it is."""
+        return await self._write(self._work.review, after, limit, now, decide)
 
     async def remove(self, namespace: str, id: str) -> Job | None:
         """Forget a job and its runs; return it as it was."""

@@ -167,10 +167,33 @@ SELECT_RUNS: Final = """
            r.reason, r.missed, r.error, r.message, r.exit_code, r.node
       FROM run r JOIN job j USING (uid)
 """
-PURGE_RUNS: Final = """
-    DELETE FROM run
-     WHERE uid = :uid AND outcome IS NOT NULL
-       AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
+OLD_RUNS: Final = """
+    uid = :uid AND outcome IS NOT NULL
+    AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
+"""
+# Up to where rows are missing that would say what ran.
+NOTE_FORGOTTEN: Final = f"""
+    UPDATE state
+       SET forgotten_until = (SELECT max(at)
+                                FROM (SELECT state.forgotten_until AS at
+                                      UNION ALL
+                                      SELECT max(scheduled_for)
+                                        FROM run
+                                       WHERE {OLD_RUNS} AND attempt > 0 AND trigger <> 'manual'))
+     WHERE uid = :uid
+"""
+PURGE_RUNS: Final = f"DELETE FROM run WHERE {OLD_RUNS}"
+LATEST_RUN: Final = """
+    SELECT max(scheduled_for)
+      FROM run INDEXED BY run_once
+     WHERE uid = ? AND scheduled_for <= ? AND attempt > 0 AND trigger <> 'manual'
+"""
+REVIEW: Final = f"""
+    {SELECT_STATE}
+      FROM state s
+     WHERE s.uid > ? AND s.next_run_at > ? AND s.phase <> 'disabled'
+  ORDER BY s.uid
+     LIMIT ?
 """
 
 # Descriptions that are remembered, so that a busy job is read from its JSON once.
@@ -240,9 +263,7 @@ class Work:
                 if job.uid in added or not edit.job.uid:
                     added[job.uid] = job
                 else:
-                    number = self._number_of(db, job.handler, numbers)
-                    self._update_spec(db, jobs[name], job)
-                    db.execute(UPDATE_STATE, (*_narrow(job, number), job.uid))
+                    self._update(db, jobs[name], job, numbers)
                 jobs[name] = job
                 self._stand_in_line(job)
                 edit = Edit(job=job, skips=edit.skips, kind=edit.kind)
@@ -254,6 +275,21 @@ class Work:
         db.executemany(INSERT_STATE, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
         self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
         return edits
+
+    def review(
+        self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
+    ) -> int | None:
+        jobs = self._jobs(db, db.execute(REVIEW, (after, now, limit)).fetchall(), now)
+        numbers: dict[str, int] = {}
+        for before in jobs:
+            if (before.uid, before.revision) not in self._unreadable and (job := decide(before)) is not None:
+                self._update(db, before, job, numbers)
+                self._stand_in_line(job)
+        return jobs[-1].uid if len(jobs) == limit else None
+
+    def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
+        self._update_spec(db, before, job)
+        db.execute(UPDATE_STATE, (*_narrow(job, self._number_of(db, job.handler, numbers)), job.uid))
 
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
@@ -380,8 +416,11 @@ class Work:
             if edit.skips or edit.kind:
                 edits.append(edit)
         db.executemany(CLAIM, [_claim_update(run, terms.node) for run in runs])
+        repeated: set[int] = set()
         if db.executemany(INSERT_RUN, [_insert_run(run, name) for run in runs]).rowcount != len(runs) and runs:
-            runs = self._drop_repeated(db, runs, now)
+            repeated = self._undo_repeated(db, runs, now)
+            runs = [run for run in runs if run.job.uid not in repeated]
+            edits = [edit for edit in edits if edit.job.uid not in repeated]
         self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
         unhandled = (
             [] if terms.handlers is None else db.execute(UNHANDLED, {"now": now, "handlers": handlers}).fetchall()
@@ -391,7 +430,7 @@ class Work:
             runs=runs,
             edits=edits,
             unhandled=self._jobs(db, unhandled),
-            is_full=len(rows) >= terms.limit,
+            is_full=len(rows) >= terms.limit or bool(repeated),
             next_due=next_due,
         )
 
@@ -446,17 +485,17 @@ class Work:
         ):
             self._line.add(job.group or NO_GROUP, Place(*order(job), job.uid))
 
-    def _drop_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> list[ClaimedRun]:
-        """Leave out occurrences that ran before, as a clock that went back offers them; their jobs go on."""
-        kept = []
+    def _undo_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> set[int]:
+        """Undo claims of occurrences that ran before, as a clock that went back offers them; their jobs go on."""
+        repeated = set()
         for run in runs:
-            if db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.job.uid)).fetchone():
-                kept.append(run)
-            else:
-                state = ran_before(run.job, run.before, run.attempt, now)
+            if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.job.uid)).fetchone():
+                (latest,) = db.execute(LATEST_RUN, (run.job.uid, now)).fetchone()
+                state = ran_before(run.job, run.before, latest, now)
                 db.execute(FINISH, (*state_values(state), run.job.uid))
                 self._stand_in_line(run.job.with_state(state))
-        return kept
+                repeated.add(run.job.uid)
+        return repeated
 
     def claim_one(
         self,
@@ -660,7 +699,9 @@ class Work:
         return jobs
 
     def purge_runs(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> None:
-        db.executemany(PURGE_RUNS, [{"uid": uid, "keep": keep} for uid in uids])
+        old = [{"uid": uid, "keep": keep} for uid in uids]
+        db.executemany(NOTE_FORGOTTEN, old)
+        db.executemany(PURGE_RUNS, old)
 
     def purge_disabled(self, db: sqlite3.Connection, before: Micros, limit: int) -> list[Job]:
         rows = db.execute(

@@ -65,7 +65,7 @@ class Claims:
     unhandled: Sequence[Job] = ()
     """A job that is due for each handler that is not here; they wait."""
     is_full: bool = False
-    """Whether the limit was reached: more may be due."""
+    """Whether more may be due: the limit was reached, or what was due had run before."""
     next_due: Micros | None = None
     """When the next job comes due. What is due already, and could not be claimed, does not count."""
 
@@ -165,6 +165,12 @@ class Store(Protocol):
 
     async def change(self, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
         """Carry out all *changes*, or none if one of them raises."""
+
+    async def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
+        """Let *decide* say what becomes of jobs that wait for a moment later than *now*; None leaves one as it is.
+
+        Up to *limit* at a time, by number, beyond *after*; returns where to go on, or None at the end.
+        """
 
     async def remove(self, namespace: str, id: str) -> Job | None:
         """Forget a job and its runs; return it as it was."""

@@ -53,8 +53,8 @@ class VirtualClock(Clock):
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* when the clock has been advanced by *delay* seconds."""
         timer = _VirtualTimer(callback)
-        # Rounded up: a timer that fires a microsecond early finds nothing due.
-        at = self._elapsed - int(-delay * SECOND // 1)
+        # To the nearest, since a float is a little off: a timer that fires a microsecond early finds nothing due.
+        at = self._elapsed + round(delay * SECOND)
         heapq.heappush(self._timers, (at, next(self._numbers), timer))
         return timer
 

@@ -19,7 +19,7 @@ PACKAGE = Path(scheduler_async.__file__).parent
 LAYERS = [
     {"errors", "logs", "tasks"},
     {"instants", "durations", "zones"},
-    {"clock", "cron"},
+    {"clock", "cron", "jumps"},
     {"cron_words"},
     {"schedules"},
     {"retries"},
@@ -35,7 +35,7 @@ LAYERS = [
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "stats", "line"),
+    *("records", "stats", "line", "jumps"),
 }
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}

@@ -549,7 +549,7 @@ class EngineMachine(RuleBasedStateMachine):
         now = self.clock.micros()
         for model in self.jobs.values():
             if minutes < 0:
-                model.lenient_until = max(model.lenient_until, model.high)
+                model.lenient_until = max(model.lenient_until, model.high, now)
 
         async def act() -> None:
             self.clock.set(from_micros(now + minutes * MINUTE))

@@ -50,13 +50,14 @@ class Clock(ABC):
         """Wait until *event* is set, or for *timeout* seconds; return whether it was set."""
         if event.is_set() or timeout is None:
             return await event.wait()
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task is not None else 0
         waiter = asyncio.ensure_future(event.wait())
         timer = self.call_later(max(timeout, 0.0), waiter.cancel)
         try:
             return await waiter
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if task is not None and task.cancelling() > cancelled_before:
                 raise
             return False
         finally:

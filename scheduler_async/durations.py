@@ -18,6 +18,8 @@ _STORED_UNITS = {**_UNITS, "us": timedelta(microseconds=1)}
 _PARTS = re.compile(r"(?P<sign>[+-]?)(?P<number>\d*)(?P<fraction>[.,]\d*)?(?P<unit>.*)", re.ASCII | re.DOTALL)
 # Longer than any duration worth writing, and short enough that int() takes no time.
 _MAX_LENGTH = 32
+_LONGEST = timedelta(days=3_652_059)  # from the first year to the last
+_TOO_LONG = "It is longer than the calendar"
 
 
 def parse_interval(interval: str | timedelta) -> timedelta:
@@ -30,7 +32,7 @@ def parse_interval(interval: str | timedelta) -> timedelta:
         _refuse(interval, "Negative intervals are not allowed")
     if not interval:
         _refuse(interval, "Zero interval is not allowed")
-    return interval
+    return _within_calendar(interval, interval)
 
 
 def parse_stored_interval(text: str) -> timedelta:
@@ -91,9 +93,15 @@ def _parse(interval: str, *, stored: bool = False) -> timedelta:
     if int(number) == 0:
         _refuse(interval, "Zero interval is not allowed")
     try:
-        return int(number) * units[unit]
+        return _within_calendar(int(number) * units[unit], interval)
     except OverflowError:
-        _refuse(interval, "It is longer than the calendar")
+        _refuse(interval, _TOO_LONG)
+
+
+def _within_calendar(duration: timedelta, interval: object) -> timedelta:
+    if duration > _LONGEST:
+        _refuse(interval, _TOO_LONG)
+    return duration
 
 
 def _refuse(interval: object, problem: str) -> NoReturn:

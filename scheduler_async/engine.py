@@ -15,7 +15,7 @@ from logging import ERROR, INFO, WARNING
 from typing import Any, TypeVar
 
 from scheduler_async.clock import Clock, SystemClock
-from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerShutdownError, quoted
+from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerShutdownError, StoreError, quoted
 from scheduler_async.events import Event, EventKind, Events
 from scheduler_async.handlers import Handlers
 from scheduler_async.instants import SECOND, Micros, from_micros, span
@@ -65,8 +65,17 @@ class Limits:
 class Engine:
     """Runs what is due in a store, with the handlers it is given."""
 
-    def __init__(self, store: Store, clock: Clock, rules: Rules, limits: Limits) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        rules: Rules,
+        limits: Limits,
+        prepare: Callable[[Micros], Awaitable[None]],
+    ) -> None:
+        """*prepare* does what comes before anything is run."""
         self.store, self.clock, self.rules, self.limits = store, clock, rules, limits
+        self._prepare = prepare
         self.handlers = Handlers(clock)
         self.events = Events()
         self.status = "stopped"
@@ -76,6 +85,8 @@ class Engine:
         self.tick_count = 0
         self.trigger_count = 0
         self._machine = SystemClock()  # leases are about processes: they run on real time, whatever the clock shows
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._was_abandoned = False  # an event loop ended before the scheduler was stopped
         self._lock = asyncio.Lock()  # opening, starting and stopping, one at a time
         self._is_open = False
         self._changed = asyncio.Event()
@@ -97,6 +108,7 @@ class Engine:
         self._trusted_until = 0.0
         self._rejoining = asyncio.Lock()
         self._loop_task: asyncio.Task[None] | None = None
+        self._writer: asyncio.Task[None] | None = None
         self._services: list[asyncio.Task[None]] = []
         self._halt = asyncio.Event()
         self._endings: list[tuple[ActiveRun, Ending | None, Micros]] = []
@@ -117,8 +129,22 @@ class Engine:
 
     # ============================================================ opening and closing
 
-    async def start(self, prepare: Callable[[Micros], Awaitable[None]]) -> None:
-        """Open the store, let *prepare* do what comes first, take up what was interrupted, and begin the loop."""
+    def _enter_event_loop(self) -> None:
+        """A scheduler may be stopped in one event loop and used in the next, as tests and scripts do."""
+        running = asyncio.get_running_loop()
+        if self._event_loop is running:
+            return
+        if self._is_open and self._event_loop is not None and not self._event_loop.is_closed():
+            raise SchedulerError("The scheduler is in use in another event loop. Stop it there first.")
+        self._event_loop = running
+        self._lock, self._changed = asyncio.Lock(), asyncio.Event()
+        self._was_abandoned = self._is_open
+        self._is_open, self.status = False, "stopped"
+        self.handlers.forget_event_loop()
+
+    async def start(self) -> None:
+        """Open the store, take up what was interrupted, and begin the loop."""
+        self._enter_event_loop()
         async with self._lock:
             if self.status != "stopped":
                 raise SchedulerError(f"The scheduler is {self.status} already. Start it once, or stop it first.")
@@ -126,8 +152,8 @@ class Engine:
             try:
                 await self._open()
                 now = self.clock.micros()
-                await prepare(now)
                 await self._join()
+                self._wall.look(now, self.clock.monotonic())  # whatever it does from now on is noticed
                 self.status = "running"
                 self.started_at, self.tick_count, self.trigger_count = now, 0, 0
                 self._services.append(self._spawn(self._keep_house(), "upkeep"))
@@ -142,6 +168,7 @@ class Engine:
 
     async def stop(self, wait: bool, timeout: float | None, cancel: bool) -> None:
         """Stop claiming, tell the runs, wait for them or cancel them, record how they ended, and sign off."""
+        self._enter_event_loop()
         async with self._lock:
             if not self._is_open:
                 return
@@ -155,6 +182,8 @@ class Engine:
         for active in self.runner:
             if cancel or not active.begun.is_set():
                 self.runner.cancel(active)
+        if self._writer is not None and self._writer.done():
+            self._start_writer()  # somebody cancelled all tasks there were
         if wait:
             await self._wait_for_runs(timeout)
             await self._shut()
@@ -162,7 +191,7 @@ class Engine:
             self._spawn(self._shut_when_done(), "shutdown")
 
     async def _shut_when_done(self) -> None:
-        await self._wait_for_runs(None)
+        await self._until_idle()
         await self._shut()
 
     async def _shut(self) -> None:
@@ -179,7 +208,7 @@ class Engine:
                 if was_started:
                     say(INFO, "Scheduler stopped")
                     self.tell(EventKind.STOPPED, now)
-                    self.events.close()
+                self.events.close()
 
     async def _wait_for_runs(self, timeout: float | None) -> None:
         """Return when every ending is committed; `SchedulerShutdownError` if that takes longer."""
@@ -201,19 +230,33 @@ class Engine:
 
     async def _open(self) -> None:
         if not self._is_open:
+            if self._was_abandoned:
+                await self.ask(self.store.close())
+                self._was_abandoned = False
+                if self._identity is not None:
+                    retire(self._identity)
             self._forget_everything()
-            await self.ask(self.store.open())
+            try:
+                await self.ask(self.store.open())
+            except BaseException:
+                await self.ask(self.store.close())  # it may have opened, and only the answer be lost
+                raise
             self._is_open = True
 
     async def _join(self) -> None:
         """Become a node of the store, and take up what dead nodes left behind."""
         if self.node is not None:
             return
+        await self._prepare(self.clock.micros())
         version = await self.ask(self.store.version())  # before anything is read: what changes from now on is news
         await self._become_node()
-        self._services.append(self._spawn(self._write_endings(), "writer"))
+        self._start_writer()
         if self.store.is_shared:
             self._services.append(self._spawn(self._keep_watch(version), "watch"))
+
+    def _start_writer(self) -> None:
+        self._writer = self._spawn(self._write_endings(), "writer")
+        self._services.append(self._writer)
 
     async def _become_node(self) -> None:
         begun = self._machine.monotonic()
@@ -243,27 +286,30 @@ class Engine:
         if self.node is not None:
             try:
                 await self._settle_claims(self.clock.micros())
+                await self._purge(threshold=0)
                 await self.ask(self.store.leave(self.node))
             except Exception:
                 say(ERROR, "Cannot sign off from the store; others will notice when the lease runs out", exc_info=True)
             if self._identity is not None:
                 retire(self._identity)
         if self._is_open:
+            self._is_open = False
             self._forget_everything()
             await self.ask(self.store.close())
-            self._is_open = False
 
     async def ready(self) -> None:
         """Every call but `start` works without the loop: the store opens when it is first needed."""
+        self._enter_event_loop()
         if not self._is_open:
             async with self._lock:
                 await self._open()
 
     async def ready_to_run(self) -> None:
         """As `ready`, and as a node: whatever is claimed must have an owner."""
-        await self.ready()
-        if self.node is None:
+        self._enter_event_loop()
+        if not self._is_open or self.node is None:
             async with self._lock:
+                await self._open()
                 await self._join()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -309,18 +355,17 @@ class Engine:
 
     async def _pass(self) -> float | None:
         """Start what is due; return how long to sleep."""
-        now = self.clock.micros()
+        now = self._read_clock()
         self.tick_count += 1
         self.last_tick_at = now
-        self._notice_jump(now)
         self._distrust_self()
-        if self._went_back:
-            await self._go_back(now)
         while self.status == "running" and self._should_look(now):
+            if self._went_back:
+                await self._go_back(now)
             self._stale = False
             await self.claim(now, self._claim_limit())
-            now = self.clock.micros()
-        return self._sleep_from(self.clock.micros())
+            now = self._read_clock()
+        return self._sleep_from(now)
 
     def _should_look(self, now: Micros) -> bool:
         due = self._stale or self._hungry or (self._next_due is not None and self._next_due <= now)
@@ -334,6 +379,9 @@ class Engine:
 
     async def claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
         """Claim up to *limit* due jobs and start their runs."""
+        return await carried_through(self._claim(now, limit))
+
+    async def _claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
         async with self._claiming(now) as node:
             terms = ClaimTerms(
                 node=node,
@@ -355,6 +403,17 @@ class Engine:
         for job in claims.unhandled:
             self._warn_of_missing_handler(job)
         return started, claims
+
+    async def as_node(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do *work* that only a node can; should others have taken this one for dead, join again first."""
+        try:
+            return await work()
+        except NodeLost:
+            await self._rejoin()
+        try:
+            return await work()
+        except NodeLost:
+            raise SchedulerError("The scheduler is stopping, or cannot stay connected to its store.") from None
 
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
@@ -425,7 +484,9 @@ class Engine:
             capped = wake  # nobody needs to wake only to find out whether the clock jumped
         return None if capped is None else max(capped - now, 0) / SECOND
 
-    def _notice_jump(self, now: Micros) -> None:
+    def _read_clock(self) -> Micros:
+        """The wall clock; a jump since it was last read is noticed before anything is done by it."""
+        now = self.clock.micros()
         jumped, believed = self._wall.look(now, self.clock.monotonic())
         if believed:
             self._stale = True
@@ -441,6 +502,7 @@ class Engine:
             self.tell(EventKind.CLOCK_JUMPED, now, reason=message)
         elif believed:
             say(WARNING, "The wall clock has stood for a day and is believed; all jobs are looked at again")
+        return now
 
     @property
     def clock_is_believed(self) -> bool:
@@ -507,7 +569,7 @@ class Engine:
             batch, self._endings = self._endings, []
             if batch:
                 try:
-                    await self._record(batch)
+                    await self._record_all(batch)
                     failures = 0
                     self._trouble_is_over("writer")
                 except Exception as error:  # nothing is lost: they are kept until the store takes them
@@ -521,6 +583,25 @@ class Engine:
                     continue
             if not self._endings:
                 await self._have_endings.wait()
+
+    async def _record_all(self, batch: list[tuple[ActiveRun, Ending | None, Micros]]) -> None:
+        """Record *batch*, at once if possible. One ending that cannot be recorded must not hold up the others."""
+        try:
+            await self._record(batch)
+        except StoreError:
+            raise
+        except Exception:
+            while batch:
+                active, ending, finished_at = batch[0]
+                try:
+                    await self._record([(active, ending, finished_at)])
+                except StoreError:
+                    raise
+                except Exception as error:
+                    say(ERROR, "Run %d ended, and that cannot be recorded", active.claimed.id, exc_info=True)
+                    told = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {error}")
+                    await self._record([(active, told, finished_at)])
+                del batch[0]
 
     async def _record(self, batch: Sequence[tuple[ActiveRun, Ending | None, Micros]]) -> None:
         unbegun: list[ClaimedRun] = []
@@ -637,7 +718,7 @@ class Engine:
         for edit, run in interrupted:
             say(WARNING, "Run %d of %s was interrupted", run.id, run.job.key, extra={"job": run.job.key, "run": run.id})
             if self.events.has_listeners:
-                ending = Ending(outcome=Outcome.INTERRUPTED)
+                ending = Ending(outcome=Outcome.INTERRUPTED, error=edit.job.last_error)
                 item = EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=now)
                 self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
             self.announce_edit(edit, now)
@@ -692,10 +773,12 @@ class Engine:
             except Exception:
                 say(ERROR, "Cannot remove old runs; trying again in %g s", UPKEEP, exc_info=True)
 
-    async def _purge(self) -> None:
+    async def _purge(self, threshold: int | None = None) -> None:
+        """Forget old runs of jobs that have *threshold* new ones, a tenth of what is kept; and jobs long disabled."""
         self._untidy.clear()
         if self.limits.keep_runs is not None:
-            grown = [uid for uid, count in self._grown.items() if count > self.limits.keep_runs // 10]
+            least = self.limits.keep_runs // 10 if threshold is None else threshold
+            grown = [uid for uid, count in self._grown.items() if count > least]
             for first in range(0, len(grown), UPKEEP_SLICE):
                 uids = grown[first : first + UPKEEP_SLICE]
                 await self.ask(self.store.purge_runs(uids, self.limits.keep_runs))

@@ -13,6 +13,7 @@ from anyio import CapacityLimiter, to_thread
 from scheduler_async.clock import Clock
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
 from scheduler_async.models import Ending, Outcome, Result, Run
+from scheduler_async.tasks import carried_through
 
 Handler: TypeAlias = Callable[..., Any]
 """What users register: async or plain, with a `Run` or without."""
@@ -93,9 +94,26 @@ class Handlers:
             work = partial(function, run) if takes_run else function
             with self._clock.working_in_thread():
                 # A thread cannot be stopped: it is waited for, so that the job does not run twice at once.
-                return await to_thread.run_sync(work, limiter=self._threads)
+                answer = await carried_through(to_thread.run_sync(_without_exit(work), limiter=self._threads))
+            return await answer if inspect.isawaitable(answer) else answer
 
         return in_thread
+
+    def forget_event_loop(self) -> None:
+        """What belongs to an event loop is made anew for the next one."""
+        self._threads = None
+
+
+def _without_exit(work: Callable[[], object]) -> Callable[[], object]:
+    """*work*, whose wish to end the program is an error like others: it would not get further than its thread."""
+
+    def call() -> object:
+        try:
+            return work()
+        except SystemExit as error:
+            return ending_of_exception(error)
+
+    return call
 
 
 def name_of_function(function: Handler) -> str:
@@ -123,7 +141,10 @@ def _takes_argument(function: Handler) -> bool:
             "async def f(run) or async def f().",
             "handler",
         )
-    return bool(positional)
+    # What has a default was not meant for a run, unless it says so.
+    return bool(positional) and (
+        bool(required) or positional[0].name == "run" or positional[0].kind is positional[0].VAR_POSITIONAL
+    )
 
 
 def ending_of(answer: object) -> Ending:
@@ -133,8 +154,13 @@ def ending_of(answer: object) -> Ending:
             return Ending(outcome=Outcome.SUCCESS)
         case False:
             return Ending(outcome=Outcome.SUCCESS, disable=True)
+        case Ending():
+            return answer
         case Outcome():
-            return _told(Result(answer))
+            try:
+                return _told(Result(answer))
+            except InvalidJobError as error:
+                return ending_of_exception(error)
         case Result():
             return _told(answer)
         case _:
@@ -148,5 +174,9 @@ def _told(result: Result) -> Ending:
 
 def ending_of_exception(error: BaseException) -> Ending:
     """What an exception says about the run that raised it."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Ending(outcome=Outcome.ERROR, error=text)
+    name = type(error).__name__
+    try:
+        words = str(error)
+    except Exception as failure:  # some exceptions cannot be put into words
+        words = f"its text cannot be had ({type(failure).__name__})"
+    return Ending(outcome=Outcome.ERROR, error=f"{name}: {words}" if words else name)

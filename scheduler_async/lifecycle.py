@@ -305,7 +305,9 @@ def order(job: Job) -> tuple[int, Micros, str]:
 
 def _why_not_due(job: Job, rules: Rules) -> SkipReason:
     state = job.state
-    if _policy(job, rules).is_exhausted(state.retry_count) and state.consecutive_errors:
+    policy = _policy(job, rules)
+    is_last_retry = policy.regular_times_go_on and state.retry_of is not None
+    if policy.is_exhausted(state.retry_count) and state.consecutive_errors and not is_last_retry:
         return SkipReason.RETRIES_EXHAUSTED
     waits_longer = state.retry_of is not None or state.regular_at is not None
     return SkipReason.BACKOFF if waits_longer else SkipReason.NOT_DUE
@@ -332,7 +334,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules) -> Explanation:
         SkipReason.BACKOFF: f"waits after {failures}{problem}, and is tried again {when}.",
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}, and runs again {when}.",
         SkipReason.MISFIRE: "missed its time, and its misfire policy is to skip: it goes on with the next occurrence.",
-        SkipReason.STOPPING: "is due, but the scheduler is not taking up work: it is stopped or stopping.",
+        SkipReason.STOPPING: "is due, but the scheduler is stopping, and takes up nothing new.",
         SkipReason.NO_HANDLER: f"is due, but no handler {quoted(job.handler)} is registered here.",
         SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} has no free slot.",
         SkipReason.AT_CAPACITY: "is due, but as many jobs run as may: it goes when a slot frees.",
@@ -369,7 +371,7 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
         warnings.append("disabled if it fails once more")
     if not room.has_handler:
         warnings.append(f"no handler {quoted(job.handler)} is registered here")
-    if state.next_run_at is None:  # it runs just now
+    if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # it runs now
         following = _next_regular(job, now)
     elif state.next_run_at <= now:
         taken = claim(job, now, rules)
@@ -423,6 +425,8 @@ def claim(job: Job, now: Micros, rules: Rules) -> Claim:
     else:
         at = state.next_run_at
         skips = _passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
+    if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran, before the clock went back
+        return Claim(state=_going_on(job, state, _next_regular(job, at), now), skips=skips)
     fresh = _taken(state, now)
     if policy.regular_times_go_on:
         fresh = fresh._replace(retry_count=0)
@@ -494,15 +498,16 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
         state = state._replace(last_error_at=now, last_error=ending.error or ending.outcome.value)
     if ending.disable:
         skips: tuple[Skip, ...] = ()
-        if run.trigger is not Trigger.MANUAL:
+        by_hand = run.trigger is Trigger.MANUAL
+        if not by_hand:
             state = state._replace(consecutive_errors=0, retry_count=0, period_start=None)
-        if run.trigger is not Trigger.MANUAL and state.next_run_at is None:
+        if state.next_run_at is None and state.regular_at is None and not (by_hand and state.phase is Phase.DISABLED):
             skips = _merged(job, max(run.claimed_at, run.scheduled_for), now, SkipReason.ALREADY_RUNNING)
         elif state.phase is Phase.ACTIVE:
             skips = _owed(job, now, SkipReason.ALREADY_RUNNING)
         return Change(state=disabled(state, "its handler returned False", now), skips=skips)
     if run.trigger is Trigger.MANUAL:
-        return _after_manual_run(job, state, now)
+        return _after_manual_run(job, state, run.claimed_at, now)
 
     if ending.outcome.is_failure:
         state = state._replace(consecutive_errors=state.consecutive_errors + 1)
@@ -572,17 +577,24 @@ def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) ->
     return disabled(state, reason, now)._replace(retry_of=run.scheduled_for, attempts=run.attempt)
 
 
-def _after_manual_run(job: Job, state: JobState, now: Micros) -> Change:
-    """Its regular time may have come while it ran: then that occurrence is left out, like any other meanwhile."""
-    if state.phase is not Phase.ACTIVE:
-        return Change(state=state)  # what comes while it is paused is not missed
+def _after_manual_run(job: Job, state: JobState, claimed_at: Micros, now: Micros) -> Change:
+    """Its regular time may have come while it ran: then that occurrence is left out, like any other meanwhile.
+
+    What was due before it began is due still.
+    """
+    if state.phase is Phase.DISABLED:
+        return Change(state=state)
     if state.next_run_at is None and not isinstance(job.schedule, Manual):
         # It was disabled, and resumed while this run was in progress.
         resumed = resume(job.with_state(state._replace(phase=Phase.PAUSED)), now)
-        if isinstance(job.schedule, At) or state.last_run_at is None:
-            return resumed
-        return Change(state=resumed.state, skips=_merged(job, state.last_run_at, now, SkipReason.ALREADY_RUNNING))
-    if isinstance(job.schedule, At | Delay) or state.retry_of is not None or (state.next_run_at or now + 1) > now:
+        settled = resumed.state._replace(phase=state.phase)
+        if isinstance(job.schedule, At):
+            return Change(state=settled, skips=resumed.skips)
+        return Change(state=settled, skips=_merged(job, claimed_at, now, SkipReason.ALREADY_RUNNING))
+    if state.phase is Phase.PAUSED:
+        return Change(state=state)  # what comes while it is paused is not missed
+    at = state.next_run_at
+    if isinstance(job.schedule, At | Delay) or state.retry_of is not None or at is None or not claimed_at < at <= now:
         return Change(state=state)
     skips = _owed(job, now, SkipReason.ALREADY_RUNNING)
     return Change(state=_going_on(job, state, _next_regular(job, now), now), skips=skips)

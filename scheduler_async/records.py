@@ -227,6 +227,7 @@ def row_of(item: EndedRun, node: str | None) -> RunRow:
         attempt=attempt.attempt,
         trigger=attempt.trigger,
         outcome=ending.outcome,
+        reason=SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None,
         error=ending.error,
         message=ending.message,
         exit_code=ending.exit_code,

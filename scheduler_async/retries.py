@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from scheduler_async.durations import describe_duration, format_interval, parse_interval, parse_stored_interval
 from scheduler_async.errors import InvalidJobError, quoted
-from scheduler_async.instants import MINUTE, Micros, span
+from scheduler_async.instants import LAST, MINUTE, Micros, span
 
 JSON_VERSION = 1
 
@@ -144,21 +144,21 @@ class Retry:
                 if at_once:
                     return Verdict(retry_at=failed_at)
                 delay = self.delays[min(consecutive_errors, len(self.delays)) - 1]
-                return Verdict(not_before=failed_at + span(delay))
+                return Verdict(not_before=min(failed_at + span(delay), LAST))
             case RetryKind.IN_WINDOW:
                 assert self.max_retries is not None
                 if retry_count >= self.max_retries:
                     return Verdict(retry_count=retry_count)
                 # One microsecond makes it the *next* pass: this one asks what was due when it began.
                 wait = span(self.delays[0]) if self.delays else 1
-                return Verdict(retry_at=failed_at + (0 if at_once else wait), retry_count=retry_count + 1)
+                return Verdict(retry_at=min(failed_at + (0 if at_once else wait), LAST), retry_count=retry_count + 1)
             case RetryKind.BUDGET:
                 assert self.max_retries is not None
                 assert self.period is not None
                 if period_start is None or failed_at - period_start >= span(self.period):
                     period_start, retry_count = failed_at, 0
                 retry_count += 1
-                period_end = period_start + span(self.period)
+                period_end = min(period_start + span(self.period), LAST)
                 wait = 0 if at_once else 2 ** min(retry_count, _LARGEST_POWER) * MINUTE
                 held = retry_count >= self.max_retries
                 retry_at = period_end if held else min(failed_at + wait, period_end)

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import ERROR
 
@@ -45,9 +45,11 @@ class ActiveRun:
     async def begun_or_done(self) -> None:
         """Wait until the handler has been called, or never will be."""
         waits = [asyncio.ensure_future(event.wait()) for event in (self.begun, self.done)]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
 
 class Runner:
@@ -131,6 +133,8 @@ class Runner:
             active.begun.set()
             try:
                 return await call(run)
+            except SystemExit as error:  # a handler that fails, not a reason to take the others down
+                return ending_of_exception(error)
             finally:
                 if timer is not None:
                     timer.cancel()
@@ -168,4 +172,7 @@ def _ending_of_task(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
             return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")
         return Ending(outcome=Outcome.ERROR, error="CancelledError: the handler was cancelled from within.")
     error = task.exception()
-    return ending_of(task.result()) if error is None else ending_of_exception(error)
+    if error is None:
+        return ending_of(task.result())
+    told = ending_of_exception(error)
+    return replace(told, outcome=Outcome.CANCELLED) if active.cancelled else told  # it fell over while tidying up

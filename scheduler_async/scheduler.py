@@ -128,7 +128,7 @@ class Scheduler:
         self._require_user = require_user
         self._store = _store_of(store)
         self._clock = clock or SystemClock()
-        self._engine = Engine(self._store, self._clock, self._rules, self._limits)
+        self._engine = Engine(self._store, self._clock, self._rules, self._limits, self._prepare)
         self._handlers = self._engine.handlers
         self._ask = self._engine.ask
         self._declared: list[JobSpec] = []
@@ -161,8 +161,12 @@ class Scheduler:
         """
 
         def declare(function: F) -> F:
+            if self.status != "stopped":
+                raise SchedulerError(
+                    "Jobs are declared before the scheduler starts. Now, add_job() adds one, with a handler by name."
+                )
             job_id = id or name_of_function(function)
-            spec = JobSpec(schedule, handler=fields.pop("handler", job_id), id=job_id, **fields)
+            spec = JobSpec(schedule, id=job_id, **{"handler": job_id, **fields})
             self._handlers.register(self._handlers.name_of(spec.handler), function)
             if any((other.namespace, other.id) == (spec.namespace, spec.id) for other in self._declared):
                 raise JobExistsError(job_id, spec.namespace)
@@ -196,7 +200,7 @@ class Scheduler:
 
     async def start(self) -> None:
         """Open the store, take up what was interrupted, add the declared jobs, and begin to run what is due."""
-        await self._engine.start(self._prepare)
+        await self._engine.start()
 
     async def _prepare(self, now: Micros) -> None:
         if self._require_user:
@@ -205,13 +209,23 @@ class Scheduler:
         for edit in await self._ask(self._store.change(declarations, now)):
             self._engine.announce_edit(edit, now)
 
-    async def stop(self, wait: bool = True, timeout: float | None = 30.0, cancel: bool = False) -> None:
+    async def stop(
+        self, wait: bool = True, timeout: float | str | timedelta | None = 30.0, cancel: bool = False
+    ) -> None:
         """Begin nothing new, let runs finish, and close the store.
 
         Runs get *timeout* seconds; then `SchedulerShutdownError` is raised and they go on, to be stopped again with a
         longer timeout or with *cancel*, which ends them. Without *wait* the runs finish in the background.
         """
-        await self._engine.stop(wait, timeout, cancel)
+        seconds = _seconds(timeout)
+        if wait:
+            self._refuse_inside_a_run("stop() would wait for the run that calls it. stop(wait=False) does not")
+        await self._engine.stop(wait, seconds, cancel)
+
+    def _refuse_inside_a_run(self, problem: str) -> None:
+        task = asyncio.current_task()
+        if any(active.task is task for active in self._engine.runner):
+            raise SchedulerError(f"{problem}; or let something outside of the handlers call it.")
 
     # ============================================================ adding and editing
 
@@ -301,7 +315,15 @@ class Scheduler:
 
     async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let it go on, with a clean slate: no failures are held against it, and no missed runs."""
-        return await self._change_state(id, namespace, "resumed", lifecycle.resume)
+        return await self._change_state(id, namespace, "resumed", self._resume)
+
+    def _resume(self, job: Job, now: Micros) -> lifecycle.Change:
+        self._check_user(job.user_id)
+        return lifecycle.resume(job, now)
+
+    def _check_user(self, user_id: str | None) -> None:
+        if self._require_user and user_id is None:
+            raise InvalidJobError("A job needs a user_id here, since the scheduler has require_user=True.", "user_id")
 
     async def disable_job(self, id: str, *, namespace: str = "default", reason: str = "it was disabled by hand") -> Job:
         """Take it out of scheduling until it is resumed; *reason* tells why. A run in progress goes on."""
@@ -345,8 +367,7 @@ class Scheduler:
 
     def _checked(self, spec: JobSpec) -> JobSpec:
         """*spec* as this scheduler takes it: with a known handler, a user if one is required, and no tiny interval."""
-        if self._require_user and spec.user_id is None:
-            raise InvalidJobError("A job needs a user_id here, since the scheduler has require_user=True.", "user_id")
+        self._check_user(spec.user_id)
         spec = replace_handler(spec, self._handlers.name_of(spec.handler))
         if self._min_interval is not None:
             raised = spec.schedule.raised_to(self._min_interval)
@@ -402,7 +423,7 @@ class Scheduler:
             raise SchedulerError(
                 f"Job {quoted(id)} cannot run here: no handler {quoted(job.handler)} is registered in this process."
             )
-        active = await self._engine.claim_one(namespace, id, payload_json)
+        active = await self._engine.as_node(lambda: self._engine.claim_one(namespace, id, payload_json))
         if active is None:
             raise JobAlreadyRunningError(id, namespace)
         return active.claimed.id
@@ -418,6 +439,8 @@ class Scheduler:
 
         One after another, or `max_concurrent` at a time.
         """
+        if self._limits.max_concurrent is not None:
+            self._refuse_inside_a_run("run_pending() would wait for a slot that the run which calls it may hold")
         await self._engine.ready_to_run()
         moment = self._clock.micros() if now is None else to_micros(parse_instant(now, "now"))
         tally = _Tally()
@@ -425,7 +448,7 @@ class Scheduler:
         while True:
             room = (self._limits.max_concurrent or 1) - len(running)
             if room > 0 and not self._engine.runner.stopping.is_set():
-                started, claims = await self._engine.claim(moment, room)
+                started, claims = await self._engine.as_node(partial(self._engine.claim, moment, room))
                 for active in started:
                     running.add(asyncio.create_task(tally.follow(active), name=f"pass {active.claimed.job.key}"))
                 ran = {active.claimed.job.uid for active in started}
@@ -646,6 +669,14 @@ def _moment(micros: Micros | None) -> datetime | None:
 
 def _duration(value: str | timedelta | None) -> timedelta | None:
     return None if value is None else parse_interval(value)
+
+
+def _seconds(timeout: float | str | timedelta | None) -> float | None:
+    if isinstance(timeout, str | timedelta):
+        return parse_interval(timeout).total_seconds()
+    if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0):
+        raise InvalidJobError('timeout is a number of seconds from 0 up, a duration such as "30s", or None.', "timeout")
+    return timeout
 
 
 def _whole(number: int | None, name: str, smallest: int = 1) -> int | None:

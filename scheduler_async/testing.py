@@ -17,6 +17,9 @@ from scheduler_async.instants import SECOND, Micros, parse_instant, span, to_mic
 # How long a step waits, in real time, for functions in threads: one that waits for the test must not hold it up.
 THREAD_PATIENCE = 0.25
 
+# How long `stop()` waits, in real time, for a handler that does not wait for this clock.
+REAL_PATIENCE = 1.0
+
 # On event loops that do not show what is ready, this many quiet turns let everything that can happen do so.
 BLIND_TURNS = 50
 
@@ -86,7 +89,11 @@ class VirtualClock(Clock):
                 timer.cancel()
             return
         async with self._advancing:
-            await self._move_through(None if timeout is None else self._elapsed + int(timeout * SECOND), work.done)
+            end = None if timeout is None else self._elapsed + int(timeout * SECOND)
+            await self._move_through(end, work.done)
+            if not work.done():
+                # It waits for something else: for real time, for one.
+                await asyncio.wait([work], timeout=None if timeout is None else min(timeout, REAL_PATIENCE))
 
     def set(self, now: str | datetime) -> None:
         """Make the wall clock jump, as an NTP step or a suspended laptop does."""

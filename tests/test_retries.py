@@ -161,19 +161,23 @@ def test_a_policy_describes_itself(policy: Retry, words: str) -> None:
 POLICIES = st.one_of(
     st.builds(
         Retry.backoff,
-        st.lists(st.timedeltas(min_value=timedelta(microseconds=1)), min_size=1, max_size=4),
+        st.lists(
+            st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=3_652_059)),
+            min_size=1,
+            max_size=4,
+        ),
         disable_after=st.none() | st.integers(1, 9),
     ),
     st.builds(
         Retry.in_window,
         st.integers(0, 9),
-        delay=st.none() | st.timedeltas(min_value=timedelta(microseconds=1)),
+        delay=st.none() | st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=3_652_059)),
         disable_after=st.none() | st.integers(1, 9),
     ),
     st.builds(
         Retry.budget,
         st.integers(0, 99),
-        st.timedeltas(min_value=timedelta(microseconds=1)),
+        st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=3_652_059)),
         disable_after=st.none() | st.integers(1, 9),
     ),
     st.builds(Retry.none, disable_after=st.none() | st.integers(1, 9)),

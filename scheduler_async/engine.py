@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import ERROR, INFO, WARNING
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from scheduler_async.clock import Clock, SystemClock
 from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerShutdownError, StoreError, quoted
@@ -235,10 +236,14 @@ class Engine:
                 self._was_abandoned = False
                 if self._identity is not None:
                     retire(self._identity)
+            other = _users.get(id(self.store))
+            if other is not None and other is not self and other.store is self.store and other._is_open:
+                raise SchedulerError(f"{self.store} is in use by another scheduler. Give each one a store of its own.")
+            _users[id(self.store)] = self
             self._forget_everything()
             try:
                 await self.ask(self.store.open())
-            except BaseException:
+            except (StoreError, asyncio.CancelledError):
                 await self.ask(self.store.close())  # it may have opened, and only the answer be lost
                 raise
             self._is_open = True
@@ -843,6 +848,10 @@ class Engine:
             if edit.kind is not None:
                 reason = edit.job.disabled_reason if edit.kind == "disabled" else None
                 self.tell(EventKind(edit.kind), now, job=edit.job, reason=reason)
+
+
+# Two schedulers with one store object would take each other's connections.
+_users: WeakValueDictionary[int, Engine] = WeakValueDictionary()
 
 
 def _earliest(*moments: Micros | None) -> Micros | None:

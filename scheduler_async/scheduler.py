@@ -29,7 +29,7 @@ from scheduler_async.errors import (
 )
 from scheduler_async.events import EventKind, EventStream
 from scheduler_async.handlers import Handler, name_of_function
-from scheduler_async.instants import Micros, from_micros, parse_instant, span, to_micros
+from scheduler_async.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
 from scheduler_async.lifecycle import Room, Rules
 from scheduler_async.logs import say
 from scheduler_async.models import (
@@ -65,6 +65,9 @@ from scheduler_async.store import (
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# More than any store holds, and no more than it can count.
+MANY = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +114,11 @@ class Scheduler:
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise InvalidJobError(f"retry is Retry.backoff() or another policy, not {quoted(retry)}.", "retry")
-        grace = _duration(misfire_grace)
+        if clock is not None and not isinstance(clock, Clock):
+            raise InvalidJobError(f"clock is a VirtualClock() or another Clock, not {quoted(clock)}.", "clock")
+        if not isinstance(require_user, bool):
+            raise InvalidJobError(f"require_user is True or False, not {quoted(require_user)}.", "require_user")
+        grace = timedelta(0) if misfire_grace in ("0s", timedelta(0)) else _duration(misfire_grace)
         group_limit, limit_by_group = _group_limits(group_limits)
         self._rules = Rules(retry=retry or Retry.backoff(), misfire_grace=None if grace is None else span(grace))
         self._limits = Limits(
@@ -147,7 +154,8 @@ class Scheduler:
             return self.handler()(name)
 
         def register(function: F) -> F:
-            self._handlers.register(check_name(name or name_of_function(function), "handler"), function)
+            given = name_of_function(function) if name is None else name
+            self._handlers.register(check_name(given, "handler"), function)
             self._engine.look_again()
             return function
 
@@ -277,6 +285,8 @@ class Scheduler:
 
     async def add_jobs(self, specs: Iterable[JobSpec]) -> list[Job]:
         """Add many jobs in one transaction: all, or none if one cannot be added."""
+        if not isinstance(specs, Iterable):
+            raise InvalidJobError(f"add_jobs takes a list of JobSpec(...) values, not {quoted(specs)}.", "specs")
         specs = list(specs)
         for spec in specs:
             if not isinstance(spec, JobSpec):
@@ -287,6 +297,7 @@ class Scheduler:
 
     async def update_job(self, id: str, *, namespace: str = "default", **changes: Any) -> Job:
         """Change what is given, and nothing else. A changed schedule counts from now; a run in progress goes on."""
+        _check_key(id, namespace)
         now = self._clock.micros()
 
         def decide(job: Job | None) -> Edit:
@@ -299,6 +310,7 @@ class Scheduler:
 
     async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
         """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more."""
+        _check_key(id, namespace)
         await self._engine.ready()
         job = await self._ask(self._store.remove(namespace, id))
         if job is None:
@@ -327,6 +339,7 @@ class Scheduler:
 
     async def disable_job(self, id: str, *, namespace: str = "default", reason: str = "it was disabled by hand") -> Job:
         """Take it out of scheduling until it is resumed; *reason* tells why. A run in progress goes on."""
+        _check_text(reason, "reason")
         return await self._change_state(
             id,
             namespace,
@@ -337,6 +350,7 @@ class Scheduler:
     async def _change_state(
         self, id: str, namespace: str, kind: str, change: Callable[[Job, Micros], lifecycle.Change]
     ) -> Job:
+        _check_key(id, namespace)
         now = self._clock.micros()
 
         def decide(job: Job | None) -> Edit:
@@ -412,6 +426,7 @@ class Scheduler:
 
         Its schedule and its failure count stay as they are. *payload* is for this run only.
         """
+        _check_key(id, namespace)
         payload_json = None if payload is None else to_json_text(payload, "payload")
         await self._engine.ready_to_run()
         if self._engine.runner.stopping.is_set():
@@ -463,6 +478,7 @@ class Scheduler:
 
     async def get_job(self, id: str, *, namespace: str = "default") -> Job | None:
         """The job with this id, or None."""
+        _check_key(id, namespace)
         await self._engine.ready()
         return await self._ask(self._store.get(namespace, id))
 
@@ -480,6 +496,12 @@ class Scheduler:
         limit: int | None = None,
     ) -> list[Job]:
         """The jobs that have all that is asked for, by their next run; those without one come last."""
+        texts = {"namespace": namespace, "user_id": user_id, "handler": handler, "group": group}
+        for name, text in texts.items():
+            if text is not None:
+                _check_text(text, name)
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InvalidJobError(f"metadata is a dict of JSON values, not {quoted(metadata)}.", "metadata")
         wanted = JobFilter(
             status=None if status is None else check_choice(Status, status, "status"),
             namespace=namespace,
@@ -503,6 +525,7 @@ class Scheduler:
         outcome: Outcome | str | None = None,
     ) -> list[RunRow]:
         """What ran and what did not, newest first: of one job, or of all."""
+        _check_key("any" if id is None else id, "default" if namespace is None else namespace)
         wanted = RunFilter(
             namespace=namespace or ("default" if id is not None else None),
             id=id,
@@ -514,6 +537,7 @@ class Scheduler:
 
     async def run_stats(self, id: str, since: datetime | str | None = None, *, namespace: str = "default") -> RunStats:
         """How the runs of a job went, all that are kept or those *since* a moment."""
+        _check_key(id, namespace)
         wanted = RunFilter(
             namespace=namespace, id=id, since=None if since is None else to_micros(parse_instant(since, "since"))
         )
@@ -525,7 +549,7 @@ class Scheduler:
     async def preview(self, window: str | timedelta = "60m") -> list[Upcoming]:
         """What would run now or within *window*, in order. Nothing is touched."""
         now = self._clock.micros()
-        until = now + span(parse_interval(window))
+        until = min(now + span(parse_interval(window)), LAST - 1)
         jobs = await self.list_jobs(due_before=from_micros(until + 1))
         for status in (Status.RUNNING, Status.QUEUED):  # they have no next run yet, and will
             jobs += [job for job in await self.list_jobs(status=status) if job.state.next_run_at is None]
@@ -680,9 +704,25 @@ def _seconds(timeout: float | str | timedelta | None) -> float | None:
 
 
 def _whole(number: int | None, name: str, smallest: int = 1) -> int | None:
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < smallest):
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or number < smallest:
         raise InvalidJobError(f"{name} is a whole number from {smallest} up, or None.", name)
-    return number
+    return min(number, MANY)
+
+
+def _check_key(id: str, namespace: str) -> None:
+    _check_text(id, "id")
+    _check_text(namespace, "namespace")
+
+
+def _check_text(value: object, what: str) -> None:
+    """*value* may not name anything there is, but it must be a text that a store can look for."""
+    if not isinstance(value, str) or not value.isascii():
+        try:
+            str.encode(value)  # type: ignore[arg-type]
+        except (TypeError, UnicodeEncodeError):
+            raise InvalidJobError(f"The {what} is a text, not {quoted(value)}.", what) from None
 
 
 def _group_limits(limits: int | Mapping[str, int] | None) -> tuple[int | None, dict[str, int]]:

@@ -204,8 +204,7 @@ class SQLiteStore:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             oldest = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
-        if self._writer is not None:
-            raise StoreError(f"The store {self.path} is open already. Each scheduler needs a store of its own.")
+        await self.close()  # should that have failed before
         self._work = Work()  # the file may be another one than last time, and memory is empty again
         try:
             # aiosqlite forgets a connection that is made for somebody who has gone.

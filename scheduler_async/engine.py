@@ -29,9 +29,13 @@ from scheduler_async.records import row_of, row_of_skip
 from scheduler_async.runner import ActiveRun, Runner
 from scheduler_async.store import ClaimedRun, Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeLost, Store
 from scheduler_async.tasks import carried_through
+from scheduler_async.watchdog import Watchdog
 
 # Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.
 CHUNK = 256
+
+# However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
+MOST_AT_ONCE = 500
 
 # How often another process's changes are looked for; a change must be noticed within two seconds.
 POLL = 1.0  # seconds
@@ -110,6 +114,7 @@ class Engine:
         self._rejoining = asyncio.Lock()
         self._loop_task: asyncio.Task[None] | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._watchdog: Watchdog | None = None
         self._services: list[asyncio.Task[None]] = []
         self._halt = asyncio.Event()
         self._endings: list[tuple[ActiveRun, Ending | None, Micros]] = []
@@ -154,6 +159,7 @@ class Engine:
                 await self._open()
                 now = self.clock.micros()
                 await self._join()
+                self._watchdog = Watchdog(lambda: len(self.runner) > 0, self._running_now, self._tell_of_block)
                 self._wall.look(now, self.clock.monotonic())  # whatever it does from now on is noticed
                 self.status = "running"
                 self.started_at, self.tick_count, self.trigger_count = now, 0, 0
@@ -283,6 +289,8 @@ class Engine:
 
     async def _close(self) -> None:
         """Let go of everything. The heartbeat stops last."""
+        if self._watchdog is not None:
+            self._watchdog.stop()
         self._halt.set()
         self._have_endings.set()
         for task in self._services:
@@ -465,6 +473,8 @@ class Engine:
         assert call is not None, "only jobs whose handler is here are claimed"
         limit = job.timeout or self.limits.stuck_after
         queued = job.state.activity is Status.QUEUED
+        if self._watchdog is not None:
+            self._watchdog.attend()
         active = self.runner.start(claimed, call, limit, queued=queued)
         self.trigger_count += 1
         if not queued:
@@ -571,7 +581,7 @@ class Engine:
         failures = 0
         while True:
             self._have_endings.clear()
-            batch, self._endings = self._endings, []
+            batch, self._endings = self._endings[:MOST_AT_ONCE], self._endings[MOST_AT_ONCE:]
             if batch:
                 try:
                     await self._record_all(batch)
@@ -796,6 +806,15 @@ class Engine:
                     self.tell(EventKind.REMOVED, self.clock.micros(), job=job, reason="it was disabled for long")
 
     # ============================================================ telling
+
+    def _running_now(self) -> Job | None:
+        """Whose handler the event loop is busy with. Asked by the watchdog, on its thread."""
+        assert self._event_loop is not None
+        task = asyncio.current_task(self._event_loop)
+        return None if task is None else self.runner.job_of(task)
+
+    def _tell_of_block(self, job: Job | None, message: str) -> None:
+        self.tell(EventKind.LOOP_BLOCKED, self.clock.micros(), job=job, reason=message)
 
     @property
     def problem(self) -> str | None:

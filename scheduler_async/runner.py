@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import ERROR
+from typing import Any
 
 from scheduler_async.clock import Clock, Timer
 from scheduler_async.durations import describe_duration
@@ -84,6 +85,14 @@ class Runner:
     def running(self) -> int:
         """How many handlers are running."""
         return sum(active.begun.is_set() for active in self._active.values())
+
+    def job_of(self, task: asyncio.Task[Any]) -> Job | None:
+        """Whose run *task* is part of: the run itself, or a task that its handler started."""
+        for active in self:
+            if active.task is task:
+                return active.claimed.job
+        run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None  # since Python 3.12
+        return None if run is None else run.job
 
     def start(self, claimed: ClaimedRun, call: Call, limit: timedelta | None, *, queued: bool = False) -> ActiveRun:
         """Run *call* for a claimed run, for no longer than *limit*, as soon as there is a slot."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from logging import WARNING
+from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -24,6 +24,7 @@ from scheduler_async.errors import (
     JobExistsError,
     JobNotFoundError,
     SchedulerError,
+    SchedulerShutdownError,
     StoreError,
     quoted,
 )
@@ -54,6 +55,7 @@ from scheduler_async.namespace import Namespace
 from scheduler_async.retries import Retry
 from scheduler_async.runner import ActiveRun
 from scheduler_async.schedules import Schedule
+from scheduler_async.signals import told_of_signals
 from scheduler_async.sqlite import SQLiteStore
 from scheduler_async.stats import RunStats, stats_of
 from scheduler_async.store import (
@@ -65,6 +67,9 @@ from scheduler_async.store import (
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# How long a run that is cancelled may take to tidy up when the program ends.
+LAST_WORDS = 5.0  # seconds
 
 # More than any store holds, and no more than it can count.
 MANY = 2**62
@@ -229,6 +234,39 @@ class Scheduler:
         if wait:
             self._refuse_inside_a_run("stop() would wait for the run that calls it. stop(wait=False) does not")
         await self._engine.stop(wait, seconds, cancel)
+
+    async def run_until_signal(self, timeout: float | str | timedelta | None = 30.0) -> None:
+        """Start, run until SIGINT or SIGTERM asks to end, and stop: a whole program in one call.
+
+        The first signal lets runs finish, for *timeout* seconds; the second, or the end of that time, cancels them.
+        """
+        seconds = _seconds(timeout)
+        asked, hurried = asyncio.Event(), asyncio.Event()
+
+        def ask() -> None:
+            if asked.is_set():
+                hurried.set()
+            asked.set()
+
+        with told_of_signals(ask):
+            await self.start()
+            try:
+                await asked.wait()
+                say(INFO, "Asked to end; runs have %s to finish. The next signal cancels them", _time_for(seconds))
+            finally:
+                await self._stop_or_hurry(seconds, hurried)
+
+    async def _stop_or_hurry(self, seconds: float | None, hurried: asyncio.Event) -> None:
+        stopping = asyncio.ensure_future(self.stop(timeout=seconds))
+        hurrying = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait([stopping, hurrying], return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+        if hurried.is_set():
+            await self.stop(timeout=LAST_WORDS, cancel=True)
+        try:
+            await stopping
+        except SchedulerShutdownError:
+            await self.stop(timeout=LAST_WORDS, cancel=True)
 
     def _refuse_inside_a_run(self, problem: str) -> None:
         task = asyncio.current_task()
@@ -693,6 +731,10 @@ def _moment(micros: Micros | None) -> datetime | None:
 
 def _duration(value: str | timedelta | None) -> timedelta | None:
     return None if value is None else parse_interval(value)
+
+
+def _time_for(seconds: float | None) -> str:
+    return "as long as they need" if seconds is None else f"{seconds:g} s"
 
 
 def _seconds(timeout: float | str | timedelta | None) -> float | None:

@@ -17,7 +17,7 @@ PACKAGE = Path(scheduler_async.__file__).parent
 
 # Each layer may import from those before it, and from its own.
 LAYERS = [
-    {"errors", "logs", "tasks"},
+    {"errors", "logs", "tasks", "signals"},
     {"instants", "durations", "zones"},
     {"clock", "cron", "jumps"},
     {"cron_words"},
@@ -26,7 +26,7 @@ LAYERS = [
     {"models"},
     {"lifecycle", "handlers", "events", "stats", "testing"},
     {"store"},
-    {"records", "nodes", "runner", "line"},
+    {"records", "nodes", "runner", "line", "watchdog"},
     {"sqlite_work"},
     {"sqlite"},
     {"engine"},

@@ -177,6 +177,7 @@ class Engine:
         """Stop claiming, tell the runs, wait for them or cancel them, record how they ended, and sign off."""
         self._enter_event_loop()
         async with self._lock:
+            await self._let_go_of_the_abandoned()
             if not self._is_open:
                 return
             if self.status != "stopped":
@@ -237,11 +238,7 @@ class Engine:
 
     async def _open(self) -> None:
         if not self._is_open:
-            if self._was_abandoned:
-                await self.ask(self.store.close())
-                self._was_abandoned = False
-                if self._identity is not None:
-                    retire(self._identity)
+            await self._let_go_of_the_abandoned()
             other = _users.get(id(self.store))
             if other is not None and other is not self and other.store is self.store and other._is_open:
                 raise SchedulerError(f"{self.store} is in use by another scheduler. Give each one a store of its own.")
@@ -253,6 +250,13 @@ class Engine:
                 await self.ask(self.store.close())  # it may have opened, and only the answer be lost
                 raise
             self._is_open = True
+
+    async def _let_go_of_the_abandoned(self) -> None:
+        if self._was_abandoned:
+            await self.ask(self.store.close())
+            self._was_abandoned = False
+            if self._identity is not None:
+                retire(self._identity)
 
     async def _join(self) -> None:
         """Become a node of the store, and take up what dead nodes left behind."""

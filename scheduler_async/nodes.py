@@ -18,6 +18,9 @@ BEAT = 10.0  # seconds
 # A node stops trusting itself this much earlier, so that it has let go before others take over.
 MARGIN = 5.0  # seconds
 
+# Who could not look for so long does not know who has beaten meanwhile: a store that was locked kept all from it.
+LONGEST_LOOK_AWAY = 2 * BEAT
+
 # The nodes of this very process: one that is not among them is gone, although its process lives.
 _alive_here: set[str] = set()
 
@@ -39,11 +42,15 @@ class Watch:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, float]] = {}
+        self._looked_at = 0.0
         self._identities: list[NodeIdentity] = []
 
     def find_dead(self, nodes: Iterable[NodeRow], own: int, monotonic: float) -> list[NodeRow]:
         """Those of *nodes* that are gone: at once if they lived here, otherwise when their lease has run out."""
         nodes = [node for node in nodes if node.id != own]
+        if monotonic - self._looked_at > LONGEST_LOOK_AWAY:
+            self._seen = {}
+        self._looked_at = monotonic
         self._identities = [node.identity for node in nodes]
         self._seen = {node.id: self._since(node, monotonic) for node in nodes}
         return [node for node in nodes if is_gone(node.identity) or monotonic - self._seen[node.id][1] >= LEASE]

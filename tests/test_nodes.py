@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler_async.nodes import LEASE, Watch, is_gone, new_identity, retire
+from scheduler_async.nodes import BEAT, LEASE, Watch, is_gone, new_identity, retire
 from scheduler_async.store import NodeIdentity, NodeRow
 
 
@@ -68,9 +68,20 @@ def test_a_process_elsewhere_may_live() -> None:
 def test_a_node_elsewhere_is_dead_when_its_lease_has_run_out_by_our_own_clock() -> None:
     watch, node = Watch(), row(2, elsewhere())
 
-    assert watch.find_dead([node], own=1, monotonic=100.0) == []
-    assert watch.find_dead([node], own=1, monotonic=100.0 + LEASE - 0.1) == []
+    for seconds in (0.0, BEAT, 2 * BEAT, LEASE - 0.1):
+        assert watch.find_dead([node], own=1, monotonic=100.0 + seconds) == []
     assert watch.find_dead([node], own=1, monotonic=100.0 + LEASE) == [node]
+
+
+def test_who_could_not_look_gives_the_others_a_new_lease() -> None:
+    """A store that was locked for long kept everybody from showing that they live."""
+    watch, node = Watch(), row(2, elsewhere())
+    watch.find_dead([node], own=1, monotonic=100.0)
+
+    locked_until = 100.0 + 2 * LEASE
+    for seconds in (0.0, BEAT, 2 * BEAT, LEASE - 0.1):
+        assert watch.find_dead([node], own=1, monotonic=locked_until + seconds) == []
+    assert watch.find_dead([node], own=1, monotonic=locked_until + LEASE) == [node]
 
 
 def test_a_beat_renews_the_lease() -> None:
@@ -78,8 +89,9 @@ def test_a_beat_renews_the_lease() -> None:
 
     watch.find_dead([row(2, elsewhere(), beat=1)], own=1, monotonic=0.0)
 
-    assert watch.find_dead([row(2, elsewhere(), beat=2)], own=1, monotonic=LEASE) == []
-    assert watch.find_dead([row(2, elsewhere(), beat=2)], own=1, monotonic=2 * LEASE - 1) == []
+    assert watch.find_dead([row(2, elsewhere(), beat=1)], own=1, monotonic=LEASE / 2) == []
+    for seconds in (0.0, BEAT, 2 * BEAT, LEASE - 1):
+        assert watch.find_dead([row(2, elsewhere(), beat=2)], own=1, monotonic=LEASE + seconds) == []
 
 
 def test_a_node_does_not_judge_itself() -> None:

@@ -160,7 +160,7 @@ class Engine:
                 now = self.clock.micros()
                 await self._join()
                 self._watchdog = Watchdog(lambda: len(self.runner) > 0, self._running_now, self._tell_of_block)
-                self._wall.look(now, self.clock.monotonic())  # whatever it does from now on is noticed
+                self._wall.look(self.clock.micros(), self.clock.monotonic())  # a jump from now on is noticed
                 self.status = "running"
                 self.started_at, self.tick_count, self.trigger_count = now, 0, 0
                 self._services.append(self._spawn(self._keep_house(), "upkeep"))

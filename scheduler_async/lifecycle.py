@@ -144,7 +144,9 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
         if state.disabled_reason == ENDED:
             state = state._replace(phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
         state = state._replace(retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
-        if state.phase is not Phase.DISABLED:
+        if state.phase is Phase.DISABLED:
+            state = _settled_while_disabled(state, now)
+        else:
             never_ran = state.last_run_at is None and state.activity is Status.IDLE
             first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
             following = first if first is not None else spec.schedule.next_micros(now, now)
@@ -218,9 +220,13 @@ def disable(job: Job, reason: str, now: Micros) -> Change:
 
 
 def _disabled_by_hand(state: JobState, reason: str, now: Micros) -> JobState:
-    """Disabled, perhaps while it runs: then `regular_at` tells that all up to now has its rows."""
-    has_its_rows = state.activity is not Status.IDLE and not _owes_since_its_claim(state)
-    return disabled(state, reason, now)._replace(regular_at=now if has_its_rows else None)
+    given_up = disabled(state, reason, now)
+    return given_up if _owes_since_its_claim(state) else _settled_while_disabled(given_up, now)
+
+
+def _settled_while_disabled(state: JobState, now: Micros) -> JobState:
+    """All up to *now* has its rows; `regular_at` tells that to the run in progress, if there is one."""
+    return state if state.activity is Status.IDLE else state._replace(regular_at=now)
 
 
 def _owes_since_its_claim(state: JobState) -> bool:
@@ -583,7 +589,7 @@ def _after_manual_run(job: Job, state: JobState, claimed_at: Micros, now: Micros
     What was due before it began is due still.
     """
     if state.phase is Phase.DISABLED:
-        return Change(state=state)
+        return Change(state=state._replace(regular_at=None))
     if state.next_run_at is None and not isinstance(job.schedule, Manual):
         # It was disabled, and resumed while this run was in progress.
         resumed = resume(job.with_state(state._replace(phase=Phase.PAUSED)), now)

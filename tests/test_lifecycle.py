@@ -30,6 +30,7 @@ from scheduler_async import (
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.lifecycle import (
     MAX_UPCOMING,
+    Change,
     Room,
     Rules,
     add,
@@ -37,12 +38,14 @@ from scheduler_async.lifecycle import (
     claim,
     claim_manually,
     decide,
+    disable,
     disabled,
     edit,
     edited_spec,
     explain,
     pause,
     resume,
+    sooner,
     upcoming,
 )
 from scheduler_async.models import ENDED, Attempt, Ending, Phase, Skip
@@ -1669,3 +1672,166 @@ def test_whatever_happens_the_rules_hold(
     assert len(attempts) == len(set(attempts))
     assert all(at >= run.scheduled_for for at, run in story.runs)
     assert all(skip.missed > 0 for skip in story.skips)
+
+
+# ---------------------------------------------------------------- much at once, during one run
+
+
+GIVE_UP = Ending(outcome=Outcome.SUCCESS, disable=True)
+
+
+class Meddled(Story):
+    """A story in which people change the job while it runs."""
+
+    def change(self, change: Change) -> None:
+        self.job = self.job.with_state(change.state)
+        self.skips += change.skips
+
+    def reschedule(self, schedule: Schedule, now: Micros, **changes: Any) -> None:
+        spec = edited_spec(self.job, {"schedule": schedule, **changes})
+        self.job, skips = edit(self.job, spec, handler="h", now=now)
+        self.skips += skips
+
+    def trigger_at(self, now: Micros) -> Attempt:
+        taken = claim_manually(self.job, now)
+        assert taken.attempt is not None
+        self.job = self.job.with_state(taken.state)
+        return taken.attempt
+
+    @property
+    def missed(self) -> int:
+        return sum(skip.missed for skip in self.skips)
+
+
+@pytest.mark.parametrize("ending", [SUCCESS, ERROR, GIVE_UP], ids=["succeeds", "fails", "gives up"])
+@pytest.mark.parametrize("paused", [False, True], ids=["left alone", "paused again"])
+def test_a_job_that_is_resumed_during_a_triggered_run_owes_what_passed_since(paused: bool, ending: Ending) -> None:
+    """Each occurrence once: those before it was resumed came while it ran, too."""
+    story = Meddled(Every("1m"))
+    story.change(disable(story.job, "enough", NOON))
+    run = story.trigger_at(NOON)
+    story.change(resume(story.job, NOON + SECOND))
+    if paused:
+        story.change(pause(story.job, NOON + 3 * MINUTE))
+
+    story.end_at(NOON + 4 * MINUTE, run, ending)
+
+    assert story.missed == 4
+    if ending.disable:
+        assert story.job.status is Status.DISABLED
+    else:
+        assert story.job.status is (Status.PAUSED if paused else Status.IDLE)
+        assert story.job.state.next_run_at == NOON + 5 * MINUTE
+
+
+def test_what_was_disabled_and_edited_during_a_run_has_its_rows_once() -> None:
+    """Edited, disabled and edited again, all while it runs: each step settles what passed before it, and no more."""
+    story = Meddled(Every("1m"))
+    run = story.start_at(NOON + MINUTE)
+    assert run is not None
+
+    story.reschedule(Every("2m"), NOON + 3 * MINUTE)  # two of the old schedule
+    story.change(disable(story.job, "enough", NOON + 8 * MINUTE))  # two of the new one
+    story.reschedule(Every("1m"), NOON + 20 * MINUTE)
+    story.end_at(NOON + 30 * MINUTE, run)
+
+    assert [skip.missed for skip in story.skips] == [2, 2]
+    assert story.job.status is Status.DISABLED
+    story.change(resume(story.job, NOON + 40 * MINUTE))
+    assert story.job.state.next_run_at == NOON + 41 * MINUTE
+
+
+def test_what_was_disabled_during_a_run_is_settled_when_that_ends() -> None:
+    story = Meddled(Every("1m"))
+    run = story.start_at(NOON + MINUTE)
+    assert run is not None
+
+    story.change(disable(story.job, "enough", NOON + 3 * MINUTE))
+    story.end_at(NOON + 5 * MINUTE, run)
+
+    assert [skip.missed for skip in story.skips] == [4]
+
+
+def test_what_was_edited_and_disabled_during_a_run_can_be_resumed_during_it() -> None:
+    story = Meddled(Every("1m"))
+    run = story.start_at(NOON + MINUTE)
+    assert run is not None
+
+    story.reschedule(Every("2m"), NOON + MINUTE)
+    story.change(disable(story.job, "enough", NOON + 2 * MINUTE))
+    story.change(resume(story.job, NOON + 4 * MINUTE))
+    assert story.job.state.next_run_at == NOON + 5 * MINUTE
+    story.end_at(NOON + 4 * MINUTE, run)
+
+    assert story.skips == []
+    assert story.job.state.next_run_at == NOON + 5 * MINUTE
+
+
+# ---------------------------------------------------------------- the clock goes back
+
+
+def back(story: Story, now: Micros) -> Job:
+    return sooner(story.job, now) or story.job
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        pytest.param(Every("1h"), NOON - DAY + HOUR, id="a grid, on its own points"),
+        pytest.param(Every("1h", anchor=from_micros(NOON)), NOON, id="a grid that begins later, where it begins"),
+        pytest.param(Cron("30 * * * *", tz="UTC"), NOON - DAY + 30 * MINUTE, id="cron"),
+        pytest.param(Delay("2h", immediately=False), NOON - DAY + 2 * HOUR, id="a delay"),
+        pytest.param(At(from_micros(NOON + HOUR)), NOON + HOUR, id="a moment"),
+        pytest.param(Manual(), None, id="nothing"),
+    ],
+)
+def test_no_job_waits_until_the_clock_is_where_it_was(schedule: Schedule, expected: Micros | None) -> None:
+    story = Story(schedule)
+
+    moved = back(story, NOON - DAY)
+
+    assert moved.state.next_run_at == expected
+    assert sooner(moved, NOON - DAY) is None, "another process may say the same"
+
+
+@pytest.mark.parametrize(
+    ("job", "now"),
+    [
+        pytest.param(a_job(Every("1h")), NOON, id="nothing to bring forward"),
+        pytest.param(a_job(Every("1h")), NOON + 2 * HOUR, id="due already"),
+        pytest.param(a_job(Every("1h"), enabled=False), NOON - DAY, id="disabled"),
+    ],
+)
+def test_a_job_that_is_right_as_it_is_stays_so(job: Job, now: Micros) -> None:
+    assert sooner(job, now) is None
+
+
+def test_a_retry_waits_as_long_as_before() -> None:
+    story = Story(Every("1h"), retry=Retry.budget(5, "1d"))
+    story.pass_at(NOON + HOUR, ERROR)
+    assert story.job.state.next_run_at == NOON + HOUR + 2 * MINUTE
+
+    moved = back(story, NOON - DAY)
+
+    assert moved.state.next_run_at == NOON - DAY + 2 * MINUTE
+    assert moved.state.regular_at == NOON - DAY + HOUR
+    assert moved.state.period_start == NOON - DAY
+    assert sooner(moved, NOON - DAY) is None
+
+
+def test_what_is_forgotten_is_not_offered_again() -> None:
+    story = Story(Every("1h"))
+    story.job = story.job.with_state(story.job.state._replace(forgotten_until=NOON))
+
+    assert back(story, NOON - DAY).state.next_run_at == NOON + HOUR
+    due = story.job.with_state(story.job.state._replace(next_run_at=NOON - HOUR))
+    taken = claim(due, NOON - HOUR, RULES)
+    assert (taken.attempt, taken.state.next_run_at) == (None, NOON + HOUR)
+
+
+def test_nothing_is_due_by_a_clock_that_is_not_believed() -> None:
+    job = a_job(Every("1h", immediately=True))
+    room = Room(clock_is_believed=False)
+
+    assert decide(job, NOON, room, RULES) == (SkipReason.NOT_DUE, None)
+    assert "more than a year" in str(explain(job, NOON, room, RULES))

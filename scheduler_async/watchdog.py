@@ -13,8 +13,8 @@ from scheduler_async.logs import say
 from scheduler_async.models import Job
 
 # A loop that has not answered for so long is blocked. With the pause before, whoever takes a second is noticed.
-BLOCKED = 0.9  # seconds
-PAUSE = 0.1  # seconds
+BLOCKED = 0.75  # seconds
+PAUSE = 0.25  # seconds
 # Without runs for so many pauses, it sleeps until there are some.
 QUIET_PAUSES = 10
 

@@ -42,6 +42,7 @@ from scheduler_async import (
     Trigger,
     UnknownZoneError,
     nodes,
+    sqlite,
 )
 from scheduler_async.events import EventStream
 from scheduler_async.instants import Micros
@@ -1527,6 +1528,64 @@ async def test_the_loop_survives_a_store_that_fails_for_a_while(
     assert during == ("running", [])
     assert len(worker.runs) == 2
     assert worker.runs[0].scheduled_for == NOON + MINUTE
+
+
+async def test_a_store_that_fails_is_reported_once_and_so_is_its_recovery(
+    path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, leases_in_virtual_time: None
+) -> None:
+    """However many parts of the scheduler notice, and however often: an event, a state that says what is wrong."""
+    store = DeafStore(path)
+    scheduler = new_scheduler(store)
+    await scheduler.start()
+    await scheduler.add_job(Every("1s"), handler="work", id="a")
+    await clock.advance("1s")
+    events = scheduler.events()
+
+    store.is_deaf = True
+    await clock.advance("5s")
+    failing = [event for event in unread(events) if event.kind is EventKind.STORE_FAILED]
+    problem = scheduler.state().problem
+    store.is_deaf = False
+    await clock.advance("60s")
+
+    assert [event.reason for event in failing] == [problem]
+    assert problem is not None
+    assert kinds(events).count(EventKind.STORE_RECOVERED) == 1
+    assert scheduler.state().problem is None
+    assert worker.runs[-1].fired_at == clock.now()
+
+
+async def test_a_file_that_another_program_locks_is_waited_for(
+    path: Path,
+    new_scheduler: NewScheduler,
+    worker: Worker,
+    clock: VirtualClock,
+    leases_in_virtual_time: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A backup, a shell that forgot to commit: nothing is lost by it, and people can see what is wrong."""
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT", 0.01)
+    scheduler = new_scheduler(path)
+    await scheduler.start()
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    events = scheduler.events()
+    await clock.advance("1m")
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as shell:
+        shell.execute("BEGIN IMMEDIATE")
+        await clock.advance("30s")
+        shell.execute("UPDATE job SET name = name")
+        await clock.advance("30s")
+        problem = scheduler.state().problem
+        shell.execute("ROLLBACK")
+    await clock.advance("60s")
+
+    assert problem is not None
+    assert "locked by another program" in problem
+    assert scheduler.state().problem is None
+    told = kinds(events)
+    assert told.index(EventKind.STORE_FAILED) < told.index(EventKind.STORE_RECOVERED)
+    assert [run.scheduled_for for run in worker.runs] == [NOON + number * MINUTE for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("jump", [3 * DAY, -3 * DAY, 2 * SECOND, -2 * SECOND], ids=str)

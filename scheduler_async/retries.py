@@ -119,7 +119,11 @@ class Retry:
 
     @classmethod
     def none(cls, *, disable_after: int | None = None) -> Retry:
-        """Go on to the next regular time as if nothing had happened."""
+        """Go on to the next regular time as if nothing had happened.
+
+        A run whose process died is run again all the same, and a job that was interrupted five times in a row is
+        disabled, unless *disable_after* says otherwise: it may be what kills the process.
+        """
         return cls(kind=RetryKind.NONE, disable_after=_count(disable_after, "disable_after"))
 
     def after_failure(

@@ -96,9 +96,10 @@ class Claim(Change):
 
 def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
     """A new job. Its anchor is *now*."""
+    first = spec.schedule.first_micros(now)
     job = Job(
         spec=spec.as_kept(id, handler),
-        state=JobState(),
+        state=JobState(next_run_at=None if first is None else spec.schedule.jittered(first, f"{spec.namespace}/{id}")),
         id=id,
         namespace=spec.namespace,
         handler=handler,
@@ -108,7 +109,7 @@ def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
     )
     if not spec.enabled:
         return job.with_state(disabled(job.state, "it was added disabled", now))
-    return job.with_state(_going_on(job, job.state, _jittered(job, spec.schedule.first_micros(now)), now))
+    return job if first is not None else job.with_state(_going_on(job, job.state, None, now))
 
 
 EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from scheduler_async import At, Manual, Outcome, Run, Scheduler
+from scheduler_async import At, Manual, Outcome, Run, Scheduler, engine, nodes
 from scheduler_async.instants import from_micros
 
 pytestmark = pytest.mark.timeout(60)
@@ -166,6 +167,75 @@ async def test_a_run_of_a_job_that_another_process_removes_is_cancelled(tmp_path
             await cancelled.wait()
             assert await asyncio.to_thread(process.wait) == 0
         assert await scheduler.get_job("stuck") is None
+
+
+# Leases as short as a test can wait for; they are the same for all who share a file.
+SHORT_LEASES = {"LEASE": 1.0, "BEAT": 0.2, "MARGIN": 0.3, "POLL": 0.1}
+
+FREEZES = f"""
+    import asyncio, sys
+    from scheduler_async import Scheduler, engine, nodes
+
+    for module in (engine, nodes):
+        for name, value in {SHORT_LEASES}.items():
+            setattr(module, name, value)
+
+    async def main():
+        scheduler = Scheduler(sys.argv[1])
+
+        @scheduler.handler("work")
+        async def work():
+            print("working", flush=True)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                print("let go", flush=True)
+                raise
+
+        async with scheduler:
+            await asyncio.Event().wait()
+
+    asyncio.run(main())
+"""
+
+
+def freeze(process: subprocess.Popen[str], path: Path) -> None:
+    """Stop a process, and not in the middle of a transaction, which would keep everybody else from the file."""
+    with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        db.execute("ROLLBACK")
+
+
+async def test_a_process_that_froze_lets_go_of_what_was_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not know that it stood still: the store does, and does not listen to it."""
+    for module in (engine, nodes):
+        for name, value in SHORT_LEASES.items():
+            monkeypatch.setattr(module, name, value, raising=False)
+    path = tmp_path / "jobs.db"
+    scheduler = Scheduler(path)
+    await scheduler.add_job(At(from_micros(0)), handler="work", id="once")
+    again = asyncio.Event()
+
+    with program(FREEZES, path) as process:
+        assert await asyncio.to_thread(line_of, process) == "working"
+
+        @scheduler.handler("work")
+        async def work() -> None:
+            again.set()
+
+        freeze(process, path)
+        async with scheduler:
+            await again.wait()
+            process.send_signal(signal.SIGCONT)
+            assert await asyncio.to_thread(line_of, process) == "let go"
+        rows = await scheduler.run_log("once")
+        await scheduler.stop()
+
+    assert [(row.outcome, row.attempt) for row in rows] == [(Outcome.SUCCESS, 2), (Outcome.INTERRUPTED, 1)]
 
 
 WORKS = """

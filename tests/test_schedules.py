@@ -533,3 +533,19 @@ def test_a_bare_duration_is_told_its_two_meanings() -> None:
         parse_schedule("5m")
     with pytest.raises(IntervalParseError, match="Invalid time unit"):
         parse_schedule("every 5 minutes")
+
+
+@given(
+    interval=st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=3_652_059)),
+    anchor=st.none() | st.datetimes(timezones=st.just(UTC)),
+    now=st.datetimes(timezones=st.just(UTC)),
+)
+def test_an_interval_is_the_same_in_datetimes_and_in_microseconds(
+    interval: timedelta, anchor: datetime | None, now: datetime
+) -> None:
+    """The short way that people get, and the way the scheduler goes."""
+    schedule = Every(interval, anchor)
+
+    found = schedule.next_micros(to_micros(now))
+
+    assert schedule.next_after(now) == (None if found is None else from_micros(found))

@@ -541,9 +541,9 @@ class Work:
             row = db.execute(SELECT_CLAIMED, (f"[{run.job.uid}]",)).fetchone()
             if row is None or row[-1] != run.id:
                 continue
-            state = state_of(row[2:-1])._replace(activity=Status.IDLE)
+            (job,) = self._jobs(db, [row[:-1]])  # as it is now: it may have been edited since it was claimed
             before = run.before
-            state = state._replace(last_run_at=before.last_run_at)
+            state = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
             # Unless an edit has said otherwise.
             if state.next_run_at is None and state.phase is not Phase.DISABLED:
                 state = state._replace(
@@ -554,7 +554,7 @@ class Work:
                     retry_count=before.retry_count,
                 )
             db.execute(FINISH, (*state_values(state), run.job.uid))
-            self._stand_in_line(run.job.with_state(state))
+            self._stand_in_line(job.with_state(state))
             # Its own row, and those of the occurrences that the claim left out.
             db.execute(
                 "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",

@@ -845,6 +845,17 @@ async def test_who_comes_back_to_the_line_is_claimed(store: Store, node: int) ->
     assert claimed_ids(await claim(store, node)) == ["c"]
 
 
+async def test_who_was_edited_meanwhile_comes_back_to_another_place(store: Store, node: int) -> None:
+    """A run that did not begin goes back to the line as the job is now, not as it was when it was claimed."""
+    await a_line_of_two(store, node)
+    (taken,) = (await claim(store, node, limit=1)).runs
+    await edit(store, "b", priority="low")
+
+    await store.release([taken])
+
+    assert claimed_ids(await claim(store, node, limit=1)) == ["c"]
+
+
 async def test_the_line_goes_back_with_the_clock(store: Store, node: int) -> None:
     await add(store, "late", At(from_micros(NOON + HOUR)))
     await a_line_of_two(store, node)

@@ -446,21 +446,21 @@ class Work:
             return float("inf") if limit is None else limit - running.get(group, 0)
 
         line = self._line_of_due(db, now, handlers)
-        chosen: list[tuple[Any, ...]] = []
+        chosen: dict[int, tuple[Any, ...]] = {}
         while taken := line.take(terms.limit - len(chosen), room):
             uids = json.dumps([place.uid for _, place in taken])
             found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
             rows = {row[0]: row for row in found}
             for group, place in taken:
-                row = rows.pop(place.uid, None)
-                if row is None:  # not due any more, or twice in line
+                row = rows.get(place.uid)
+                if row is None or place.uid in chosen:  # not due any more, or twice in line
                     continue
                 if row[-5:] != (group, *place):  # it stands elsewhere now
                     line.add(row[-5], Place(*row[-4:]))
                     continue
                 running[group] = running.get(group, 0) + 1
-                chosen.append(row[:-5])
-        return chosen
+                chosen[place.uid] = row[:-5]
+        return list(chosen.values())
 
     def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
         """The line, with all that is due now. It is made anew when it may not be what it was."""

@@ -845,6 +845,18 @@ async def test_who_comes_back_to_the_line_is_claimed(store: Store, node: int) ->
     assert claimed_ids(await claim(store, node)) == ["c"]
 
 
+async def test_who_stands_in_line_twice_is_claimed_once(store: Store, node: int) -> None:
+    """Removed and added again, and edited: whichever place comes first, and however many are taken at a time."""
+    await a_line_of_two(store, node)
+    await store.remove("default", "b")
+    await add(store, "b")
+    for number in range(3):
+        await edit(store, "b", payload=number)
+
+    assert claimed_ids(await claim(store, node, limit=2)) == ["b", "c"]
+    assert claimed_ids(await claim(store, node, limit=2)) == []
+
+
 async def test_who_was_edited_meanwhile_comes_back_to_another_place(store: Store, node: int) -> None:
     """A run that did not begin goes back to the line as the job is now, not as it was when it was claimed."""
     await a_line_of_two(store, node)

@@ -250,7 +250,7 @@ WORKS = """
         @scheduler.handler("work")
         async def work(run):
             log.write(f"begin {run.job_id} {run.scheduled_for.timestamp()} {run.attempt} {os.getpid()}\\n")
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)  # long enough for others to claim
             log.write(f"end {run.job_id} {run.scheduled_for.timestamp()} {run.attempt} {os.getpid()}\\n")
 
         async with scheduler:

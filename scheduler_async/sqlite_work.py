@@ -29,6 +29,7 @@ from scheduler_async.models import (
     Trigger,
 )
 from scheduler_async.records import after, claimed, job_of, run_row, spec_values, state_of, state_values, unreadable_job
+from scheduler_async.sqlite_writing import inserting, updating
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -61,28 +62,17 @@ FIND_JOBS: Final = f"""
       JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
       JOIN state s USING (uid)
 """
-INSERT_JOB: Final = """
-    INSERT INTO job (uid, namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority,
-                     job_group, misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-UPDATE_JOB: Final = """
-    UPDATE job
-       SET namespace = ?, id = ?, handler = ?, schedule = ?, retry = ?, payload = ?, metadata = ?, user_id = ?,
-           name = ?, priority = ?, job_group = ?, misfire = ?, timeout = ?, on_interrupt = ?, anchor = ?,
-           created_at = ?, updated_at = ?, revision = ?
-     WHERE uid = ?
-"""
-INSERT_STATE: Final = f"""
-    INSERT INTO state (uid, revision, handler, rank, id, job_group, {", ".join(JobState._fields)})
-    VALUES (?, ?, ?, ?, ?, ?, {", ".join("?" for _ in JobState._fields)})
-"""
-UPDATE_STATE: Final = f"""
-    UPDATE state
-       SET revision = ?, handler = ?, rank = ?, id = ?, job_group = ?,
-           {", ".join(f"{name} = ?" for name in JobState._fields)}
-     WHERE uid = ?
-"""
+# The columns that `spec_values` fills, and those beside the state that `_narrow` does.
+SPEC_COLUMNS: Final = (
+    *("namespace", "id", "handler", "schedule", "retry", "payload", "metadata", "user_id", "name", "priority"),
+    *("job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at", "revision"),
+)
+NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "job_group", *JobState._fields)
+
+INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
+UPDATE_JOB: Final = updating("job", "uid", *SPEC_COLUMNS)
+INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
+UPDATE_STATE: Final = updating("state", "uid", *NARROW_COLUMNS)
 
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 # Who has come due since a moment, to stand in line.
@@ -127,12 +117,11 @@ RUNNING_BY_GROUP: Final = """
      WHERE activity <> 'idle' AND job_group IS NOT NULL
   GROUP BY job_group
 """
-CLAIM: Final = """
-    UPDATE state
-       SET activity = ?, next_run_at = ?, retry_of = ?, attempts = ?, regular_at = ?, retry_count = ?,
-           last_run_at = ?, run = ?, node = ?
-     WHERE uid = ?
-"""
+CLAIM: Final = updating(
+    "state",
+    "uid",
+    *("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run", "node"),
+)
 INSERT_RUN: Final = """
     INSERT OR IGNORE INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -146,16 +135,10 @@ SELECT_CLAIMED: Final = f"""
       FROM state s
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
-FINISH: Final = f"""
-    UPDATE state
-       SET {", ".join(f"{name} = ?" for name in JobState._fields)}, run = NULL, node = NULL
-     WHERE uid = ?
-"""
-FINISH_RUN: Final = """
-    UPDATE run
-       SET started_at = ?, finished_at = ?, outcome = ?, reason = ?, error = ?, message = ?, exit_code = ?
-     WHERE id = ?
-"""
+FINISH: Final = updating("state", "uid", *JobState._fields, "run", "node")
+FINISH_RUN: Final = updating(
+    "run", "id", "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
+)
 SELECT_HELD: Final = f"""
     {SELECT_STATE}, s.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
       FROM state s INDEXED BY state_claimed
@@ -266,13 +249,12 @@ class Work:
                     self._update(db, jobs[name], job, numbers)
                 jobs[name] = job
                 self._stand_in_line(job)
-                edit = Edit(job=job, skips=edit.skips, kind=edit.kind)
+                edit = edit._replace(job=job)
             edits.append(edit)
         for job in added.values():
             self._number_of(db, job.handler, numbers)
-        # One row at a time: with thousands of them at once, Python's garbage collector takes half of the time.
-        db.executemany(INSERT_JOB, ((job.uid, *spec_values(job)) for job in added.values()))
-        db.executemany(INSERT_STATE, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
+        INSERT_JOB.all(db, ((job.uid, *spec_values(job)) for job in added.values()))
+        INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
         self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
         return edits
 
@@ -289,7 +271,7 @@ class Work:
 
     def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
         self._update_spec(db, before, job)
-        db.execute(UPDATE_STATE, (*_narrow(job, self._number_of(db, job.handler, numbers)), job.uid))
+        UPDATE_STATE.one(db, *_narrow(job, self._number_of(db, job.handler, numbers)), job.uid)
 
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
@@ -298,7 +280,7 @@ class Work:
             return
         if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
             raise StoreError(f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it.")
-        db.execute(UPDATE_JOB, (*spec_values(job), job.uid))
+        UPDATE_JOB.one(db, *spec_values(job), job.uid)
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> dict[tuple[str, str], Job]:
         """The jobs that *changes* are about, as far as they exist."""
@@ -397,12 +379,12 @@ class Work:
         for job in self._jobs(db, rows, now):
             edit, attempt = claimed(job, now, terms.rules)
             if attempt is None:
-                db.execute(FINISH, (*state_values(edit.job.state), job.uid))
+                FINISH.one(db, *_free(edit.job))
                 self._stand_in_line(edit.job)
             else:
                 starts = terms.slots is None or len(runs) < terms.slots
                 state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
-                edit = Edit(job=job.with_state(state), skips=edit.skips, kind=edit.kind)
+                edit = edit._replace(job=job.with_state(state))
                 run_id += 1
                 runs.append(
                     ClaimedRun(
@@ -415,7 +397,7 @@ class Work:
                 )
             if edit.skips or edit.kind:
                 edits.append(edit)
-        db.executemany(CLAIM, [_claim_update(run, terms.node) for run in runs])
+        CLAIM.all(db, (_claim_update(run, terms.node) for run in runs))
         repeated: set[int] = set()
         if db.executemany(INSERT_RUN, [_insert_run(run, name) for run in runs]).rowcount != len(runs) and runs:
             repeated = self._undo_repeated(db, runs, now)
@@ -492,7 +474,7 @@ class Work:
             if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.job.uid)).fetchone():
                 (latest,) = db.execute(LATEST_RUN, (run.job.uid, now)).fetchone()
                 state = ran_before(run.job, run.before, latest, now)
-                db.execute(FINISH, (*state_values(state), run.job.uid))
+                FINISH.one(db, *_free(run.job.with_state(state)))
                 self._stand_in_line(run.job.with_state(state))
                 repeated.add(run.job.uid)
         return repeated
@@ -522,7 +504,7 @@ class Work:
             before=job.state,
         )
         db.execute(INSERT_RUN, _insert_run(run, name))
-        db.execute(CLAIM, _claim_update(run, node))
+        CLAIM.one(db, *_claim_update(run, node))
         return run
 
     def start(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
@@ -553,8 +535,9 @@ class Work:
                     regular_at=before.regular_at,
                     retry_count=before.retry_count,
                 )
-            db.execute(FINISH, (*state_values(state), run.job.uid))
-            self._stand_in_line(job.with_state(state))
+            job = job.with_state(state)
+            FINISH.one(db, *_free(job))
+            self._stand_in_line(job)
             # Its own row, and those of the occurrences that the claim left out.
             db.execute(
                 "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
@@ -571,8 +554,8 @@ class Work:
             item.run.id: after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
             for item, job in zip(ours, jobs, strict=True)
         }
-        db.executemany(FINISH, [(*state_values(edit.job.state), edit.job.uid) for edit in edits.values()])
-        db.executemany(FINISH_RUN, [_finish_run(item) for item in ours])
+        FINISH.all(db, (_free(edit.job) for edit in edits.values()))
+        FINISH_RUN.all(db, (_finish_run(item) for item in ours))
         for item in ours:
             self._stand_in_line(edits[item.run.id].job)
             self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
@@ -675,10 +658,10 @@ class Work:
             )
             run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
             edit = after(job, run, ending, started_at, now, rules)
-            db.execute(FINISH, (*state_values(edit.job.state), job.uid))
+            FINISH.one(db, *_free(edit.job))
             self._stand_in_line(edit.job)
             ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
-            db.execute(FINISH_RUN, _finish_run(ended))
+            FINISH_RUN.one(db, *_finish_run(ended))
             self._write_skips(db, [(edit.job, edit.skips)], now)
             interrupted.append((edit, run))
         return interrupted
@@ -750,6 +733,11 @@ class Work:
 
 def _narrow(job: Job, handler: int) -> tuple[Any, ...]:
     return (job.revision, handler, job.priority.rank, job.id, job.group, *state_values(job.state))
+
+
+def _free(job: Job) -> tuple[Any, ...]:
+    """The columns of `FINISH`: no run holds the job any more."""
+    return (*state_values(job.state), None, None, job.uid)
 
 
 def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:

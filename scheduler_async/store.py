@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
@@ -19,9 +19,8 @@ class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never 
     """This node was declared dead by others; it must stop what it runs and join again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """What becomes of one job within a change."""
+class Edit(NamedTuple):
+    """What becomes of one job within a change. A tuple, like `Change`: adding many jobs makes many of them."""
 
     job: Job
     skips: tuple[Skip, ...] = ()
@@ -33,8 +32,7 @@ Decide = Callable[[Job | None], Edit | None]
 """Given the job as it is, or None, say what becomes of it; None leaves it alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(NamedTuple):
     """A change to the job with this name, decided when the store has it in hand."""
 
     namespace: str

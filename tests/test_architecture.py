@@ -26,7 +26,7 @@ LAYERS = [
     {"models"},
     {"lifecycle", "handlers", "events", "stats", "testing"},
     {"store"},
-    {"records", "nodes", "runner", "line", "watchdog"},
+    {"records", "nodes", "runner", "line", "watchdog", "sqlite_writing"},
     {"sqlite_work"},
     {"sqlite"},
     {"engine"},

@@ -1,0 +1,1 @@
+"""The parts of `benchmarks/torture.py`, and what they share."""

@@ -65,6 +65,7 @@ from scheduler_async.store import (
     RunFilter,
     Store,
 )
+from scheduler_async.tasks import in_breaths
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -330,7 +331,9 @@ class Scheduler:
             if not isinstance(spec, JobSpec):
                 raise InvalidJobError(f"add_jobs takes JobSpec(...) values, not {quoted(spec)}.", "specs")
         now = self._clock.micros()
-        changes = [self._addition(self._checked(spec), now) for spec in specs]
+        changes: list[Change] = []
+        async for some in in_breaths(specs):
+            changes += [self._addition(self._checked(spec), now) for spec in some]
         return await self._change(changes, now)
 
     async def update_job(self, id: str, *, namespace: str = "default", **changes: Any) -> Job:
@@ -350,13 +353,18 @@ class Scheduler:
         """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more."""
         _check_key(id, namespace)
         await self._engine.ready()
-        job = await self._ask(self._store.remove(namespace, id))
+        job = await self._ask(self._remove_and_tell(namespace, id))
         if job is None:
             raise JobNotFoundError(id, namespace)
-        for active in self._engine.runner:
-            if active.claimed.job.uid == job.uid:
-                self._engine.runner.disown(active)
-        self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
+        return job
+
+    async def _remove_and_tell(self, namespace: str, id: str) -> Job | None:
+        job = await self._store.remove(namespace, id)
+        if job is not None:
+            for active in self._engine.runner:
+                if active.claimed.job.uid == job.uid:
+                    self._engine.runner.disown(active)
+            self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
         return job
 
     async def pause_job(self, id: str, *, namespace: str = "default") -> Job:
@@ -404,17 +412,21 @@ class Scheduler:
 
     async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
         await self._engine.ready()
-        jobs = []
+        return await self._ask(self._change_and_tell(changes, now))
+
+    async def _change_and_tell(self, changes: Sequence[Change], now: Micros) -> list[Job]:
+        jobs: list[Job] = []
         try:
-            edits = await self._ask(self._store.change(changes, now))
+            edits = await self._store.change(changes, now)
         except StoreError:
             self._engine.look_again()  # it may have happened all the same
             raise
-        for edit in edits:
-            assert edit is not None
-            self._engine.announce_edit(edit, now)
-            self._engine.learn_of(edit.job)
-            jobs.append(edit.job)
+        async for some in in_breaths(edits):
+            for edit in some:
+                assert edit is not None
+                self._engine.announce_edit(edit, now)
+                self._engine.learn_of(edit.job)
+                jobs.append(edit.job)
         return jobs
 
     def _checked(self, spec: JobSpec) -> JobSpec:

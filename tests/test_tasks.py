@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler_async.tasks import carried_through
+from scheduler_async.tasks import BREATH, carried_through, in_breaths
 
 
 class Work:
@@ -40,6 +40,39 @@ async def test_an_error_is_handed_on() -> None:
 
     with pytest.raises(KeyError):
         await carried_through(fail())
+
+
+async def test_others_get_a_turn_in_long_work() -> None:
+    """All items come, in order, and the loop is free between them."""
+    items = range(2 * BREATH + 1)
+    done: list[int] = []
+    seen: list[int] = []
+
+    async def look() -> None:
+        while len(done) < len(items):
+            seen.append(len(done))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    async for some in in_breaths(items):
+        done += some
+    await looking
+
+    assert done == list(items)
+    assert seen == [BREATH, 2 * BREATH]
+
+
+async def test_short_work_is_done_at_once() -> None:
+    """Then there is no moment at which it could be cancelled."""
+    working = asyncio.current_task()
+    assert working is not None
+    working.cancel()
+    done = [item async for some in in_breaths(range(BREATH)) for item in some]
+
+    assert done == list(range(BREATH))
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    working.uncancel()
 
 
 async def test_who_is_cancelled_leaves_when_the_work_is_done() -> None:

@@ -20,6 +20,7 @@ import pytest
 from scheduler_async import (
     At,
     Cron,
+    EventKind,
     Every,
     JobExistsError,
     JobSpec,
@@ -823,6 +824,59 @@ async def test_trap_15_ten_thousand_overdue_jobs_respect_every_limit(
 
 
 # ---------------------------------------------------------------- 16: a cancelled question
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_trap_16_what_a_cancelled_call_did_is_known(
+    turns: int, store: str, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """A request that was given up may have added a job all the same: it runs in time, and observers hear of it."""
+    scheduler = new_scheduler(store)
+    await scheduler.start()
+    await advance(clock)
+    stream = scheduler.events()
+    told: list[EventKind] = []
+
+    async def listen() -> None:
+        async for event in stream:
+            told.append(event.kind)  # noqa: PERF401 - as they come
+
+    listening = asyncio.create_task(listen())
+    adding = asyncio.create_task(scheduler.add_job(At(NOON + timedelta(seconds=10)), handler="work", id="cancelled"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    adding.cancel()
+    await asyncio.wait([adding])
+    exists = await scheduler.get_job("cancelled") is not None
+    await advance(clock, "10s")
+
+    assert worker.ids == ["cancelled"] * exists
+    assert told.count(EventKind.ADDED) == int(exists)
+    listening.cancel()
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_trap_16_a_cancelled_removal_ends_the_run_in_progress(
+    turns: int, store: str, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """Nobody else would end it: the job is gone."""
+    scheduler = new_scheduler(store)
+    worker.blocks = True
+    await scheduler.add_job(At(NOON), handler="work", id="a")
+    await scheduler.start()
+    await advance(clock)
+    assert worker.active == 1
+
+    removing = asyncio.create_task(scheduler.remove_job("a"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    removing.cancel()
+    await asyncio.wait([removing])
+    gone = await scheduler.get_job("a") is None
+    await advance(clock)
+
+    assert worker.cancelled == int(gone)
+    worker.go.set()
 
 
 @pytest.mark.parametrize("turns", range(8))

@@ -5,6 +5,8 @@ to. What is counted is counted from that log and compared with what the store sa
 
     shared   1, 2, 4 and 8 processes share a file: each occurrence runs once, or a row says why not
     kill     processes are killed at random moments: no one-shot is lost, and what was repeated is on record
+    disk     the disk is full, the file cannot be written, somebody keeps it locked: nothing is lost but time
+    load     ten thousand jobs come due at one instant: limits hold, and the event loop stays free
     freeze   a process stands still for longer than its lease: its runs are taken over, and it writes nothing after that
 
     python benchmarks/torture.py [--parts shared,kill,freeze] [--quick] [--seed 1] [--json FILE]
@@ -28,14 +30,16 @@ from pathlib import Path
 from random import Random
 
 from torturing.accounts import Goals
+from torturing.disk import disk
 from torturing.freeze import freeze
 from torturing.kill import kill
+from torturing.load import load
 from torturing.shared import shared
 
 Part = Callable[[Path, bool, Random, Goals], dict[str, object]]
 """Works in a directory, quickly or not, and tells what it expects and what it found."""
 
-PARTS: dict[str, Part] = {"shared": shared, "kill": kill, "freeze": freeze}
+PARTS: dict[str, Part] = {"shared": shared, "kill": kill, "freeze": freeze, "disk": disk, "load": load}
 
 
 def main() -> None:

@@ -117,6 +117,7 @@ class Engine:
         self._watchdog: Watchdog | None = None
         self._services: list[asyncio.Task[None]] = []
         self._halt = asyncio.Event()
+        self._works_again = asyncio.Event()
         self._endings: list[tuple[ActiveRun, Ending | None, Micros]] = []
         self._have_endings = asyncio.Event()
         self._untidy = asyncio.Event()
@@ -362,10 +363,10 @@ class Engine:
                     timeout = 0.0
                 except Exception as error:  # the loop outlives whatever a store may do
                     timeout = min(FIRST_RETRY * 2**failures, LAST_RETRY)
-                    failures += 1
                     self._stale = True
                     self._report_trouble("loop", error)
-                    say(ERROR, "A pass failed; trying again in %g s", timeout, exc_info=True)
+                    say(ERROR, "A pass failed; trying again in %g s: %s", timeout, error, exc_info=failures == 0)
+                    failures += 1
                 await self.clock.wait(self._changed, timeout)
         finally:
             unsubscribe()
@@ -596,9 +597,11 @@ class Engine:
                     self._endings = batch + self._endings
                     self._stale = True  # it may have taken them, and lost only the answer
                     delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
+                    words = "Cannot record %d ended runs; trying again in %g s: %s"
+                    say(ERROR, words, len(batch), delay, error, exc_info=failures == 0)
                     failures += 1
-                    say(ERROR, "Cannot record %d ended runs; trying again in %g s", len(batch), delay, exc_info=True)
-                    await self._machine.wait(self._halt, delay)  # a store recovers in real time
+                    self._works_again.clear()
+                    await self._machine.wait(self._works_again, delay)  # a store recovers in real time
                     continue
             if not self._endings:
                 await self._have_endings.wait()
@@ -695,11 +698,15 @@ class Engine:
                 if changed:
                     self.look_again()
                     await self._disown_what_was_taken()
-                if changed or self._machine.monotonic() - last_beat >= BEAT or self._watch.someone_is_gone():
+                is_time = self._machine.monotonic() - last_beat >= BEAT
+                if changed or is_time or self._troubles or self._watch.someone_is_gone():
                     last_beat = self._machine.monotonic()
                     await self.ask(self.store.check())
                     await self._beat()
-                self._trouble_is_over("watch")
+                if self._trouble_is_over("watch"):
+                    # Nobody has to wait for their next try.
+                    self._changed.set()
+                    self._works_again.set()
             except NodeLost:
                 await self._rejoin()
             except Exception as error:
@@ -834,10 +841,13 @@ class Engine:
         if is_news:
             self.tell(EventKind.STORE_FAILED, self.clock.micros(), reason=self._troubles[who])
 
-    def _trouble_is_over(self, who: str) -> None:
-        if self._troubles.pop(who, None) is not None and not self._troubles:
+    def _trouble_is_over(self, who: str) -> bool:
+        """Note that the store works for *who*, and return whether it did not before."""
+        was_in_trouble = self._troubles.pop(who, None) is not None
+        if was_in_trouble and not self._troubles:
             say(INFO, "The store works again")
             self.tell(EventKind.STORE_RECOVERED, self.clock.micros())
+        return was_in_trouble
 
     def tell(
         self,

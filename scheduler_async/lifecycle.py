@@ -434,9 +434,7 @@ def claim(job: Job, now: Micros, rules: Rules) -> Claim:
         skips = _passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
     if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran, before the clock went back
         return Claim(state=_going_on(job, state, _next_regular(job, at), now), skips=skips)
-    fresh = _taken(state, now)
-    if policy.regular_times_go_on:
-        fresh = fresh._replace(retry_count=0)
+    fresh = _taken(state, now)._replace(retry_count=0)
     late = _is_late(at, now, rules)
     if late and job.misfire is Misfire.SKIP:
         return _skip_missed(job, fresh, at, now, rules, skips)
@@ -450,7 +448,7 @@ def _skip_missed(job: Job, state: JobState, at: Micros, now: Micros, rules: Rule
     """Leave out what is too late; the latest occurrence may be in time still."""
     waiting = state._replace(activity=Status.IDLE, last_run_at=job.state.last_run_at)
     latest = job.schedule.latest_micros(now, job.anchor)
-    due = None if latest is None or latest <= at else job.schedule.jittered(latest, job.key)
+    due = _jittered(job, latest)
     if latest is None or due is None or _is_late(due, now, rules):
         skips = (*skips, *_passed_over(job, at, now, SkipReason.MISFIRE))
         return Claim(state=_going_on(job, waiting, _next_regular(job, now), now), skips=skips)

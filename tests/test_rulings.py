@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -47,7 +47,7 @@ from scheduler_async import (
 from scheduler_async.events import EventStream
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
-from scheduler_async.store import Claims, ClaimTerms, NodeIdentity, NodeRow
+from scheduler_async.store import Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeRow
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
@@ -818,6 +818,10 @@ class DeafStore(SQLiteStore):
         self._fail()
         return await super().claim_due(now, terms)
 
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+        self._fail()
+        return await super().finish(ended, rules)
+
     def _fail(self) -> None:
         if self.is_deaf:
             raise StoreError("The store cannot be reached.")
@@ -1553,6 +1557,31 @@ async def test_a_store_that_fails_is_reported_once_and_so_is_its_recovery(
     assert kinds(events).count(EventKind.STORE_RECOVERED) == 1
     assert scheduler.state().problem is None
     assert worker.runs[-1].fired_at == clock.now()
+
+
+async def test_a_store_that_works_again_is_used_within_a_second(
+    path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, leases_in_virtual_time: None
+) -> None:
+    """However long it failed, and however rarely those who need it still try."""
+    store = DeafStore(path)
+    scheduler = new_scheduler(store)
+    await scheduler.add_job(At(NOON), handler="work", id="ends-meanwhile")
+    await scheduler.add_job(At(NOON + 5 * SECOND), handler="work", id="due-meanwhile")
+    worker.takes = "5s"
+    await scheduler.start()
+    await clock.advance("1s")
+
+    store.is_deaf = True
+    await clock.advance("20s")
+    assert worker.ids == ["ends-meanwhile"]
+    store.is_deaf = False
+    await clock.advance("1s")
+
+    assert worker.ids == ["ends-meanwhile", "due-meanwhile"]
+    (ended,) = await scheduler.run_log("ends-meanwhile")
+    assert ended.outcome is Outcome.SUCCESS
+    assert ended.finished_at == NOON + 5 * SECOND
+    assert scheduler.state().problem is None
 
 
 async def test_a_file_that_another_program_locks_is_waited_for(

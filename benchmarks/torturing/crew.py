@@ -140,9 +140,9 @@ async def work(store: Path, log: Log, terms: Terms) -> None:
 class Crew:
     """The processes that share a file. Those that still live in the end are killed."""
 
-    def __init__(self, directory: Path, terms: Terms | None = None) -> None:
+    def __init__(self, directory: Path, terms: Terms | None = None, store: Path | None = None) -> None:
         directory.mkdir()
-        self.store, self.log, self.terms = directory / "jobs.db", Log(directory / "log"), terms or Terms()
+        self.store, self.log, self.terms = store or directory / "jobs.db", Log(directory / "log"), terms or Terms()
         self.errors = directory / "errors"
         self.alive: list[subprocess.Popen[bytes]] = []
         self._pids: set[int] = set()
@@ -223,6 +223,10 @@ class Crew:
             await scheduler.stop()
 
         asyncio.run(add())
+
+    def wait_for_the_end(self) -> None:
+        """Wait until no job has anything left to do."""
+        wait_until(lambda: not any(job.enabled for job in self.records()[0]), "the last runs", pause=0.5)
 
     def records(self) -> tuple[list[Job], list[RunRow]]:
         """All jobs and all rows."""

@@ -20,7 +20,7 @@ from torturing.accounts import (
     periods,
     wall_ahead,
 )
-from torturing.crew import Crew, wait_until
+from torturing.crew import Crew
 
 
 def shared(directory: Path, quick: bool, _random: Random, goals: Goals) -> dict[str, object]:
@@ -71,7 +71,7 @@ def share(directory: Path, count: int, seconds: int) -> dict[str, float]:
             + [JobSpec(At(instant(at)), handler="tick", id=name) for name, at in shots.items()]
         )
         time.sleep(seconds + 2.5)
-        wait_until(lambda: all(job.next_run_at is None for job in crew.records()[0]), "the last runs", pause=0.5)
+        crew.wait_for_the_end()
         bad_exits = crew.stop()
         lines, (jobs, rows) = crew.log.read(), crew.records()
     assert len(jobs) == len(grids) + len(shots)

@@ -505,7 +505,7 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
         skips: tuple[Skip, ...] = ()
         by_hand = run.trigger is Trigger.MANUAL
         if not by_hand:
-            state = state._replace(consecutive_errors=0, retry_count=0, period_start=None)
+            state = state._replace(consecutive_errors=0)
         if state.next_run_at is None and state.regular_at is None and not (by_hand and state.phase is Phase.DISABLED):
             skips = _merged(job, max(run.claimed_at, run.scheduled_for), now, SkipReason.ALREADY_RUNNING)
         elif state.phase is Phase.ACTIVE:

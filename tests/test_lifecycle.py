@@ -1829,6 +1829,32 @@ def test_what_is_forgotten_is_not_offered_again() -> None:
     assert (taken.attempt, taken.state.next_run_at) == (None, NOON + HOUR)
 
 
+def test_what_a_forgotten_delay_stood_before_is_told() -> None:
+    story = Story(Every("1h"))
+    state = story.job.state._replace(next_run_at=NOON + 3 * HOUR, regular_at=NOON + HOUR)
+    story.job = story.job.with_state(state._replace(forgotten_until=NOON + 3 * HOUR))
+
+    assert story.start_at(NOON + 3 * HOUR) is None
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + HOUR, missed=2)]
+    assert story.job.state.next_run_at == NOON + 4 * HOUR
+
+
+@pytest.mark.parametrize(("by_hand", "errors"), [(False, 0), (True, 2)], ids=["by its schedule", "by hand"])
+def test_who_gives_up_has_not_failed(by_hand: bool, errors: int) -> None:
+    """A run that somebody asked for leaves the count of failures alone, as always."""
+    story = Meddled(Every("1h"), retry=Retry.none())
+    story.run_until(NOON + 2 * HOUR, ERROR)
+    assert story.job.consecutive_errors == 2
+
+    if by_hand:
+        story.end_at(NOON + 150 * MINUTE, story.trigger_at(NOON + 150 * MINUTE), GIVE_UP)
+    else:
+        story.pass_at(NOON + 3 * HOUR, GIVE_UP)
+
+    assert story.job.disabled_reason == "its handler returned False"
+    assert story.job.consecutive_errors == errors
+
+
 def test_nothing_is_due_by_a_clock_that_is_not_believed() -> None:
     job = a_job(Every("1h", immediately=True))
     room = Room(clock_is_believed=False)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar
 from scheduler_async.durations import parse_interval
 from scheduler_async.errors import InvalidJobError, quoted
 from scheduler_async.instants import Micros, from_micros
+from scheduler_async.output import Output
 from scheduler_async.retries import Retry
 from scheduler_async.schedules import Schedule
 
@@ -486,6 +487,8 @@ class Ending:
     exit_code: int | None = None
     disable: bool = False
     """The handler asked not to be called again."""
+    output: str | None = None
+    """The last of what it wrote."""
 
     def __post_init__(self) -> None:
         # A file name in an error may hold half a character, which no store can keep.
@@ -553,6 +556,11 @@ class Run:
     trigger: Trigger
     stopping: StopSignal = field(repr=False)
     """Set when the scheduler stops: a long run can watch it, and end early."""
+    _output: Output = field(default_factory=Output, repr=False, compare=False)
+
+    def write(self, text: str | bytes) -> None:
+        """Keep *text* with the run, for `Scheduler.run_output`: the last 64 KiB of all that is written."""
+        self._output.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
 
     @property
     def job_id(self) -> str:

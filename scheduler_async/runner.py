@@ -17,6 +17,7 @@ from scheduler_async.handlers import _current_run, ending_of, ending_of_exceptio
 from scheduler_async.instants import Micros, from_micros
 from scheduler_async.logs import say
 from scheduler_async.models import Ending, Job, Outcome, Run
+from scheduler_async.output import Output
 from scheduler_async.store import ClaimedRun
 
 Call = Callable[[Run], Awaitable[object]]
@@ -39,6 +40,8 @@ class ActiveRun:
     """The scheduler ended it."""
     disowned: bool = False
     """It is not ours any more: whatever comes of it is dropped."""
+    output: Output = field(default_factory=Output)
+    """What its handler wrote."""
     outcome: Outcome | None = None
     after: Job | None = None
     """How it ended and what the job looks like then, once that is committed."""
@@ -136,6 +139,7 @@ class Runner:
                 attempt=claimed.attempt.attempt,
                 trigger=claimed.attempt.trigger,
                 stopping=self.stopping,
+                _output=active.output,
             )
             _current_run.set(run)  # this task's own context
             timer = self._time_limit(active)
@@ -168,7 +172,8 @@ class Runner:
                 say(ERROR, "Run %d could not begin (%s); it is put back", active.claimed.id, error)
             self._ended(active, None)
         else:
-            self._ended(active, _ending_of_task(active, task))
+            ending, output = _ending_of_task(active, task), active.output.text()
+            self._ended(active, ending if output is None else replace(ending, output=output))
 
 
 def _ending_of_task(active: ActiveRun, task: asyncio.Task[object]) -> Ending:

@@ -240,6 +240,7 @@ class Scheduler:
         """Start, run until SIGINT or SIGTERM asks to end, and stop: a whole program in one call.
 
         The first signal lets runs finish, for *timeout* seconds; the second, or the end of that time, cancels them.
+        They have five more to tidy up; if that is not enough, `SchedulerShutdownError` is raised.
         """
         seconds = _seconds(timeout)
         asked, hurried = asyncio.Event(), asyncio.Event()
@@ -584,6 +585,15 @@ class Scheduler:
         )
         await self._engine.ready()
         return await self._ask(self._store.list_runs(wanted))
+
+    async def run_output(self, run_id: int) -> str | None:
+        """What a run wrote with `Run.write`, or its command to its standard output; None if that was nothing."""
+        if type(run_id) is not int:
+            raise InvalidJobError(
+                f"run_id is a whole number, the id of a row of run_log(), not {quoted(run_id)}.", "run_id"
+            )
+        await self._engine.ready()
+        return await self._ask(self._store.output_of(run_id))
 
     async def run_stats(self, id: str, since: datetime | str | None = None, *, namespace: str = "default") -> RunStats:
         """How the runs of a job went, all that are kept or those *since* a moment."""

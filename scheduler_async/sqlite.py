@@ -153,10 +153,19 @@ MIGRATIONS: Final = (
         ) STRICT
         """,
     ),
+    # 2: what runs wrote, apart from their rows, which are read more often
+    (
+        """
+        CREATE TABLE output (
+            run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+            text  TEXT NOT NULL
+        ) STRICT
+        """,
+    ),
 )
 
 LOOK_AT_ALL: Final = (
-    *(f"SELECT * FROM {table} LIMIT 1" for table in ("handler", "job", "run", "node", "state")),
+    *(f"SELECT * FROM {table} LIMIT 1" for table in ("handler", "job", "run", "node", "state", "output")),
     f"SELECT 1 FROM state s INDEXED BY state_due WHERE {DUE} LIMIT 1",
     "SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' LIMIT 1",
 )
@@ -323,6 +332,10 @@ class SQLiteStore:
     async def list_runs(self, wanted: RunFilter) -> list[RunRow]:
         """Rows of the run log, newest first."""
         return await self._read(self._work.list_runs, wanted)
+
+    async def output_of(self, run: int) -> str | None:
+        """What a run wrote; None if that was nothing, or if there is no such run."""
+        return await self._read(self._work.output_of, run)
 
     async def running_in_group(self, group: str) -> int:
         """How many jobs of *group* are claimed, by any node."""
@@ -499,7 +512,7 @@ def _recognise(db: sqlite3.Connection) -> int:
             f"The store {path} has schema version {version}, and this scheduler_async knows up to {len(MIGRATIONS)}. "
             "A newer version made it: upgrade scheduler_async."
         )
-    if version:
+    if version == len(MIGRATIONS):  # an older file does not have all of them
         # Damage is noticed where it is read: one look at the top of each table and index, however large.
         for statement in LOOK_AT_ALL:
             db.execute(statement).fetchall()

@@ -364,6 +364,10 @@ class Work:
         )
         return [run_row(*row) for row in rows]
 
+    def output_of(self, db: sqlite3.Connection, run: int) -> str | None:
+        row = db.execute("SELECT text FROM output WHERE run = ?", (run,)).fetchone()
+        return None if row is None else str(row[0])
+
     def running_by_group(self, db: sqlite3.Connection) -> dict[str, int]:
         return dict(db.execute(RUNNING_BY_GROUP).fetchall())
 
@@ -556,6 +560,8 @@ class Work:
         }
         FINISH.all(db, (_free(edit.job) for edit in edits.values()))
         FINISH_RUN.all(db, (_finish_run(item) for item in ours))
+        written = [(item.run.id, item.ending.output) for item in ours if item.ending.output is not None]
+        db.executemany("INSERT INTO output (run, text) VALUES (?, ?)", written)
         for item in ours:
             self._stand_in_line(edits[item.run.id].job)
             self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)

@@ -182,6 +182,9 @@ class Store(Protocol):
     async def list_runs(self, wanted: RunFilter) -> list[RunRow]:
         """Rows of the run log, newest first."""
 
+    async def output_of(self, run: int) -> str | None:
+        """What a run wrote; None if that was nothing, or if there is no such run."""
+
     async def running_in_group(self, group: str) -> int:
         """How many jobs of *group* are claimed, by any node."""
 

@@ -350,8 +350,21 @@ async def test_an_older_schema_is_brought_up_to_date(path: Path, monkeypatch: py
     async with opened(path) as store:
         assert sorted(await ids(store)) == ["job 0", "job 1", "job 2"]
 
-    assert sql(path, "PRAGMA user_version") == [(2,)]
+    assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
     assert sql(path, "SELECT DISTINCT colour FROM job") == [(None,)]
+
+
+async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
+    """It had no place for what runs write."""
+    await make_store(path)
+    sql(path, "DROP TABLE output")
+    sql(path, "PRAGMA user_version = 1")
+
+    async with opened(path) as store:
+        assert sorted(await ids(store)) == ["job 0", "job 1", "job 2"]
+        assert await store.output_of(1) is None
+
+    assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
 
 
 async def test_an_upgrade_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -612,7 +625,7 @@ async def test_many_connections_upgrade_a_file_at_once(path: Path, monkeypatch: 
     finally:
         for store in stores:
             await store.close()
-    assert sql(path, "PRAGMA user_version") == [(2,)]
+    assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM job WHERE id = 'a'", "UPDATE job SET revision = 2, name = 'New'"])

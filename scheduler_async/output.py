@@ -1,0 +1,34 @@
+"""What a run writes. The last of it is kept with the run. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+
+KEPT = 64 * 1024  # bytes
+
+
+class Output:
+    """The last 64 KiB of what was written, by any thread."""
+
+    def __init__(self) -> None:
+        self._parts: deque[bytes] = deque()
+        self._size = 0
+        self._lock = Lock()
+
+    def write(self, data: bytes) -> None:
+        """Add *data*, and forget what is older than the last 64 KiB."""
+        data = data[-KEPT:]
+        with self._lock:
+            self._parts.append(data)
+            self._size += len(data)
+            while self._size - len(self._parts[0]) >= KEPT:
+                self._size -= len(self._parts.popleft())
+
+    def text(self) -> str | None:
+        """What is kept, or None if nothing was written. What is no UTF-8 shows as �."""
+        with self._lock:
+            kept = b"".join(self._parts)[-KEPT:]
+        # The cut may have gone through a character: what is left of it is left out.
+        start = next((at for at, byte in enumerate(kept[:4]) if byte & 0xC0 != 0x80), 0) if len(kept) == KEPT else 0
+        return kept[start:].decode("utf-8", "replace").replace("\0", "\N{SYMBOL FOR NULL}") or None

@@ -28,7 +28,7 @@ LAYERS = [
     {"store"},
     {"records", "nodes", "runner", "line", "watchdog", "sqlite_writing"},
     {"sqlite_work"},
-    {"sqlite"},
+    {"sqlite", "command"},
     {"engine"},
     {"namespace"},
     {"scheduler"},

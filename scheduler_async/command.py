@@ -1,0 +1,191 @@
+"""Jobs that run a command line in a shell: their handler, and what their payload looks like.
+
+    scheduler.handler("command")(run_command)
+    await scheduler.add_job(Every("1h"), handler="command", payload=Command("backup.sh").to_payload())
+
+A command and all its children are a process group of their own. A timeout ends the group, and so does the death of
+the scheduler, however sudden: a run that is taken up elsewhere must not meet the first one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from scheduler_async.clock import SystemClock
+from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
+from scheduler_async.models import Json, Outcome, Result, Run, to_json_text
+from scheduler_async.tasks import carried_through
+
+HANDLER = "command"
+"""The handler of command jobs, by convention and on the command line."""
+
+# What a group gets to tidy up, between SIGTERM and SIGKILL.
+GRACE = 5.0  # seconds
+
+# At least what a pipe holds.
+PIPE = 1024 * 1024  # bytes
+
+# The group leader, whose input is a lifeline. Beside the command waits a watcher: should the other end be closed
+# without a word, the scheduler is gone, and the group goes too.
+LEADER = 'exec 3<&0 </dev/null; (read _ <&3 || kill -KILL 0) >/dev/null 2>&1 & exec 3<&-; exec /bin/sh -c "$1"'
+ALL_IS_WELL = b"done\n"
+
+_clock = SystemClock()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line, and where it runs."""
+
+    line: str
+    cwd: str | None = None
+    """The working directory; None is that of the scheduler."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What is added to the scheduler's environment."""
+    payload: Json = None
+    """What the command finds as JSON in `SCHEDULER_ASYNC_PAYLOAD`."""
+
+    def __post_init__(self) -> None:
+        if not _is_text(self.line) or not self.line.strip():
+            _refuse(f"A command is a line for the shell such as {quoted('backup.sh --all')}, not {quoted(self.line)}.")
+        if self.cwd is not None and not _is_text(self.cwd):
+            _refuse(f"The working directory of a command is a path, not {quoted(self.cwd)}.")
+        env: object = self.env
+        if not isinstance(env, Mapping) or not all(map(_is_text, env)) or "=" in "".join(env):
+            _refuse(f"The environment of a command is a dict of texts by names without '=', not {quoted(env)}.")
+        if not all(isinstance(value, str) and "\0" not in value for value in env.values()):
+            _refuse(f"The environment of a command has only texts as values, not {quoted(env)}.")
+        to_json_text(self.payload, "payload")
+
+    def to_payload(self) -> dict[str, Json]:
+        """The payload of a job that runs it."""
+        parts = {"command": self.line, "cwd": self.cwd, "env": dict(self.env) or None, "payload": self.payload}
+        return {name: value for name, value in parts.items() if value is not None}
+
+    @classmethod
+    def from_payload(cls, payload: Json) -> Command:
+        """The command that `to_payload` was asked of."""
+        if not isinstance(payload, dict) or "command" not in payload or payload.keys() - _PARTS:
+            _refuse(f'The payload of a command job looks like {{"command": "backup.sh"}}, not {quoted(payload)}.')
+        parts: dict[str, Any] = {"env": {}, "cwd": None, "payload": None, **payload}
+        return cls(parts["command"], parts["cwd"], parts["env"], parts["payload"])
+
+
+_PARTS = {"command", "cwd", "env", "payload"}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != "" and "\0" not in value
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InvalidJobError(message, "payload")
+
+
+async def run_command(run: Run) -> Result:
+    """Run the command line of a job, and keep the last of what it writes. An exit code other than 0 is a failure."""
+    if sys.platform == "win32":
+        raise SchedulerError("Commands run on systems with process groups, and Windows has none.")
+    command = Command.from_payload(run.payload)
+    begun = _clock.monotonic()
+    try:
+        code = await _in_group(run, command)
+    except OSError as error:
+        if command.cwd is None or error.filename != command.cwd:
+            raise
+        return Result(Outcome.ERROR, message=f"Cannot run in {command.cwd}: {error.strerror}")
+    took = short_duration(_clock.monotonic() - begun)
+    if code == 0:
+        return Result(message=f"Completed in {took}", exit_code=0)
+    if code < 0:
+        words, code = f"Ended by {signal.Signals(-code).name}", 128 - code  # as shells count
+    else:
+        words = f"Exited with {code}"
+    return Result(Outcome.ERROR, message=f"{words} after {took}", exit_code=code)
+
+
+def short_duration(seconds: float) -> str:
+    """A duration for a narrow place: "12ms", "4.2s", "3m 20s", "2h 5m"."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s"
+
+
+async def _in_group(run: Run, command: Command) -> int:
+    """The exit code of *command*; negative for a signal."""
+    loop = asyncio.get_running_loop()
+    output, their_output = os.pipe()
+    their_lifeline, lifeline = os.pipe()
+    os.set_blocking(output, False)
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", LEADER, "sh", command.line),
+                stdin=their_lifeline,
+                stdout=their_output,
+                stderr=their_output,
+                cwd=command.cwd,
+                env={**os.environ, **_told(run, command), **command.env},
+                start_new_session=True,
+            )
+        finally:
+            os.close(their_output)
+            os.close(their_lifeline)
+        loop.add_reader(output, _read, run, output)
+        try:
+            code = await process.wait()
+            with suppress(BrokenPipeError):
+                os.write(lifeline, ALL_IS_WELL)  # whoever it left in the background may stay
+        except asyncio.CancelledError:
+            await carried_through(_end(process))
+            raise
+        finally:
+            loop.remove_reader(output)
+            _read(run, output)
+        return code
+    finally:
+        os.close(output)
+        os.close(lifeline)
+
+
+def _told(run: Run, command: Command) -> dict[str, str]:
+    """What a command can know of its run."""
+    return {
+        "SCHEDULER_ASYNC_JOB": run.job_id,
+        "SCHEDULER_ASYNC_NAMESPACE": run.namespace,
+        "SCHEDULER_ASYNC_RUN": str(run.id),
+        "SCHEDULER_ASYNC_ATTEMPT": str(run.attempt),
+        "SCHEDULER_ASYNC_SCHEDULED_FOR": run.scheduled_for.isoformat(),
+        "SCHEDULER_ASYNC_PAYLOAD": to_json_text(command.payload, "payload"),
+    }
+
+
+def _read(run: Run, output: int) -> None:
+    """Take what the command has written: as much as a pipe holds, for others want a turn too."""
+    with suppress(BlockingIOError):
+        data = os.read(output, PIPE)
+        run.write(data)
+        if not data:
+            asyncio.get_running_loop().remove_reader(output)  # nobody writes any more
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask the whole group to end, and after a while make it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), GRACE)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

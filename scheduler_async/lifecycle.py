@@ -250,7 +250,7 @@ def sooner(job: Job, now: Micros) -> Job | None:
     one-shot keeps its moment.
     """
     state = job.state
-    if state.next_run_at is None or state.next_run_at <= now or state.phase is Phase.DISABLED:
+    if state.next_run_at is None or state.next_run_at <= now:
         return None
     moved = job
     anchor = job.schedule.anchor_before(now, job.anchor)
@@ -262,7 +262,7 @@ def sooner(job: Job, now: Micros) -> Job | None:
             at = min(at, now + max(at - state.last_error_at, 0))
             state = state._replace(last_error_at=now)
         regular = _earlier(regular, _next_regular(moved, now))
-    elif not isinstance(job.schedule, At):
+    else:
         at = min(at, _next_regular(moved, now) or at)
     period_start = _earlier(state.period_start, now)
     moved = moved.with_state(state._replace(next_run_at=at, regular_at=regular, period_start=period_start))

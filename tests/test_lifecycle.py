@@ -1767,6 +1767,69 @@ def test_what_was_edited_and_disabled_during_a_run_can_be_resumed_during_it() ->
     assert story.job.state.next_run_at == NOON + 5 * MINUTE
 
 
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        pytest.param(At(from_micros(NOON + HOUR)), NOON + HOUR, id="a one-shot, at its moment"),
+        pytest.param(Delay("1h", immediately=False), NOON + 30 * MINUTE, id="a delay, at once"),
+        pytest.param(Every("1h"), NOON + HOUR, id="a grid, at its next point"),
+        pytest.param(Manual(), None, id="nothing, never"),
+    ],
+)
+def test_a_job_that_was_disabled_before_it_ran_goes_on(schedule: Schedule, expected: Micros | None) -> None:
+    story = Meddled(schedule)
+    story.change(disable(story.job, "enough", NOON))
+    assert story.job.state.disabled_at == NOON
+
+    story.change(resume(story.job, NOON + 30 * MINUTE))
+
+    assert story.job.state.next_run_at == expected
+    assert story.job.state.disabled_at is None
+
+
+def test_what_a_paused_job_does_not_run_was_not_missed_when_it_is_disabled() -> None:
+    story = Meddled(At(from_micros(NOON + HOUR)))
+    story.change(pause(story.job, NOON))
+    story.change(disable(story.job, "enough", NOON + 2 * HOUR))
+
+    assert story.skips == []
+
+
+@pytest.mark.parametrize(("now", "expected"), [(61, 65), (70, 65)], ids=["before it", "after it"])
+def test_the_retry_of_the_last_occurrence_survives_a_resume(now: int, expected: int) -> None:
+    """Nothing comes after it that could stand in for it."""
+    story = Meddled(Every("1h", end=from_micros(NOON + HOUR)), retry=Retry.in_window(1, delay="5m"))
+    story.pass_at(NOON + HOUR, ERROR)
+    story.change(pause(story.job, NOON + HOUR + SECOND))
+
+    story.change(resume(story.job, NOON + now * MINUTE))
+
+    assert story.job.state.next_run_at == NOON + expected * MINUTE
+    assert story.job.state.retry_of == NOON + HOUR
+
+
+def test_a_last_occurrence_that_failed_for_good_is_tried_again_at_once_when_it_is_resumed() -> None:
+    story = Meddled(Every("1h", end=from_micros(NOON + HOUR)), retry=Retry.none(disable_after=1))
+    story.pass_at(NOON + HOUR, ERROR)
+    assert story.job.status is Status.DISABLED
+
+    story.change(resume(story.job, NOON + 2 * HOUR))
+
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+    assert story.job.state.retry_of == NOON + HOUR
+
+
+def test_a_retry_gives_way_to_the_next_regular_time_when_its_job_is_resumed() -> None:
+    """A clean slate: no failure is held against it, and none is made up for."""
+    story = Meddled(Every("1h"), retry=Retry.in_window(1, delay="5m"))
+    story.pass_at(NOON + HOUR, ERROR)
+
+    story.change(resume(story.job, NOON + HOUR + SECOND))
+
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+    assert story.job.state.retry_of is None
+
+
 # ---------------------------------------------------------------- the clock goes back
 
 
@@ -1817,6 +1880,61 @@ def test_a_retry_waits_as_long_as_before() -> None:
     assert moved.state.regular_at == NOON - DAY + HOUR
     assert moved.state.period_start == NOON - DAY
     assert sooner(moved, NOON - DAY) is None
+
+
+def test_a_delay_after_failures_is_as_long_as_before() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+    assert story.job.state.next_run_at == NOON + 40 * SECOND
+
+    moved = back(story, NOON - DAY)
+
+    assert moved.state.next_run_at == NOON - DAY + 30 * SECOND
+    assert moved.state.regular_at == NOON - DAY + 10 * SECOND
+
+
+def test_the_retry_of_the_last_occurrence_waits_as_long_as_before() -> None:
+    """Although, by the new clock, there are more occurrences to come."""
+    story = Story(Every("1h", end=from_micros(NOON + HOUR)), retry=Retry.in_window(1, delay="5m"))
+    story.pass_at(NOON + HOUR, ERROR)
+    assert story.job.state.next_run_at == NOON + 65 * MINUTE
+
+    moved = back(story, NOON - DAY)
+
+    assert moved.state.next_run_at == NOON - DAY + 5 * MINUTE
+
+
+def test_a_step_back_that_does_not_reach_the_failure_changes_nothing() -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(1, delay="5m"))
+    story.pass_at(NOON + HOUR, ERROR)
+
+    for now in (NOON + 64 * MINUTE, NOON + HOUR):
+        assert sooner(story.job, now) is None
+
+
+def test_a_run_that_was_cancelled_is_run_again_by_any_clock() -> None:
+    """It has not failed, so there is no moment to count from."""
+    story = Story(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+    story.end_at(NOON + HOUR + SECOND, run, CANCELLED)
+    assert story.job.state.next_run_at == NOON + HOUR + SECOND
+
+    moved = back(story, NOON + HOUR - SECOND)
+
+    assert moved.state.retry_of == NOON + HOUR
+    assert moved.state.next_run_at == NOON + HOUR + SECOND
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["which waits", "which is postponed"])
+def test_a_job_of_which_all_is_forgotten_keeps_its_time(fails: bool) -> None:
+    story = Story(Every("10s", end=from_micros(NOON + 40 * SECOND)))
+    if fails:
+        story.pass_at(NOON + 10 * SECOND, ERROR)
+    state = story.job.state._replace(forgotten_until=NOON + HOUR, last_error_at=None)
+    story.job = story.job.with_state(state)
+
+    assert sooner(story.job, NOON) is None
 
 
 def test_what_is_forgotten_is_not_offered_again() -> None:

@@ -8,6 +8,7 @@ to. What is counted is counted from that log and compared with what the store sa
     disk     the disk is full, the file cannot be written, somebody keeps it locked: nothing is lost but time
     load     ten thousand jobs come due at one instant: limits hold, and the event loop stays free
     freeze   a process stands still for longer than its lease: its runs are taken over, and it writes nothing after that
+    shutdown asked to end at random moments, once or twice: in time, without a word, and every outcome is on record
 
     python benchmarks/torture.py [--parts shared,kill,freeze] [--quick] [--seed 1] [--json FILE]
 
@@ -35,11 +36,19 @@ from torturing.freeze import freeze
 from torturing.kill import kill
 from torturing.load import load
 from torturing.shared import shared
+from torturing.shutdown import shutdown
 
 Part = Callable[[Path, bool, Random, Goals], dict[str, object]]
 """Works in a directory, quickly or not, and tells what it expects and what it found."""
 
-PARTS: dict[str, Part] = {"shared": shared, "kill": kill, "freeze": freeze, "disk": disk, "load": load}
+PARTS: dict[str, Part] = {
+    "shared": shared,
+    "kill": kill,
+    "freeze": freeze,
+    "disk": disk,
+    "load": load,
+    "shutdown": shutdown,
+}
 
 
 def main() -> None:

@@ -1,46 +1,50 @@
 """A persistent job scheduler for asyncio."""
 
-from scheduler_async.clock import Clock, SystemClock
-from scheduler_async.errors import (
-    CronParseError,
-    IntervalParseError,
-    InvalidJobError,
-    InvalidScheduleError,
-    JobAlreadyRunningError,
-    JobExistsError,
-    JobNotFoundError,
-    SchedulerError,
-    SchedulerShutdownError,
-    StoreError,
-    UnknownZoneError,
-)
-from scheduler_async.events import Event, EventKind
-from scheduler_async.handlers import current_run
-from scheduler_async.models import (
-    Explanation,
-    Job,
-    JobSpec,
-    Misfire,
-    OnConflict,
-    OnInterrupt,
-    Outcome,
-    PassSummary,
-    Priority,
-    Result,
-    Run,
-    RunRow,
-    SkipReason,
-    Status,
-    Trigger,
-    Upcoming,
-)
-from scheduler_async.namespace import Namespace
-from scheduler_async.retries import Retry
-from scheduler_async.scheduler import Scheduler, SchedulerState
-from scheduler_async.schedules import At, Cron, Delay, Every, Manual, Schedule, parse_schedule
-from scheduler_async.sqlite import SQLiteStore
-from scheduler_async.stats import RunStats
-from scheduler_async.store import Store
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scheduler_async.clock import Clock, SystemClock
+    from scheduler_async.errors import (
+        CronParseError,
+        IntervalParseError,
+        InvalidJobError,
+        InvalidScheduleError,
+        JobAlreadyRunningError,
+        JobExistsError,
+        JobNotFoundError,
+        SchedulerError,
+        SchedulerShutdownError,
+        StoreError,
+        UnknownZoneError,
+    )
+    from scheduler_async.events import Event, EventKind
+    from scheduler_async.handlers import current_run
+    from scheduler_async.models import (
+        Explanation,
+        Job,
+        JobSpec,
+        Misfire,
+        OnConflict,
+        OnInterrupt,
+        Outcome,
+        PassSummary,
+        Priority,
+        Result,
+        Run,
+        RunRow,
+        SkipReason,
+        Status,
+        Trigger,
+        Upcoming,
+    )
+    from scheduler_async.namespace import Namespace
+    from scheduler_async.retries import Retry
+    from scheduler_async.scheduler import Scheduler, SchedulerState
+    from scheduler_async.schedules import At, Cron, Delay, Every, Manual, Schedule, parse_schedule
+    from scheduler_async.sqlite import SQLiteStore
+    from scheduler_async.stats import RunStats
+    from scheduler_async.store import Store
 
 __all__ = [
     "At",
@@ -90,3 +94,80 @@ __all__ = [
     "current_run",
     "parse_schedule",
 ]
+
+# Names are fetched when they are first asked for: all of it takes ten times as long as `scheduler-async --help`.
+_NAMES = {
+    "clock": (
+        "Clock",
+        "SystemClock",
+    ),
+    "errors": (
+        "CronParseError",
+        "IntervalParseError",
+        "InvalidJobError",
+        "InvalidScheduleError",
+        "JobAlreadyRunningError",
+        "JobExistsError",
+        "JobNotFoundError",
+        "SchedulerError",
+        "SchedulerShutdownError",
+        "StoreError",
+        "UnknownZoneError",
+    ),
+    "events": (
+        "Event",
+        "EventKind",
+    ),
+    "handlers": ("current_run",),
+    "models": (
+        "Explanation",
+        "Job",
+        "JobSpec",
+        "Misfire",
+        "OnConflict",
+        "OnInterrupt",
+        "Outcome",
+        "PassSummary",
+        "Priority",
+        "Result",
+        "Run",
+        "RunRow",
+        "SkipReason",
+        "Status",
+        "Trigger",
+        "Upcoming",
+    ),
+    "namespace": ("Namespace",),
+    "retries": ("Retry",),
+    "scheduler": (
+        "Scheduler",
+        "SchedulerState",
+    ),
+    "schedules": (
+        "At",
+        "Cron",
+        "Delay",
+        "Every",
+        "Manual",
+        "Schedule",
+        "parse_schedule",
+    ),
+    "sqlite": ("SQLiteStore",),
+    "stats": ("RunStats",),
+    "store": ("Store",),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for granted
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

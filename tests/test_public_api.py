@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,35 @@ def test_the_promised_names_are_there_and_sorted() -> None:
     assert set(scheduler_async.__all__) >= PROMISED
     assert scheduler_async.__all__ == sorted(scheduler_async.__all__)
     assert all(hasattr(scheduler_async, name) for name in scheduler_async.__all__)
+    assert set(scheduler_async.__all__) <= set(dir(scheduler_async))
+
+
+def test_a_type_checker_sees_the_same_names() -> None:
+    """They are written down twice: for the interpreter, and for who reads."""
+    tree = ast.parse(Path(scheduler_async.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: (node.module or "").removeprefix("scheduler_async.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == scheduler_async._HOMES
+    assert sorted(seen) == scheduler_async.__all__
+
+
+def test_a_name_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(AttributeError, match="module 'scheduler_async' has no attribute 'Schduler'"):
+        scheduler_async.Schduler  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ImportError):
+        exec("from scheduler_async import Schduler")
+
+
+def test_nothing_is_loaded_before_it_is_asked_for() -> None:
+    """What only wants to show its usage should not wait for asyncio and SQLite."""
+    program = "import sys, scheduler_async; print('asyncio' in sys.modules, 'sqlite3' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.parametrize("name", scheduler_async.__all__)

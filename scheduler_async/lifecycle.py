@@ -204,8 +204,8 @@ def resume(job: Job, now: Micros) -> Change:
     if isinstance(job.schedule, Delay):
         planned = state.regular_at or state.next_run_at or now
         return Change(state=_going_on(job, fresh, max(planned, now), now))
-    waits_for_regular = state.retry_of is None and state.regular_at is None
-    if waits_for_regular and (state.phase is Phase.ACTIVE or (state.next_run_at or 0) > now):
+    nothing_stands_before_it = state.regular_at is None
+    if nothing_stands_before_it and (state.phase is Phase.ACTIVE or (state.next_run_at or 0) > now):
         return Change(state=fresh)
     following = _next_regular(job, now)
     if following is None and state.retry_of is not None:  # its last occurrence, to be tried again

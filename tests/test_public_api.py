@@ -31,7 +31,7 @@ def test_the_promised_names_are_there_and_sorted() -> None:
 def test_a_type_checker_sees_the_same_names() -> None:
     """They are written down twice: for the interpreter, and for who reads."""
     tree = ast.parse(Path(scheduler_async.__file__).read_text(encoding="utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {
         alias.name: (node.module or "").removeprefix("scheduler_async.")
         for node in block.body

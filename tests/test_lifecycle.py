@@ -659,6 +659,17 @@ def test_an_occurrence_that_ran_is_not_run_again_when_the_clock_goes_back() -> N
     assert story.skips == []
 
 
+def test_a_run_that_ends_before_its_grid_began_goes_on_on_the_same_grid() -> None:
+    """The clock went back by more than the job is old."""
+    story = Story(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.end_at(NOON - DAY + MINUTE, run)
+
+    assert story.job.state.next_run_at == NOON - DAY + HOUR
+
+
 # ---------------------------------------------------------------- triggers
 
 
@@ -1765,6 +1776,45 @@ def test_what_was_edited_and_disabled_during_a_run_can_be_resumed_during_it() ->
 
     assert story.skips == []
     assert story.job.state.next_run_at == NOON + 5 * MINUTE
+
+
+MEDDLING: dict[str, Callable[[Meddled], object]] = {
+    "left alone": lambda _: None,
+    "paused": lambda story: story.change(pause(story.job, NOON + 90 * SECOND)),
+    "disabled": lambda story: story.change(disable(story.job, "enough", NOON + 90 * SECOND)),
+    "edited": lambda story: story.reschedule(Every("90s"), NOON + 90 * SECOND),
+    "edited and paused": lambda story: (
+        story.reschedule(Every("90s"), NOON + 90 * SECOND),
+        story.change(pause(story.job, NOON + 100 * SECOND)),
+    ),
+    "edited and disabled": lambda story: (
+        story.reschedule(Every("90s"), NOON + 90 * SECOND),
+        story.change(disable(story.job, "enough", NOON + 100 * SECOND)),
+    ),
+}
+
+
+@pytest.mark.parametrize("start", ["by its schedule", "by hand", "by hand, while it is disabled"])
+@pytest.mark.parametrize("meddling", MEDDLING)
+def test_who_gives_up_owes_what_others_owe_who_are_disabled_then(meddling: str, start: str) -> None:
+    """The same occurrences, neither more nor fewer: to give up is to succeed, and to be disabled."""
+    ways = []
+    for ending in (GIVE_UP, SUCCESS):
+        story = Meddled(Every("1m"))
+        if start == "by hand, while it is disabled":
+            story.change(disable(story.job, "enough", NOON))
+        run = story.start_at(NOON + MINUTE) if start == "by its schedule" else story.trigger_at(NOON + 30 * SECOND)
+        assert run is not None
+        MEDDLING[meddling](story)
+        story.end_at(NOON + 5 * MINUTE, run, ending)
+        if ending is SUCCESS:
+            story.change(disable(story.job, "its handler returned False", NOON + 5 * MINUTE))
+        ways.append(story)
+
+    gave_up, succeeded = ways
+    assert gave_up.missed == succeeded.missed
+    assert [skip.scheduled_for for skip in gave_up.skips] == [skip.scheduled_for for skip in succeeded.skips]
+    assert gave_up.job.state == succeeded.job.state
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from scheduler_async.clock import SystemClock
+from scheduler_async.durations import short_duration
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
 from scheduler_async.models import Json, Outcome, Result, Run, to_json_text
 from scheduler_async.tasks import carried_through
@@ -109,17 +110,6 @@ async def run_command(run: Run) -> Result:
     else:
         words = f"Exited with {code}"
     return Result(Outcome.ERROR, message=f"{words} after {took}", exit_code=code)
-
-
-def short_duration(seconds: float) -> str:
-    """A duration for a narrow place: "12ms", "4.2s", "3m 20s", "2h 5m"."""
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.0f}ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s"
 
 
 async def _in_group(run: Run, command: Command) -> int:

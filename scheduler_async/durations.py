@@ -63,6 +63,28 @@ def describe_duration(duration: timedelta) -> str:
     return " ".join(words)
 
 
+def short_span(seconds: int) -> str:
+    """Whole seconds for a narrow place, in the two largest units: "45s", "3m 20s", "2h 5m", "3d"."""
+    counts = dict(zip("dhms", _split(seconds), strict=True))
+    largest = next((unit for unit, count in counts.items() if count), "s")
+    units = "dhms"["dhms".index(largest) :][:2]
+    return " ".join(f"{counts[unit]}{unit}" for unit in units if counts[unit] or unit == largest)
+
+
+def short_duration(seconds: float) -> str:
+    """A duration that was measured, for a narrow place: "12ms", "4.2s", "3m 20s", "2h 5m"."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f}ms"
+    return f"{seconds:.1f}s" if seconds < 59.95 else short_span(round(seconds))
+
+
+def _split(seconds: int) -> tuple[int, int, int, int]:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return days, hours, minutes, seconds
+
+
 def _counted(number: str, noun: str) -> str:
     return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_async import InvalidJobError, Manual, Outcome, RunRow, Scheduler, command
-from scheduler_async.command import Command, run_command, short_duration
+from scheduler_async.command import Command, run_command
 from scheduler_async.models import Json
 from scheduler_async.output import KEPT
 from tests.cast import PATIENCE
@@ -212,17 +212,6 @@ async def test_a_command_does_not_outlive_its_scheduler(tmp_path: Path) -> None:
     shell, child = map(int, note.read_text().split())
     await ends(shell)
     await ends(child)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        *[(0, "0ms"), (0.0123, "12ms"), (0.0994, "99ms"), (0.0996, "0.1s"), (4.2, "4.2s"), (59.94, "59.9s")],
-        *[(59.96, "1m 0s"), (200, "3m 20s"), (3599.6, "1h 0m"), (7500, "2h 5m")],
-    ],
-)
-def test_short_durations(seconds: float, text: str) -> None:
-    assert short_duration(seconds) == text
 
 
 @pytest.mark.parametrize(

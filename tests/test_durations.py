@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_async import IntervalParseError, SchedulerError
-from scheduler_async.durations import describe_duration, format_interval, parse_interval, parse_stored_interval
+from scheduler_async.durations import (
+    describe_duration,
+    format_interval,
+    parse_interval,
+    parse_stored_interval,
+    short_duration,
+    short_span,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +106,19 @@ def test_what_is_stored_comes_back_exactly(duration: timedelta) -> None:
 def test_a_duration_is_written_short_and_in_words(duration: timedelta, short: str, words: str) -> None:
     assert format_interval(duration) == short
     assert describe_duration(duration) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *[(0, "0ms"), (0.0123, "12ms"), (0.0994, "99ms"), (0.0996, "0.1s"), (4.2, "4.2s"), (59.94, "59.9s")],
+        *[(59.96, "1m"), (200, "3m 20s"), (3599.6, "1h"), (7500, "2h 5m"), (7205, "2h"), (400_000, "4d 15h")],
+    ],
+)
+def test_a_measured_duration_is_short(seconds: float, text: str) -> None:
+    assert short_duration(seconds) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (1, "1s"), (60, "1m"), (61, "1m 1s"), (86_400, "1d")])
+def test_a_span_has_two_units_at_most(seconds: int, text: str) -> None:
+    assert short_span(seconds) == text

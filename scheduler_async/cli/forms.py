@@ -1,0 +1,103 @@
+"""What the command line prints with `--json`: the names of the library, and values that JSON knows. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from scheduler_async.durations import format_interval
+from scheduler_async.models import Explanation, Job, PassSummary, RunRow, Upcoming
+from scheduler_async.schedules import Cron
+from scheduler_async.stats import RunStats
+
+Form = dict[str, Any]
+
+JOB_FIELDS = (
+    *("id", "namespace", "user_id", "name", "schedule", "handler", "payload", "metadata", "priority", "group"),
+    *("misfire", "retry", "timeout", "on_interrupt", "enabled", "status", "disabled_reason", "next_run_at"),
+    *("last_run_at", "last_success_at", "last_error_at", "last_error", "last_exit_code", "last_message"),
+    *("consecutive_errors", "retry_count", "created_at", "updated_at"),
+)
+
+
+def plain(value: Any) -> Any:
+    """*value* as JSON knows it: moments as ISO 8601 in UTC, durations as "5m"."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return format_interval(value)
+    if isinstance(value, Enum):
+        return value.value
+    return value.to_json() if hasattr(value, "to_json") else value
+
+
+def job_form(job: Job) -> Form:
+    """A job, with all that was given to `add_job` and what it does now."""
+    return {name: plain(getattr(job, name)) for name in JOB_FIELDS}
+
+
+def listed_form(job: Job) -> Form:
+    """A job as `list` shows it: its columns come first, under the names they have there."""
+    return {
+        "slug": job.id,
+        "cron": cron_of(job),
+        "next_due_at": plain(job.next_run_at),
+        "retry_status": retry_status(job),
+        "last_exit": job.last_exit_code,
+        **job_form(job),
+    }
+
+
+def cron_of(job: Job) -> str:
+    """When it runs, as it was written: the cron expression, or what there is instead."""
+    schedule = job.schedule
+    if isinstance(schedule, Cron):
+        return f"{schedule.expression} {schedule.tz}" if schedule.tz else schedule.expression
+    return schedule.describe()
+
+
+def retry_status(job: Job) -> str | None:
+    """How much of its policy for failures is used up; None if it has not failed."""
+    if job.retry is not None and job.retry.max_retries is not None:
+        return f"{min(job.retry_count, job.retry.max_retries)}/{job.retry.max_retries}"
+    return f"{job.consecutive_errors} failed" if job.consecutive_errors else None
+
+
+def row_form(row: RunRow, output: str | None = None, *, with_output: bool = False) -> Form:
+    """A row of the run log."""
+    form = {name: plain(value) for name, value in asdict(row).items()}
+    return {**form, "output": output} if with_output else form
+
+
+def upcoming_form(upcoming: Upcoming) -> Form:
+    """A line of a preview."""
+    return {
+        "slug": upcoming.job.id,
+        "namespace": upcoming.job.namespace,
+        "at": plain(upcoming.at),
+        "next_due_at": plain(upcoming.at),
+        "priority": plain(upcoming.job.priority),
+        "retries_left": upcoming.retries_left,
+        "warnings": list(upcoming.warnings),
+    }
+
+
+def explanation_form(explanation: Explanation) -> Form:
+    """Why a job does not run."""
+    return {
+        "reason": plain(explanation.reason),
+        "until": plain(explanation.until),
+        "sentence": explanation.sentence,
+    }
+
+
+def stats_form(slug: str, stats: RunStats) -> Form:
+    """How the runs of a job went."""
+    return {"slug": slug, **{name: plain(value) for name, value in asdict(stats).items()}}
+
+
+def summary_form(summary: PassSummary) -> Form:
+    """What a pass did."""
+    return {**asdict(summary), "sentence": str(summary)}

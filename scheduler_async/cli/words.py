@@ -1,0 +1,39 @@
+"""Moments and durations for people who read a terminal. Pure: they are told the time and the zone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, tzinfo
+
+from scheduler_async.durations import short_duration, short_span
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """How far away a moment is: "in 2h 5m", "3d ago", "now"."""
+    seconds = round((at - now).total_seconds())
+    if abs(seconds) < 1:
+        return "now"
+    words = short_span(abs(seconds))
+    return f"in {words}" if seconds > 0 else f"{words} ago"
+
+
+def absolute(at: datetime, now: datetime, zone: tzinfo | None) -> str:
+    """A moment on the clock of *zone* (None is that of the system), with as much of the date as is needed."""
+    there, today = at.astimezone(zone), now.astimezone(zone)
+    clock = f"{there:%H:%M:%S}" if there.second else f"{there:%H:%M}"
+    if there.date() == today.date():
+        day = ""
+    elif abs(there - today) < timedelta(days=180):
+        day = f"{there:%a} {there.day} {there:%b} "
+    else:
+        day = f"{there:%Y-%m-%d} "
+    return f"{day}{clock} {there:%Z}"
+
+
+def moment(at: datetime | None, now: datetime, zone: tzinfo | None) -> str:
+    """A moment, relative and absolute; "-" if there is none."""
+    return "-" if at is None else f"{relative(at, now)}, {absolute(at, now, zone)}"
+
+
+def took(milliseconds: float | None) -> str:
+    """How long a run took; "-" if it is not over."""
+    return "-" if milliseconds is None else short_duration(milliseconds / 1000)

@@ -48,11 +48,11 @@ class Watchdog:
         self._needed.set()
 
     def _watch(self) -> None:
-        while True:
+        while not self._loop.is_closed():  # whoever leaves without stopping leaves no thread behind
             self._needed.wait()
             quiet = 0
             while quiet < QUIET_PAUSES:
-                if self._over.wait(PAUSE):
+                if self._over.wait(PAUSE) or self._loop.is_closed():
                     return
                 if self._is_busy():
                     quiet = 0

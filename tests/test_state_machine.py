@@ -382,6 +382,8 @@ class EngineMachine(RuleBasedStateMachine):
         identity = self.scheduler._engine._identity
         if identity is not None:
             retire(identity)
+        if self.scheduler._engine._watchdog is not None:
+            self.scheduler._engine._watchdog.stop()
         await self.store.inner.close()
         self.hanging.clear()
         self.handling.clear()

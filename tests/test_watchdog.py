@@ -160,3 +160,18 @@ async def test_a_loop_that_is_gone_is_not_asked() -> None:
     guard._look()
 
     guard.stop()
+
+
+def test_it_does_not_outlive_its_event_loop() -> None:
+    """A program may end its loop without a word, with a handler in the middle of its work, and go on."""
+
+    async def leave() -> threading.Thread | None:
+        guard = Watchdog(lambda: True, lambda: None, lambda *_: None)
+        guard.attend()
+        return guard._thread
+
+    thread = asyncio.run(leave())
+
+    assert thread is not None
+    thread.join(PATIENCE)
+    assert not thread.is_alive()

@@ -7,6 +7,7 @@ to. What is counted is counted from that log and compared with what the store sa
     kill     processes are killed at random moments: no one-shot is lost, and what was repeated is on record
     disk     the disk is full, the file cannot be written, somebody keeps it locked: nothing is lost but time
     load     ten thousand jobs come due at one instant: limits hold, and the event loop stays free
+    clock    the wall clock jumps by a second, an hour, a day, a year, and more: nothing runs twice or waits for it
     freeze   a process stands still for longer than its lease: its runs are taken over, and it writes nothing after that
     shutdown asked to end at random moments, once or twice: in time, without a word, and every outcome is on record
 
@@ -31,6 +32,7 @@ from pathlib import Path
 from random import Random
 
 from torturing.accounts import Goals
+from torturing.clock import clock
 from torturing.disk import disk
 from torturing.freeze import freeze
 from torturing.kill import kill
@@ -46,6 +48,7 @@ PARTS: dict[str, Part] = {
     "kill": kill,
     "freeze": freeze,
     "disk": disk,
+    "clock": clock,
     "load": load,
     "shutdown": shutdown,
 }

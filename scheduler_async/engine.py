@@ -20,14 +20,24 @@ from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerSh
 from scheduler_async.events import Event, EventKind, Events
 from scheduler_async.handlers import Handlers
 from scheduler_async.instants import SECOND, Micros, from_micros, span
-from scheduler_async.jumps import WallClock, describe_jump
+from scheduler_async.jumps import GLANCE, JUMP, WallClock, describe_jump
 from scheduler_async.lifecycle import Rules, sooner
 from scheduler_async.logs import say
 from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReason, Status, Trigger
 from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.records import row_of, row_of_skip
 from scheduler_async.runner import ActiveRun, Runner
-from scheduler_async.store import ClaimedRun, Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeLost, Store
+from scheduler_async.store import (
+    ClaimedRun,
+    Claims,
+    ClaimTerms,
+    Edit,
+    EndedRun,
+    NodeIdentity,
+    NodeLost,
+    RunFilter,
+    Store,
+)
 from scheduler_async.tasks import carried_through
 from scheduler_async.watchdog import Watchdog
 
@@ -160,6 +170,7 @@ class Engine:
                 await self._open()
                 now = self.clock.micros()
                 await self._join()
+                self._went_back |= await self._is_ahead_of_the_clock()
                 self._watchdog = Watchdog(lambda: len(self.runner) > 0, self._running_now, self._tell_of_block)
                 self._wall.look(self.clock.micros(), self.clock.monotonic())  # a jump from now on is noticed
                 self.status = "running"
@@ -270,6 +281,12 @@ class Engine:
         if self.store.is_shared:
             self._services.append(self._spawn(self._keep_watch(version), "watch"))
 
+    async def _is_ahead_of_the_clock(self) -> bool:
+        """Whether what was recorded last is yet to come: the clock went back while nobody looked."""
+        rows = await self.ask(self.store.list_runs(RunFilter(limit=1)))
+        now = from_micros(self.clock.micros() + JUMP)
+        return any(moment is not None and moment > now for row in rows for moment in (row.started_at, row.finished_at))
+
     def _start_writer(self) -> None:
         self._writer = self._spawn(self._write_endings(), "writer")
         self._services.append(self._writer)
@@ -378,9 +395,9 @@ class Engine:
         self.last_tick_at = now
         self._distrust_self()
         while self.status == "running" and self._should_look(now):
+            self._stale = False
             if self._went_back:
                 await self._go_back(now)
-            self._stale = False
             await self.claim(now, self._claim_limit())
             now = self._read_clock()
         return self._sleep_from(now)
@@ -498,7 +515,8 @@ class Engine:
             # Due, and no room: it goes when a run ends, and looking before would find the same.
             self._hungry, wake = True, None
         longest = None if self.limits.max_sleep is None else now + span(self.limits.max_sleep)
-        capped = _earliest(wake, longest)
+        glance = None if held_for is None else now + int(GLANCE * SECOND)
+        capped = _earliest(wake, longest, glance)
         self.next_wake_at = capped
         if self.clock.tells_of_jumps:
             capped = wake  # nobody needs to wake only to find out whether the clock jumped
@@ -508,9 +526,9 @@ class Engine:
         """The wall clock; a jump since it was last read is noticed before anything is done by it."""
         now = self.clock.micros()
         jumped, believed = self._wall.look(now, self.clock.monotonic())
-        if believed:
-            self._stale = True
-            self._went_back |= believed < 0
+        if believed or (jumped and self.clock_is_believed):  # also back from an absurd time, in which jobs were added
+            self._went_back |= min(jumped, believed) < 0
+            self.look_again()
         if jumped:
             message = describe_jump(jumped, now)
             self._last_jump = message
@@ -529,12 +547,26 @@ class Engine:
         """Whether jobs are started by what the wall clock shows."""
         return self._wall.held_for(self.clock.monotonic()) is None
 
+    def _believed_now(self) -> Micros:
+        """The time to record by: what the wall clock shows, or would show if it had not jumped absurdly."""
+        return self._wall.believed(self._read_clock() if self.status == "running" else self.clock.micros())
+
+    def _heed(self, moment: Micros) -> None:
+        """Look again at what was decided by a *moment* that is yet to come: the clock has gone back since."""
+        if moment > self._believed_now():
+            self._went_back = True
+            self.look_again()
+
     async def _go_back(self, now: Micros) -> None:
         """The clock has gone back: no job waits until it is where it was."""
+        self._went_back = False  # first: a run that ends meanwhile may have gone by the time before
         after: int | None = 0
-        while after is not None:
-            after = await self.ask(self.store.review(after, REVIEW_SLICE, now, lambda job: sooner(job, now)))
-        self._went_back = False
+        try:
+            while after is not None:
+                after = await self.ask(self.store.review(after, REVIEW_SLICE, now, lambda job: sooner(job, now)))
+        except BaseException:
+            self._went_back = True
+            raise
 
     def look_again(self) -> None:
         """Something has changed, and what was known of the store may be wrong."""
@@ -577,7 +609,7 @@ class Engine:
     def _run_ended(self, active: ActiveRun, ending: Ending | None) -> None:
         """Called when a handler has ended, or with None for a run that never began. The writer does the rest."""
         # A pass may be asked about a moment that is yet to come: what it runs does not end before that.
-        finished_at = max(self.clock.micros(), active.claimed.attempt.claimed_at)
+        finished_at = max(self._believed_now(), active.claimed.attempt.claimed_at)
         self._endings.append((active, ending, finished_at))
         self._have_endings.set()
 
@@ -636,9 +668,8 @@ class Engine:
                 unbegun.append(run)
                 continue
             told = ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
-            ended.append(
-                (active, EndedRun(run=run, ending=told, started_at=active.started_at, finished_at=finished_at))
-            )
+            started_at = min(active.started_at, finished_at)
+            ended.append((active, EndedRun(run=run, ending=told, started_at=started_at, finished_at=finished_at)))
         if unbegun:
             await self.ask(self.store.release(unbegun))
             self._stale = True
@@ -646,6 +677,7 @@ class Engine:
         for (active, item), edit in zip(ended, edits, strict=True):
             active.outcome, active.after = item.ending.outcome, None if edit is None else edit.job
             self._announce_ending(item, edit)
+        self._heed(max((item.finished_at for _, item in ended), default=0))
         for active, _, _ in batch:
             self.runner.forget(active)
         if self._hungry or self._stale:
@@ -735,7 +767,7 @@ class Engine:
         self._trusted_until = max(self._trusted_until, begun + LEASE - MARGIN)
         dead = self._watch.find_dead(nodes, self.node, self._machine.monotonic())
         if dead:
-            now = self.clock.micros()
+            now = self._believed_now()
             self.look_again()  # also if the answer is lost
             self._announce_interrupted(await self.ask(self.store.recover(dead, now, self.rules)), now)
             self.look_again()
@@ -802,16 +834,17 @@ class Engine:
     async def _purge(self, threshold: int | None = None) -> None:
         """Forget old runs of jobs that have *threshold* new ones, a tenth of what is kept; and jobs long disabled."""
         self._untidy.clear()
+        now = self._believed_now()
         if self.limits.keep_runs is not None:
             least = self.limits.keep_runs // 10 if threshold is None else threshold
             grown = [uid for uid, count in self._grown.items() if count > least]
             for first in range(0, len(grown), UPKEEP_SLICE):
                 uids = grown[first : first + UPKEEP_SLICE]
-                await self.ask(self.store.purge_runs(uids, self.limits.keep_runs))
+                await self.ask(self.store.purge_runs(uids, self.limits.keep_runs, now))
                 for uid in uids:
                     del self._grown[uid]
         if self.limits.purge_disabled_after is not None:
-            before = self.clock.micros() - span(self.limits.purge_disabled_after)
+            before = now - span(self.limits.purge_disabled_after)
             while gone := await self.ask(self.store.purge_disabled(before, UPKEEP_SLICE)):
                 for job in gone:
                     self.tell(EventKind.REMOVED, self.clock.micros(), job=job, reason="it was disabled for long")

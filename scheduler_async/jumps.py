@@ -13,6 +13,8 @@ from scheduler_async.instants import DAY, SECOND, Micros, from_micros
 JUMP = 1 * SECOND
 ABSURD = 366 * DAY
 HOLD = 86_400.0  # seconds
+# Meanwhile it is looked at this often: it may be put right at any moment.
+GLANCE = 1.0  # seconds
 
 
 class WallClock:
@@ -39,6 +41,10 @@ class WallClock:
         self._held_until = None
         believed, self._believed = skew - self._believed, skew
         return _jump(jumped), _jump(believed)
+
+    def believed(self, wall: Micros) -> Micros:
+        """What the wall clock shows, or would show if it had not jumped absurdly."""
+        return wall if self._held_until is None or self._skew is None else wall - self._skew + self._believed
 
     def held_for(self, monotonic: float) -> float | None:
         """For how many seconds more nothing is started by it; None if it is believed."""

@@ -626,7 +626,8 @@ def _next_regular(job: Job, after: Micros) -> Micros | None:
     forgotten = job.state.forgotten_until
     if forgotten is not None and forgotten > after:  # the clock went back, further than the log does
         after = forgotten
-    return _jittered(job, job.schedule.next_micros(after, job.anchor))
+    anchor = job.schedule.anchor_before(after, job.anchor)
+    return _jittered(job, job.schedule.next_micros(after, anchor))
 
 
 def _jittered(job: Job, at: Micros | None) -> Micros | None:

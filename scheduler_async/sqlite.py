@@ -406,9 +406,9 @@ class SQLiteStore:
         """Disable every job that has no user; return them."""
         return await self._write(self._work.disable_without_user, reason, now)
 
-    async def purge_runs(self, uids: Sequence[int], keep: int) -> None:
-        """Forget all but the newest *keep* rows of these jobs."""
-        await self._write(self._work.purge_runs, uids, keep)
+    async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
+        """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""
+        await self._write(self._work.purge_runs, uids, keep, now)
 
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""

@@ -150,8 +150,9 @@ SELECT_RUNS: Final = """
            r.reason, r.missed, r.error, r.message, r.exit_code, r.node
       FROM run r JOIN job j USING (uid)
 """
+# What ran before the clock went back is kept until its time has come once more: it must not be run again then.
 OLD_RUNS: Final = """
-    uid = :uid AND outcome IS NOT NULL
+    uid = :uid AND outcome IS NOT NULL AND scheduled_for <= :now
     AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
 """
 # Up to where rows are missing that would say what ran.
@@ -687,8 +688,8 @@ class Work:
             )
         return jobs
 
-    def purge_runs(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> None:
-        old = [{"uid": uid, "keep": keep} for uid in uids]
+    def purge_runs(self, db: sqlite3.Connection, uids: Sequence[int], keep: int, now: Micros) -> None:
+        old = [{"uid": uid, "keep": keep, "now": now} for uid in uids]
         db.executemany(NOTE_FORGOTTEN, old)
         db.executemany(PURGE_RUNS, old)
 

@@ -235,8 +235,8 @@ class Store(Protocol):
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
         """Disable every job that has no user; return them."""
 
-    async def purge_runs(self, uids: Sequence[int], keep: int) -> None:
-        """Forget all but the newest *keep* rows of these jobs."""
+    async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
+        """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""
 
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""

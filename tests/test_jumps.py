@@ -67,6 +67,18 @@ def test_more_than_a_year_is_not_believed(jump: Micros) -> None:
     assert watched.held_for == HOLD / 2
 
 
+@pytest.mark.parametrize("jump", [2 * YEAR, -2 * YEAR], ids=["forward", "back"])
+def test_time_goes_on_as_before_while_the_clock_is_not_believed(jump: Micros) -> None:
+    """What ends meanwhile is recorded, by a time that makes sense."""
+    watched = Watched()
+    watched.after(1, jump)
+    watched.after(60)
+
+    assert watched.seen.believed(watched.wall) == START + 61 * SECOND
+    watched.after(1, -jump)
+    assert watched.seen.believed(watched.wall) == watched.wall == START + 62 * SECOND
+
+
 def test_a_clock_that_goes_back_is_believed_at_once() -> None:
     watched = Watched()
     watched.after(1, 2 * YEAR)

@@ -9,14 +9,17 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from scheduler_async import At, Manual, Outcome, Run, Scheduler, engine, nodes
+from scheduler_async import At, Delay, Every, JobSpec, Manual, Outcome, Run, Schedule, Scheduler, engine, nodes
 from scheduler_async.instants import from_micros
 
 pytestmark = pytest.mark.timeout(60)
@@ -27,6 +30,7 @@ def program(code: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]
     """A Python program of its own, which does not outlive the test."""
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -295,6 +299,140 @@ async def test_processes_that_share_a_file_run_each_occurrence_once(tmp_path: Pa
     assert begun == Counter({f"once-{number}": 1 for number in range(40)})
     assert len(rows) == 40
     assert {process.returncode for process in processes} == {0}
+
+
+JUMPS = """
+    import asyncio, os, sys
+    from datetime import timedelta
+    from pathlib import Path
+    from scheduler_async import EventKind, Scheduler
+    from scheduler_async.clock import SystemClock
+
+    class ShiftedClock(SystemClock):
+        def micros(self):
+            return super().micros() + int(Path(sys.argv[3]).read_text()) * 1_000_000
+
+    async def main():
+        scheduler = Scheduler(sys.argv[1], min_interval=timedelta(milliseconds=1), clock=ShiftedClock())
+        file = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+        def log(*words):
+            os.write(file, (" ".join(map(str, words)) + "\\n").encode())
+
+        @scheduler.handler("work")
+        async def work(run):
+            log("begin", run.job_id, run.scheduled_for.timestamp())
+            await asyncio.sleep(0.05)  # some are in progress whenever the clock jumps
+
+        async def tell_of_jumps():
+            async for event in scheduler.events():
+                if event.kind is EventKind.CLOCK_JUMPED:
+                    log("jumped", os.getpid())
+                    if scheduler.state().problem:
+                        await asyncio.sleep(0.5)  # in which every job is due
+                        log("held", os.getpid(), await scheduler.explain("every-0"))
+
+        telling = asyncio.ensure_future(tell_of_jumps())
+        async with scheduler:
+            print("ready", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+        await telling
+
+    asyncio.run(main())
+"""
+
+
+class TwoThatJump:
+    """Two processes that share a file and a wall clock, and what they write to a log. They end well."""
+
+    JOBS: ClassVar = {
+        **{f"every-{number}": Every(timedelta(milliseconds=100 + number)) for number in range(5)},
+        "delay": Delay(timedelta(milliseconds=100)),
+    }
+
+    def __init__(self, directory: Path) -> None:
+        self.path, self._log, self._offset = directory / "jobs.db", directory / "log.txt", directory / "offset"
+        self._processes: list[subprocess.Popen[str]] = []
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        self.set_clock(0)
+        await self.add(self.JOBS)
+        with ExitStack() as stack:
+            programs = (program(JUMPS, self.path, self._log, self._offset) for _ in range(2))
+            self._processes = [stack.enter_context(started) for started in programs]
+            for process in self._processes:
+                assert await asyncio.to_thread(line_of, process) == "ready"
+            yield
+            for process in self._processes:
+                process.communicate("\n", timeout=30)
+            assert {process.returncode for process in self._processes} == {0}
+
+    async def add(self, schedules: Mapping[str, Schedule]) -> None:
+        scheduler = Scheduler(self.path, min_interval=timedelta(milliseconds=1))
+        await scheduler.add_jobs([JobSpec(schedule, handler="work", id=job) for job, schedule in schedules.items()])
+        await scheduler.stop()
+
+    def set_clock(self, ahead: int) -> None:
+        """Let both clocks jump at once."""
+        new = self._offset.with_suffix(".new")
+        new.write_text(str(ahead))
+        new.replace(self._offset)
+
+    def lines(self, what: str) -> list[list[str]]:
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return [line.split() for line in lines if line.startswith(what)]
+
+    def begun(self) -> list[tuple[str, float]]:
+        """The occurrences that were begun, in order."""
+        return [(job, float(moment)) for _, job, moment in self.lines("begin")]
+
+    async def all_tell(self, what: str, times: int) -> None:
+        """Wait until each process has said it that often."""
+        wanted = Counter({str(process.pid): times for process in self._processes})
+        while not wanted <= Counter(pid for _, pid, *_ in self.lines(what)):
+            await asyncio.sleep(0.01)
+
+    async def all_begin(self, times: int = 3) -> None:
+        """Wait until each job has begun that often from now on."""
+        before = len(self.begun())
+        while not Counter(dict.fromkeys(self.JOBS, times)) <= Counter(job for job, _ in self.begun()[before:]):
+            await asyncio.sleep(0.01)
+
+
+async def test_nothing_runs_twice_and_nothing_stands_still_when_the_clock_jumps(tmp_path: Path) -> None:
+    """An hour ahead and back again; and back by two seconds, to where it has just been."""
+    two = TwoThatJump(tmp_path)
+    async with two.working():
+        await two.all_begin()
+        await two.add({"once": At(datetime.now(UTC) + timedelta(minutes=30))})
+
+        for number, ahead in enumerate((3600, 0, -2), start=1):
+            two.set_clock(ahead)
+            await two.all_tell("jumped", times=number)
+            await two.all_begin()
+
+    begun = Counter(two.begun())
+    assert begun.most_common(1)[0][1] == 1
+    assert [job for job, _ in begun].count("once") == 1
+
+
+async def test_an_absurd_jump_holds_every_process_that_shares_the_file(tmp_path: Path) -> None:
+    """All that is due then is more likely due to a broken clock; each process says so, and all goes on after that."""
+    two = TwoThatJump(tmp_path)
+    async with two.working():
+        await two.all_begin()
+
+        two.set_clock(400 * 86_400)
+        jumped_at = time.time()
+        await two.all_tell("held", times=1)
+        begun = two.begun()
+        two.set_clock(0)
+        await two.all_begin()
+
+    assert [moment for _, moment in begun if moment > jumped_at] == []
+    assert all("jumped by more than a year" in " ".join(line) for line in two.lines("held"))
+    assert Counter(two.begun()).most_common(1)[0][1] == 1
 
 
 def test_a_program_that_forgets_to_stop_still_ends(tmp_path: Path) -> None:

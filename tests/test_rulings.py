@@ -24,6 +24,7 @@ from scheduler_async import (
     IntervalParseError,
     InvalidJobError,
     InvalidScheduleError,
+    Job,
     JobAlreadyRunningError,
     JobSpec,
     Manual,
@@ -47,7 +48,7 @@ from scheduler_async import (
 from scheduler_async.events import EventStream
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
-from scheduler_async.store import Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeRow
+from scheduler_async.store import Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeRow, RunFilter
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
@@ -1712,6 +1713,97 @@ async def test_a_one_shot_keeps_its_moment_when_the_clock_goes_back(
     assert worker.ids == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("schedule", "runs"),
+    [
+        pytest.param(Every("1m"), 5, id="every"),
+        pytest.param(Cron("* * * * *", tz="UTC"), 5, id="cron"),
+        pytest.param(Delay("1m", immediately=False), 4, id="delay"),
+    ],
+)
+@pytest.mark.parametrize("jump", [-HOUR, -DAY, -365 * DAY], ids=str)
+async def test_a_run_in_progress_does_not_make_its_job_wait_when_the_clock_goes_back(
+    jump: timedelta, schedule: Schedule, runs: int, scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """It was claimed by the time before, and when it ends, that is yet to come."""
+    worker.takes = "10s"
+    await scheduler.add_job(schedule, handler="work", id="a")
+    await clock.advance("1m")
+    assert worker.active == 1
+
+    clock.set(clock.now() + jump)
+    await clock.advance("5m")
+
+    assert len(worker.runs) == 1 + runs
+    assert all((row.duration_ms or 0) >= 0 for row in await oldest_first(scheduler))
+
+
+class SlowReview(SQLiteStore):
+    """A store that lets a run end while it looks at the jobs by a clock that has gone back."""
+
+    worker: Worker
+
+    async def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
+        reviewed = await super().review(after, limit, now, decide)
+        self.worker.go.set()
+        while self.worker.active or not await self.list_runs(RunFilter(outcome=Outcome.SUCCESS)):
+            await asyncio.sleep(0)
+        return reviewed
+
+
+async def test_a_run_that_ends_while_all_jobs_are_looked_at_again_does_not_make_its_job_wait(
+    new_scheduler: NewScheduler, path: Path, worker: Worker, clock: VirtualClock
+) -> None:
+    """What is asked for while it is done is done once more."""
+    store = SlowReview(path)
+    store.worker, worker.blocks = worker, True
+    scheduler = new_scheduler(store)
+    await scheduler.start()
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    await clock.advance("1m")
+
+    clock.set(NOON - DAY)
+    await clock.advance("5m")
+
+    assert len(worker.runs) == 1 + 5
+
+
+async def test_no_job_waits_if_the_clock_went_back_while_nobody_looked(
+    new_scheduler: NewScheduler, path: Path, worker: Worker, clock: VirtualClock
+) -> None:
+    """A machine that is switched off may have another time when it is switched on."""
+    before = new_scheduler(path)
+    await before.start()
+    await before.add_job(Every("1m"), handler="work", id="a")
+    await clock.advance("5m")
+    await before.stop()
+    worker.runs.clear()
+
+    clock.set(NOON - DAY)
+    await new_scheduler(path).start()
+    await clock.advance("5m")
+
+    assert len(worker.runs) == 5
+
+
+async def test_no_job_waits_since_rows_of_another_time_are_old(
+    new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
+) -> None:
+    """What ran while the clock was ahead is kept until then, rather than forgotten with all that is before."""
+    scheduler = new_scheduler(store, keep_runs=5)
+    await scheduler.start()
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    clock.set(NOON + DAY)
+    await clock.advance("3m")
+    clock.set(NOON)
+    await clock.advance("30m")
+    worker.runs.clear()
+
+    await clock.advance("30m")
+
+    assert len(worker.runs) == 30
+
+
 async def test_what_the_log_has_forgotten_is_not_run_again(
     new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -1757,6 +1849,52 @@ async def test_a_jump_of_more_than_a_year_holds_everything(
     await clock.advance()
     assert sorted(worker.ids) == ["a", "b"]
     assert scheduler.state().problem is None
+
+
+@pytest.mark.parametrize("jump", [400 * DAY, -400 * DAY], ids=["forward", "back"])
+async def test_a_run_that_ends_after_an_absurd_jump_is_recorded_by_the_time_before(
+    jump: timedelta, scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """Otherwise its job would wait for a time that never was."""
+    worker.takes = "10s"
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    await clock.advance("65s")
+
+    clock.set(clock.now() + jump)
+    await clock.advance("25s")
+    clock.set(clock.now() - jump)
+    await clock.advance("3m")
+
+    assert [run.scheduled_for for run in worker.runs] == [NOON + number * MINUTE for number in (1, 2, 3, 4)]
+    assert (await oldest_first(scheduler))[0].finished_at == NOON + 70 * SECOND
+    assert await skips_of(scheduler) == []
+
+
+async def test_a_job_that_was_added_by_an_absurd_clock_does_not_wait_for_it(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    clock.set(NOON + 400 * DAY)
+    await clock.advance("1s")
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+
+    clock.set(NOON)
+    await clock.advance("5m")
+
+    assert len(worker.runs) == 5
+
+
+async def test_jobs_are_not_removed_for_their_age_by_an_absurd_clock(
+    new_scheduler: NewScheduler, store: str, clock: VirtualClock
+) -> None:
+    """Nothing would bring them back."""
+    scheduler = new_scheduler(store, purge_disabled_after="1d")
+    await scheduler.start()
+    await scheduler.add_job(Every("1m"), handler="work", id="a", enabled=False)
+
+    clock.set(NOON + 400 * DAY)
+    await clock.advance("1h")
+
+    assert [job.id for job in await scheduler.list_jobs()] == ["a"]
 
 
 async def test_a_clock_that_stands_for_a_day_after_an_absurd_jump_is_believed(
@@ -1861,6 +1999,28 @@ async def test_the_wall_clock_decides_and_sleep_is_never_longer_than_max_sleep(s
         assert wake - NOON <= MINUTE
         assert len(runs) == 1
         assert runs[0].fired_at - (NOON + 9 * HOUR) <= MINUTE
+
+
+async def test_a_clock_that_is_put_right_is_noticed_within_a_second(store: str) -> None:
+    """Whatever `max_sleep` is: everything waits for it."""
+    clock = SilentClock(NOON)
+    runs: list[Run] = []
+    scheduler = Scheduler(store, clock=clock, max_sleep=None)
+
+    @scheduler.handler("work")
+    async def work(run: Run) -> None:
+        runs.append(run)
+
+    async with scheduler:
+        await scheduler.add_job(Every("1s"), handler="work", id="a")
+        clock.set(NOON + 400 * DAY)
+        await clock.advance("10s")
+        assert runs == []
+
+        clock.set(NOON + 10 * SECOND)
+        await clock.advance("1s")
+
+        assert runs
 
 
 async def test_max_sleep_can_be_set(store: str) -> None:

@@ -1838,10 +1838,22 @@ async def test_only_the_newest_rows_are_kept(store: Store, node: int, keep: int,
         await store.finish([ended(run, at=now + SECOND) for run in (await claim(store, node, now)).runs], RULES)
     log = [row.id for row in await runs(store, namespace="default", id="a")]
 
-    await store.purge_runs([job.uid], keep)
+    await store.purge_runs([job.uid], keep, NOON + HOUR)
 
     assert [row.id for row in await runs(store, namespace="default", id="a")] == log[:left]
     assert len(await runs(store, namespace="default", id="b")) == 5
+
+
+async def test_rows_about_what_is_yet_to_come_are_kept(store: Store, node: int) -> None:
+    """The clock was ahead, and went back: when their time comes again, they say that it has run."""
+    job = await add(store, "a")
+    for now in (NOON, NOON + MINUTE):
+        await store.finish([ended(run, at=now + SECOND) for run in (await claim(store, node, now)).runs], RULES)
+
+    await store.purge_runs([job.uid], 0, NOON + 30 * SECOND)
+
+    assert [row.scheduled_for for row in await runs(store)] == [from_micros(NOON + MINUTE)]
+    assert (await job_of(store, "a")).state.forgotten_until == NOON
 
 
 async def test_several_jobs_are_purged_at_once(store: Store, node: int) -> None:
@@ -1851,8 +1863,8 @@ async def test_several_jobs_are_purged_at_once(store: Store, node: int) -> None:
         await finish(store, await trigger(store, node, id))
     await store.remove("default", "c")
 
-    await store.purge_runs(uids, 1)
-    await store.purge_runs([], 0)
+    await store.purge_runs(uids, 1, NOON + HOUR)
+    await store.purge_runs([], 0, NOON + HOUR)
 
     assert sorted(row.job_id for row in await runs(store)) == ["a", "b"]
 
@@ -1862,7 +1874,7 @@ async def test_a_run_in_progress_is_never_purged(store: Store, node: int) -> Non
     job = await add(store, "a")
     run = await claim_only(store, node)
 
-    await store.purge_runs([job.uid], 0)
+    await store.purge_runs([job.uid], 0, NOON + HOUR)
 
     assert [row.id for row in await runs(store)] == [run.id]
     assert await finish(store, run) is not None

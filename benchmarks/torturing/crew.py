@@ -95,6 +95,8 @@ async def work(store: Path, log: Log, terms: Terms) -> None:
                 write("failed" if scheduler.state().problem else "failed-silently", None)
             elif event.kind is EventKind.STORE_RECOVERED:
                 write("recovered", None)
+            elif event.kind is EventKind.CLOCK_JUMPED:
+                write("held" if "jumped" in (scheduler.state().problem or "") else "jumped", None)
 
     @scheduler.handler("tick")
     async def tick(run: Run) -> None:

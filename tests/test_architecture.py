@@ -32,6 +32,7 @@ LAYERS = [
     {"engine"},
     {"namespace"},
     {"scheduler"},
+    {"cli", "cli.occurrences", "cli.timeline"},
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),

@@ -56,7 +56,7 @@ def following(schedule: Schedule, now: datetime, count: int, here: tzinfo) -> li
         previous = found[-1] if found else None
         note = notes.note(at, previous.at if previous else None) if notes else None
         if note is None and previous:
-            note = _parted(previous, there_at, here_at)
+            note = _parted(previous, at, there_at, here_at)
         found.append(Occurrence(at=at, there=there_at, here=here_at, note=note))
         asked_at = at
     return found
@@ -155,6 +155,11 @@ class _Times(NamedTuple):
             return _time(self.first)
         return f"{_time(self.first)} {'to' if self.are_more else 'and'} {_time(self.last)}"
 
+    @property
+    def dates(self) -> list[str]:
+        """One, or two if midnight lies between."""
+        return list(dict.fromkeys((_date(self.first), _date(self.last))))
+
     def do_not_exist(self) -> str:
         return f"{self.words} {'does' if self.is_one else 'do'} not exist"
 
@@ -241,7 +246,7 @@ class _CronNotes:
                     result = f"it runs at {_time(wall)}"
                 else:
                     result = f"they are one run at {_time(wall)}"
-                return f"{left_out.do_not_exist()} {_that_day(left_out.first, wall)}: {change.words}, so {result}"
+                return f"{left_out.do_not_exist()} {_that_day(left_out.dates, wall)}: {change.words}, so {result}"
         return None
 
     def _repeated(self, at: int, wall: int) -> str | None:
@@ -261,7 +266,7 @@ class _CronNotes:
         for change in _changes(self.zone, since, at):
             left_out = _times(self.line, change.old_wall, change.new_wall)
             if left_out and not _is_made_up_for(self.line, change):
-                note = f"{left_out.do_not_exist()} {_that_day(left_out.first, wall)}: {change.words}"
+                note = f"{left_out.do_not_exist()} {_that_day(left_out.dates, wall)}: {change.words}"
                 if _leaves_a_hole(self.line, self.zone, change, left_out, at):
                     note += f", and {'it is' if left_out.is_one else 'they are'} not made up for"
                 notes.append(note)
@@ -272,20 +277,21 @@ class _CronNotes:
         if at - previous > CLOSE:
             return None
         for change in _changes(self.zone, previous, at):
+            day = _that_day([_date(change.old_wall)], wall)
             elapsed = describe_duration(timedelta(seconds=at - previous))
-            return f"{change.words} {_that_day(change.old_wall, wall)}, so it comes {elapsed} after the one before"
+            return f"{change.words} {day}, so it comes {elapsed} after the one before"
         return None
 
 
-def _that_day(wall: int, shown: int) -> str:
-    """The day of *wall*, beside an occurrence that is *shown* with its own day."""
-    return "that day" if wall // DAY == shown // DAY else f"on {_date(wall)}"
+def _that_day(dates: list[str], shown: int) -> str:
+    """The *dates* in words, beside an occurrence that is *shown* with its own."""
+    return "that day" if dates == [_date(shown)] else f"on {join_words(dates)}"
 
 
-def _parted(previous: Occurrence, there: datetime, here: datetime) -> str | None:
+def _parted(previous: Occurrence, at: datetime, there: datetime, here: datetime) -> str | None:
     """That the clocks here and there are no longer as far apart as at the *previous* occurrence."""
-    moved_there = _offset(there) - _offset(previous.there)
-    moved_here = _offset(here) - _offset(previous.here)
+    moved_there = _offset(there, at) - _offset(previous.there, previous.at)
+    moved_here = _offset(here, at) - _offset(previous.here, previous.at)
     if moved_there == moved_here:
         return None
     if not moved_there:
@@ -295,10 +301,8 @@ def _parted(previous: Occurrence, there: datetime, here: datetime) -> str | None
     return f"clocks have gone {_by(moved_there)} there and {_by(moved_here)} here since the one before"
 
 
-def _offset(moment: datetime) -> timedelta:
-    offset = moment.utcoffset()
-    assert offset is not None
-    return offset
+def _offset(shown: datetime, at: datetime) -> timedelta:
+    return shown.replace(tzinfo=UTC) - at
 
 
 def _by(shift: timedelta) -> str:
@@ -482,6 +486,8 @@ def _has_neighbouring_days(line: CronLine, today: int) -> bool:
 
 def _daylight_traps(schedule: Cron, line: CronLine, now: datetime) -> Iterator[str]:
     """What the coming changes of the clock do to a time of the day, each with all its dates."""
+    if not line.fixed and len(line.hour.values) == 24:
+        return  # a pace that goes on all day means no time of the day
     zone = find_zone(schedule.tz)
     since = _seconds(max(now, schedule.start or now))
     until = since + FORESIGHT
@@ -495,9 +501,8 @@ def _daylight_traps(schedule: Cron, line: CronLine, now: datetime) -> Iterator[s
             low, high = sorted((change.old_wall, change.new_wall))
             better = f"a time outside {_time(low)} to {_time(high)}, or the zone UTC, avoids that"
             sentence = f"in {schedule.tz or 'the zone of the system'}, when {change.words}, and {result}; {better}."
-            found.setdefault((times.do_not_exist() if change.shift > 0 else times.come_twice(), sentence), []).append(
-                _date(times.first)
-            )
+            what = times.do_not_exist() if change.shift > 0 else times.come_twice()
+            found.setdefault((what, sentence), []).extend(times.dates)
     for (what, sentence), dates in found.items():
         yield f"{what} on {join_words(dates)} {sentence}"
 

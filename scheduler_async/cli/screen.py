@@ -39,6 +39,8 @@ COLOURS: dict[object, str] = {
 }
 COLOURS.update({outcome: "red" for outcome in Outcome if outcome.is_failure})
 
+HERE = words.ReadersZone()
+
 _clock = SystemClock()
 
 
@@ -55,7 +57,13 @@ def console(*, stderr: bool = False) -> Console:
 
 def say(sentence: str) -> None:
     """One sentence."""
-    console().print(Text(sentence), soft_wrap=True)
+    print_line(Text(sentence))
+
+
+def print_line(line: Text, *, stderr: bool = False) -> None:
+    """A line, which a terminal breaks between words, and nobody else breaks."""
+    screen = console(stderr=stderr)
+    screen.print(line, soft_wrap=not screen.is_terminal)
 
 
 def coloured(word: object) -> Text:
@@ -73,7 +81,7 @@ def table(*columns: str) -> Table:
 
 def moment(at: datetime | None) -> str:
     """A moment, relative and absolute on the clock of the reader."""
-    return words.moment(at, now(), None)
+    return words.moment(at, now(), HERE)
 
 
 # ---------------------------------------------------------------- jobs
@@ -162,7 +170,7 @@ def cells_of(row: RunRow) -> tuple[str | Text, ...]:
     at = row.started_at or row.scheduled_for
     outcome = Text("running", "cyan") if row.outcome is None else coloured(row.outcome)
     attempt = f"{row.trigger.value} {row.attempt}" if row.attempt > 1 else row.trigger.value
-    return words.absolute(at, now(), None), row.job_id, attempt, outcome, words.took(row.duration_ms), story_of(row)
+    return words.absolute(at, now(), HERE), row.job_id, attempt, outcome, words.took(row.duration_ms), story_of(row)
 
 
 def show_rows(rows: Sequence[RunRow], outputs: Mapping[int, str | None]) -> None:
@@ -183,9 +191,9 @@ def show_rows(rows: Sequence[RunRow], outputs: Mapping[int, str | None]) -> None
 def print_row(row: RunRow, output: str | None = None) -> None:
     """A run as a line of its own, and what it wrote below it."""
     line = Text("  ").join(Text(cell) if isinstance(cell, str) else cell for cell in cells_of(row) if cell)
-    console().print(line, soft_wrap=True)
+    print_line(line)
     for written in (output or "").splitlines():
-        console().print(Text(f"    {written}"), soft_wrap=True)
+        print_line(Text(f"    {written}"))
 
 
 def tell_of_run(row: RunRow) -> None:
@@ -237,7 +245,7 @@ async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]
                 else:
                     print_row(event.run)
             elif event.kind is EventKind.STORE_FAILED:
-                console(stderr=True).print(Text(str(event.reason)), soft_wrap=True)
+                print_line(Text(str(event.reason)), stderr=True)
 
     task = asyncio.create_task(tell())
     try:
@@ -304,21 +312,22 @@ def show_stats(found: Sequence[tuple[str, RunStats]]) -> None:
 
 def show_preview(upcoming: Sequence[Upcoming], window: timedelta) -> None:
     """A timeline, and what it shows in words."""
-    from scheduler_async.cli.timeline import timeline
+    from scheduler_async.cli.timeline import draw_timeline
 
     if not upcoming:
         say("Nothing is due in that time.")
         return
     screen = console()
     begin = now()
-    width = min(screen.width, 120)
-    for line in timeline(upcoming, begin, begin + window, width, None, ascii=screen.encoding.lower() != "utf-8"):
-        screen.print(line, soft_wrap=True)
+    width = max(min(screen.width, 120), 20)
+    is_ascii = screen.encoding.lower() != "utf-8"
+    for line in draw_timeline(upcoming, begin, begin + window, width=width, zone=HERE, ascii=is_ascii):
+        screen.print(Text(line), soft_wrap=True)
     screen.print()
     found = table("at", "slug", "priority", "retries_left", "warnings")
-    for line in upcoming:
-        left = "-" if line.retries_left is None else str(line.retries_left)
-        found.add_row(moment(line.at), line.job.id, coloured(line.job.priority), left, "; ".join(line.warnings))
+    for one in upcoming:
+        left = "-" if one.retries_left is None else str(one.retries_left)
+        found.add_row(moment(one.at), one.job.id, coloured(one.job.priority), left, "; ".join(one.warnings))
     screen.print(found)
 
 
@@ -331,7 +340,7 @@ def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
         "description": schedule.describe(),
         "occurrences": [
             {"at": forms.plain(one.at), "there": one.there.isoformat(), "here": one.here.isoformat(), "note": one.note}
-            for one in following(schedule, now(), count, None)
+            for one in following(schedule, now(), count, HERE)
         ],
         "warnings": traps(schedule, now()),
     }
@@ -342,7 +351,7 @@ def show_following(schedule: Schedule, count: int) -> None:
     from scheduler_async.cli.occurrences import following, traps
 
     say(f"{schedule.describe()[:1].upper()}{schedule.describe()[1:]}.")
-    found = following(schedule, now(), count, None)
+    found = following(schedule, now(), count, HERE)
     same = all(one.there.utcoffset() == one.here.utcoffset() for one in found)
     shown = table(*(("when", "at", "note") if same else ("when", "there", "here", "note")))
     for one in found:
@@ -354,4 +363,4 @@ def show_following(schedule: Schedule, count: int) -> None:
     else:
         say("It has no times that could be told in advance.")
     for trap in traps(schedule, now()):
-        console().print(Text.assemble(("Look out: ", "yellow"), trap), soft_wrap=True)
+        print_line(Text.assemble(("Look out: ", "yellow"), trap))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ def draw_timeline(
     runs = _runs_by_name([run for run in upcoming if run.at <= end], ascii=ascii)
     longest = max((cell_len(name) for name, _ in runs), default=0)
     margin = min(longest, max(width, NARROWEST) // 3, _LONGEST_NAME)
-    indent = " " * (margin + 1 if margin else 0)
+    indent = " " * (margin + 1 if runs else 0)
     chart = _Chart(first, last, columns=max(width, NARROWEST) - len(indent), zone=zone)
 
     lines = [indent + line for line in _scale(chart, drawing)]
@@ -72,8 +72,8 @@ def _runs_by_name(upcoming: Sequence[Upcoming], *, ascii: bool) -> list[tuple[st
         runs.setdefault((run.job.namespace, run.job.id), []).append(to_micros(run.at))
     has_namespaces = len({namespace for namespace, _ in runs}) > 1
     named = []
-    for (namespace, id), moments in runs.items():
-        name = f"{namespace}/{id}" if has_namespaces else id
+    for (namespace, slug), moments in runs.items():
+        name = f"{namespace}/{slug}" if has_namespaces else slug
         named.append((name.encode("ascii", "replace").decode("ascii") if ascii else name, moments))
     return named
 
@@ -105,10 +105,10 @@ class _Chart(NamedTuple):
     def offset(self, at: Micros) -> Micros:
         """How far the clocks are ahead of UTC."""
         try:
-            offset = from_micros(at).astimezone(self.zone).utcoffset()
+            shown = from_micros(at).astimezone(self.zone)
         except OverflowError:  # the last hours of the year 9999 are in the year 10000 elsewhere
-            offset = None
-        return 0 if offset is None else offset // timedelta(microseconds=1)
+            return 0
+        return to_micros(shown.replace(tzinfo=UTC)) - at
 
 
 def _marks(chart: _Chart, moments: Sequence[Micros], drawing: _Drawing) -> str:
@@ -160,14 +160,14 @@ def _label(chart: _Chart, at: Micros, step: Micros) -> str:
 
 
 def _ticks(chart: _Chart, step: Micros) -> Iterator[Micros]:
-    """The moments at which the clocks show a multiple of *step*, in order."""
+    """The moments before the end at which the clocks show a multiple of *step*, in order."""
     at = chart.first
-    while at <= chart.last:
+    while at < chart.last:
         offset = chart.offset(at)
         tick = at + _until_round(at + offset, step)
         looked_at = min(tick, chart.last)
         if chart.offset(looked_at) == offset:
-            if tick <= chart.last:
+            if tick < chart.last:
                 yield tick
             at = tick + 1
         else:

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from scheduler_async.durations import short_duration, short_span
+
+
+class ReadersZone(tzinfo):
+    """The zone of the system, whatever its name: it knows its daylight saving, as no fixed offset does."""
+
+    def fromutc(self, moment: datetime) -> datetime:
+        """The same moment on the reader's clock."""
+        return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        """How far the clock is ahead of UTC then."""
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        """What the zone calls itself then."""
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
+
+    def dst(self, _moment: datetime | None) -> timedelta | None:
+        """Not known: the system tells offsets only."""
+        return None
 
 
 def relative(at: datetime, now: datetime) -> str:
@@ -16,8 +36,8 @@ def relative(at: datetime, now: datetime) -> str:
     return f"in {words}" if seconds > 0 else f"{words} ago"
 
 
-def absolute(at: datetime, now: datetime, zone: tzinfo | None) -> str:
-    """A moment on the clock of *zone* (None is that of the system), with as much of the date as is needed."""
+def absolute(at: datetime, now: datetime, zone: tzinfo) -> str:
+    """A moment on the clock of *zone*, with as much of the date as is needed."""
     there, today = at.astimezone(zone), now.astimezone(zone)
     clock = f"{there:%H:%M:%S}" if there.second else f"{there:%H:%M}"
     if there.date() == today.date():
@@ -29,7 +49,7 @@ def absolute(at: datetime, now: datetime, zone: tzinfo | None) -> str:
     return f"{day}{clock} {there:%Z}"
 
 
-def moment(at: datetime | None, now: datetime, zone: tzinfo | None) -> str:
+def moment(at: datetime | None, now: datetime, zone: tzinfo) -> str:
     """A moment, relative and absolute; "-" if there is none."""
     return "-" if at is None else f"{relative(at, now)}, {absolute(at, now, zone)}"
 

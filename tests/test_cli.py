@@ -1,0 +1,507 @@
+"""The command line, as a program in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler_async import Every, Scheduler
+from tests.cast import PATIENCE
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals")
+
+PROGRAM = [sys.executable, "-m", "scheduler_async"]
+COMMANDS = (
+    *("add", "edit", "remove", "pause", "resume", "trigger", "list", "show", "log", "stats", "preview", "explain"),
+    *("next", "cron", "run"),
+)
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A working directory without a store."""
+    return tmp_path
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of the tests, without what would change how things look."""
+    found = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    return {**found, "TZ": "Europe/Stockholm", "TERM": "xterm-256color", **(more or {})}
+
+
+def call(here: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Done:
+    """Run the program, and wait for it."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments],
+        cwd=here,
+        env=environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def well(here: Path, *arguments: str) -> Done:
+    """Run the program, which must do what it is asked for."""
+    done = call(here, *arguments)
+    assert done.code == 0, done.err
+    return done
+
+
+@contextmanager
+def started(here: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The program, while it runs."""
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        cwd=here,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def on_terminal(here: Path, *arguments: str, columns: int = 100, env: Mapping[str, str] | None = None) -> str:
+    """What somebody sees who runs the program in a terminal."""
+    theirs, ours = pty.openpty()
+    size = {"COLUMNS": str(columns), "LINES": "30"}
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments], cwd=here, env=environment({**size, **(env or {})}), stdin=ours, stdout=ours, stderr=ours
+    )
+    os.close(ours)
+    seen = b""
+    try:
+        while select.select([theirs], [], [], PATIENCE)[0]:
+            try:
+                data = os.read(theirs, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not data:
+                break
+            seen += data
+        process.wait(PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
+    return seen.decode().replace("\r\n", "\n")
+
+
+# ---------------------------------------------------------------- the life of a job
+
+
+def test_a_job_from_beginning_to_end(here: Path) -> None:
+    """All that an operator does to it, and what the program says."""
+    added = well(here, "add", "backup", "echo hello", "--cron", "0 3 * * *", "--tz", "UTC", "--priority", "high")
+    assert added.out.startswith("Added backup: at 03:00 (UTC); next in ")
+
+    (job,) = well(here, "list", "--json").json
+    assert (job["slug"], job["cron"], job["priority"], job["retry_status"]) == (
+        "backup",
+        "0 3 * * * UTC",
+        "high",
+        "0/2",
+    )
+    assert job["payload"] == {"command": "echo hello", "cwd": str(here)}
+    assert job["last_exit"] is None
+
+    triggered = well(here, "trigger", "backup")
+    assert triggered.out == "hello\n"
+    assert re.fullmatch(r"backup: success, Completed in \d+(ms|\.\ds)\n", triggered.err)
+
+    (row,) = well(here, "log", "--json", "--output").json
+    assert (row["job_id"], row["outcome"], row["exit_code"], row["output"]) == ("backup", "success", 0, "hello\n")
+    assert "hello" in well(here, "log", "backup", "--output").out
+    assert well(here, "stats", "backup", "--json").json["counts"] == {"success": 1}
+
+    assert well(here, "pause", "backup").out == "Paused backup: paused\n"
+    assert well(here, "explain", "backup", "--json").json["reason"] == "paused"
+    assert well(here, "resume", "backup").out.startswith("Resumed backup: at 03:00 (UTC)")
+
+    edited = well(here, "edit", "backup", "exit 3", "--every", "1h", "--retries", "1", "--timeout", "5m", "--json").json
+    assert edited["schedule"] == {"version": 1, "kind": "every", "interval": "1h"}
+    assert edited["payload"] == {"command": "exit 3", "cwd": str(here)}
+    assert (edited["retry"]["max_retries"], edited["timeout"], edited["priority"]) == (1, "5m", "high")
+
+    failed = call(here, "trigger", "backup", "--json")
+    assert failed.code == 1
+    assert (failed.json["outcome"], failed.json["exit_code"]) == ("error", 3)
+
+    shown = well(here, "show", "backup").out
+    assert re.search(r"last_exit_code +3", shown)
+    assert re.search(r"schedule +every hour", shown)
+
+    assert well(here, "remove", "backup").out == "Removed backup\n"
+    assert well(here, "list").out == "No jobs.\n"
+    assert well(here, "list", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("options", "schedule"),
+    [
+        pytest.param(["--every", "5m"], {"kind": "every", "interval": "5m"}, id="every"),
+        pytest.param(["--after", "5m"], {"kind": "delay", "interval": "5m"}, id="after"),
+        pytest.param(["--cron", "@daily"], {"kind": "cron"}, id="cron"),
+        pytest.param(["--at", "2099-06-15T09:00:00Z"], {"kind": "at", "at": "2099-06-15T09:00:00Z"}, id="at"),
+        pytest.param(["--at", "2099-06-15T09:00"], {"kind": "at", "at": "2099-06-15T07:00:00Z"}, id="at, local time"),
+        pytest.param(
+            ["--at", "2099-01-15T09:00", "--tz", "Asia/Tokyo"],
+            {"kind": "at", "at": "2099-01-15T00:00:00Z"},
+            id="at, elsewhere",
+        ),
+        pytest.param([], {"kind": "manual"}, id="none"),
+    ],
+)
+def test_every_kind_of_schedule_can_be_given(options: list[str], schedule: dict[str, object], here: Path) -> None:
+    job = well(here, "add", "a", "true", *options, "--json").json
+
+    assert job["schedule"].items() >= schedule.items()
+
+
+def test_all_else_that_can_be_given(here: Path) -> None:
+    options = ["--misfire", "skip", "--payload", '{"to": ["ops"]}', "--env", "A=b=c", "--env", "E=", "--cwd", "/"]
+    job = well(here, "add", "a", "env", *options, "--disabled", "--group", "g", "--namespace", "tenant", "--json").json
+
+    assert job["payload"] == {"command": "env", "cwd": "/", "env": {"A": "b=c", "E": ""}, "payload": {"to": ["ops"]}}
+    assert (job["misfire"], job["status"], job["group"], job["namespace"]) == ("skip", "disabled", "g", "tenant")
+    assert call(here, "show", "a").code == 1
+    assert "A=b=c" in well(here, "trigger", "a", "--namespace", "tenant").out
+    assert [row["slug"] for row in well(here, "list", "--status", "disabled", "--json").json] == ["a"]
+    assert well(here, "edit", "a", "--enabled", "--namespace", "tenant", "--json").json["status"] == "idle"
+
+
+def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
+    well(here, "add", "a", "true", "--store", "one.db")
+    well(here, "--store", "two.db", "add", "b", "true")
+
+    def names(*arguments: str, **env: str) -> list[str]:
+        return [job["slug"] for job in json.loads(call(here, *arguments, "--json", env=env).out)]
+
+    assert names("list", "--store", "one.db") == ["a"]
+    assert names("--store", "two.db", "list") == ["b"]
+    assert names("list", SCHEDULER_ASYNC_STORE="two.db") == ["b"]
+    assert names("list", "--store", "one.db", SCHEDULER_ASYNC_STORE="two.db") == ["a"]
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        pytest.param(["add", "x"], 2, "COMMAND", id="no command"),
+        pytest.param(["add", "x", " "], 2, "A command is a line for the shell", id="blank command"),
+        pytest.param(["add", "x", "y", "--cron", "61 * * * *"], 2, "61 is out of range", id="cron"),
+        pytest.param(["add", "x", "y", "--every", "5"], 2, "Missing time unit", id="interval"),
+        pytest.param(["add", "x", "y", "--at", "soon"], 2, "ISO 8601", id="moment"),
+        pytest.param(["add", "x", "y", "--at", "2026-13-01"], 2, "does not exist", id="no such month"),
+        pytest.param(
+            ["add", "x", "y", "--cron", "@daily", "--every", "1h"], 2, "exclude each other", id="two schedules"
+        ),
+        pytest.param(
+            ["add", "x", "y", "--every", "1h", "--tz", "UTC"], 2, "the same in every zone", id="needless zone"
+        ),
+        pytest.param(["add", "x", "y", "--cron", "@daily", "--tz", "Mars"], 2, "Mars", id="unknown zone"),
+        pytest.param(["add", "x", "y", "--priority", "top"], 2, "high, standard, low", id="priority"),
+        pytest.param(["add", "x", "y", "--retries", "-1"], 2, "max_retries", id="retries"),
+        pytest.param(["add", "x", "y", "--payload", "{"], 2, "--payload is no JSON", id="payload"),
+        pytest.param(["add", "x", "y", "--env", "A"], 2, "--env is NAME=VALUE", id="environment"),
+        pytest.param(["add", "there", "y"], 1, 'There is a job "there" already', id="taken name"),
+        pytest.param(["edit", "there"], 2, "Nothing to change", id="no change"),
+        pytest.param(["edit", "gone", "--every", "1h"], 1, 'There is no job "gone"', id="edit what is not there"),
+        pytest.param(["remove", "gone"], 1, 'There is no job "gone"', id="remove what is not there"),
+        pytest.param(["trigger", "gone"], 1, 'There is no job "gone"', id="trigger what is not there"),
+        pytest.param(["trigger", "foreign"], 1, "elsewhere", id="trigger what others handle"),
+        pytest.param(["explain", "gone"], 1, 'There is no job "gone"', id="explain what is not there"),
+        pytest.param(["log", "gone"], 1, 'There is no job "gone"', id="log of what is not there"),
+        pytest.param(["list", "--status", "odd"], 2, "idle, queued, running", id="status"),
+        pytest.param(["preview", "--window", "soon"], 2, "Invalid interval", id="window"),
+        pytest.param(["next", "* * *"], 2, "Cannot read", id="next of nonsense"),
+        pytest.param(["run", "nothing:at"], 1, "Cannot load nothing:at: ModuleNotFoundError", id="no such module"),
+        pytest.param(["run", "json"], 2, "MODULE:SCHEDULER", id="no such target"),
+        pytest.param(["run", "json:loads"], 1, "is no Scheduler", id="not a scheduler"),
+        pytest.param(["run", "json:loads", "--store", "x.db"], 2, "a store of its own", id="two stores"),
+        pytest.param(["list", "--store", "none.db"], 1, "There is no store none.db here yet", id="no store"),
+        pytest.param(["list", "--store", "text.db"], 1, "is not a SQLite database", id="not a store"),
+        pytest.param(["list", "--store", "new.db"], 1, "upgrade scheduler_async", id="newer store"),
+        pytest.param(["add", "x", "y", "--store", "no/such/dir.db"], 1, "does not exist", id="no directory"),
+        pytest.param(["nonsense"], 2, "nonsense", id="no such command"),
+        pytest.param(["list", "--nonsense"], 2, "--nonsense", id="no such option"),
+    ],
+)
+def test_what_goes_wrong_is_a_sentence(arguments: list[str], code: int, words: str, troubled: Path) -> None:
+    """On stderr, without a traceback, and nothing is changed."""
+    before = contents(troubled)
+
+    done = call(troubled, *arguments)
+
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert contents(troubled) == before
+
+
+def contents(here: Path) -> dict[str, object]:
+    """The files of a directory, and what its store says of jobs and runs."""
+    found: dict[str, object] = {file.name: file.stat().st_size for file in here.glob("*.db")}
+    db = sqlite3.connect(here / "scheduler.db")
+    for table in ("job", "state", "run"):
+        found[table] = db.execute(f"SELECT * FROM {table}").fetchall()
+    db.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a store of two jobs, a file that is none, and one of a newer version."""
+    here = tmp_path_factory.mktemp("troubled")
+
+    async def fill(name: str) -> None:
+        scheduler = Scheduler(here / name)
+        await scheduler.add_job(Every("1h"), handler="command", id="there", payload={"command": "true"})
+        await scheduler.add_job(Every("1h"), handler="elsewhere", id="foreign")
+        await scheduler.stop()
+
+    asyncio.run(fill("scheduler.db"))
+    asyncio.run(fill("new.db"))
+    db = sqlite3.connect(here / "new.db")
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    (here / "text.db").write_text("not a store\n" * 100)
+    return here
+
+
+def test_a_reader_who_has_seen_enough_may_leave(here: Path) -> None:
+    for number in range(3):
+        well(here, "add", f"job-{number}", "true")
+    line = f"{' '.join(PROGRAM)} list | head -1; echo ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(["bash", "-c", line], cwd=here, env=environment(), capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("slug")
+    assert done.stderr == ""
+
+
+def test_without_its_packages_the_program_says_how_to_get_them(here: Path) -> None:
+    (here / "typer.py").write_text("raise ModuleNotFoundError('No module named typer', name='typer')\n")
+
+    done = call(here, "list", env={"PYTHONPATH": str(here)})
+
+    assert done.code == 1
+    assert done.err == "The command line needs the package typer: pip install 'scheduler-async[cli]'\n"
+
+
+# ---------------------------------------------------------------- running
+
+
+def test_a_pass_runs_what_is_due_in_order_and_sums_up(here: Path) -> None:
+    note = here / "note"
+    for slug, line, priority in [
+        ("b-low", f"echo low >> {note}", "low"),
+        ("c-fails", f"echo fails >> {note}; exit 1", "standard"),
+        ("a-standard", f"echo standard >> {note}", "standard"),
+        ("d-high", f"echo high >> {note}", "high"),
+    ]:
+        well(here, "add", slug, line, "--after", "1h", "--priority", priority)
+
+    assert well(here, "cron").out == "4 tasks executed (3 success, 1 retry queued)\n"
+    assert note.read_text().split() == ["high", "standard", "fails", "low"]
+    assert well(here, "cron", "--json").json["executed"] == 1  # the retry
+    assert well(here, "cron", "--jobs", "4").out in (
+        "1 task executed (1 failed)\n",
+        "1 task executed (1 retry queued)\n",
+    )
+
+
+def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
+    well(here, "add", "tick", "echo tick", "--every", "1s")
+
+    with started(here, "run") as process:
+        assert re.search(r"tick  \w+  success  \S+  Completed in ", line_of(process))
+        assert " success " in line_of(process)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+
+    assert (process.returncode, err) == (0, "")
+    assert {row["outcome"] for row in well(here, "log", "--json").json} == {"success"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_the_second_signal_ends_what_runs(number: signal.Signals, here: Path) -> None:
+    well(here, "add", "quick", "true", "--every", "1s")
+    well(here, "add", "slow", f"touch {here}/begun; sleep 600", "--after", "1h")
+
+    with started(here, "run") as process:
+        while not (here / "begun").exists():
+            line_of(process)
+        process.send_signal(number)
+        while call(here, "explain", "quick", "--json").json["reason"] is None:
+            pass
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE)
+
+    assert (process.returncode, err) == (0, "")
+    (row,) = well(here, "log", "slow", "--json").json
+    assert row["outcome"] == "cancelled"
+
+
+PROGRAM_WITH_SCHEDULER = """
+from scheduler_async import Every, Run, Scheduler
+
+scheduler = Scheduler("own.db")
+
+@scheduler.job(Every("1s"), id="declared")
+async def declared(run: Run) -> None:
+    run.write("from the program")
+"""
+
+
+def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
+    """With its handlers, its declared jobs and its store; and commands run in it, too."""
+    (here / "mine.py").write_text(PROGRAM_WITH_SCHEDULER)
+    well(here, "add", "command", "true", "--after", "1h", "--store", "own.db")
+
+    with started(here, "run", "mine:scheduler", "--json") as process:
+        seen: set[str] = set()
+        while seen != {"declared", "command"}:
+            row = json.loads(line_of(process))
+            assert row["outcome"] == "success"
+            seen.add(row["job_id"])
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+
+    assert (process.returncode, err) == (0, "")
+    assert "from the program" in well(here, "log", "declared", "--output", "--store", "own.db").out
+    assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "from the program\n"
+
+
+def test_log_follows_what_another_process_runs(here: Path) -> None:
+    well(here, "add", "tick", "true", "--every", "1s")
+
+    with started(here, "log", "--follow", "--json") as following, started(here, "run"):
+        first, second = (json.loads(line_of(following)) for _ in range(2))
+
+    assert first["job_id"] == second["job_id"] == "tick"
+    assert first["id"] < second["id"]
+
+
+async def test_a_pass_beside_a_running_scheduler_runs_nothing_twice(here: Path) -> None:
+    """As the system's cron does, while somebody has left `run` running."""
+    well(here, "add", "tick", "sleep 0.2", "--every", "1s")
+
+    with started(here, "run") as process:
+        for _ in range(3):
+            line_of(process)
+            well(here, "cron")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+
+    rows = well(here, "log", "--limit", "100", "--json").json
+    ran = [row["scheduled_for"] for row in rows if row["attempt"]]
+    assert len(ran) == len(set(ran))
+
+
+# ---------------------------------------------------------------- how it looks
+
+
+def test_a_terminal_has_colours_and_a_pipe_has_none(here: Path) -> None:
+    well(here, "add", "fails", "exit 1", "--priority", "high")
+    call(here, "trigger", "fails")
+
+    assert "\x1b[" in on_terminal(here, "list")
+    assert "\x1b[3" not in on_terminal(here, "list", env={"NO_COLOR": "1"})
+    assert "\x1b" not in well(here, "list").out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_tables_fit_the_terminal(columns: int, here: Path) -> None:
+    well(
+        here, "add", "a-job-with-quite-a-long-name", "true", "--cron", "0 3 1,15 * MON-FRI", "--tz", "Europe/Stockholm"
+    )
+
+    for arguments in (["list"], ["show", "a-job-with-quite-a-long-name"], ["stats"], ["preview", "--window", "30d"]):
+        seen = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", on_terminal(here, *arguments, columns=columns))
+        assert max(map(len, seen.splitlines())) <= columns, seen
+
+
+def test_moments_are_relative_and_on_the_readers_clock(here: Path) -> None:
+    well(here, "add", "a", "true", "--at", "2099-06-15T09:00:00Z")
+
+    assert re.search(r"in \d+d \d+h, 2099-06-15 11:00 CEST", well(here, "list").out)
+
+
+def test_next_shows_both_clocks_and_what_to_look_out_for(here: Path) -> None:
+    shown = well(here, "next", "30 2 13 * FRI", "--tz", "America/New_York", "-n", "3").out
+
+    assert "EDT" in shown or "EST" in shown
+    assert "CET" in shown or "CEST" in shown
+    assert "Look out: " in shown
+    told = well(here, "next", "@hourly", "--json", "-n", "4").json
+    assert len(told["occurrences"]) == 4
+    assert told["warnings"] == []
+
+
+def test_preview_draws_what_is_to_come(here: Path) -> None:
+    well(here, "add", "often", "true", "--every", "10m")
+
+    assert len(well(here, "preview", "--json").json) == 6
+    assert "often" in well(here, "preview", "--window", "1d").out
+    assert well(here, "remove", "often").code == 0
+    assert well(here, "preview").out == "Nothing is due in that time.\n"
+
+
+def test_a_pass_shows_what_it_is_doing(here: Path) -> None:
+    well(here, "add", "slow-one", "sleep 1", "--after", "1h")
+
+    seen = on_terminal(here, "cron")
+
+    assert "running slow-one" in seen
+    assert "1 task executed (1 success)" in seen
+
+
+def test_help_names_every_command(here: Path) -> None:
+    shown = well(here, "--help").out
+
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} ", shown, re.MULTILINE)
+        assert well(here, command, "--help").out

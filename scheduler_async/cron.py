@@ -22,13 +22,14 @@ from functools import lru_cache
 from threading import Lock
 from typing import NoReturn
 
-from croniter import CroniterBadDateError, croniter
-
 from scheduler_async.errors import CronParseError, quoted
 from scheduler_async.zones import DAY, Zone
 
 # A longer gap is a correction of the calendar, such as the day that Apia left out in 2011, and is not made up for.
 LONGEST_GAP = 3 * 3600
+
+# No line waits longer, unless the clock is put forward whenever it would run: "* 2 * 3 SUNL" in Stockholm.
+LONGEST_WAIT = 50 * 366 * DAY
 
 MAX_LENGTH = 256
 
@@ -73,7 +74,7 @@ class CronLine:
             if match - period.offset < period.end:
                 return match - period.offset
             following = zone.period_at(period.end)
-            if following is None:
+            if following is None or following.start - moment > LONGEST_WAIT:
                 return None
             wall = following.start + following.offset
             if match < wall and self._makes_up_for(following.offset - period.offset):
@@ -96,7 +97,7 @@ class CronLine:
             if match >= first:
                 return match - period.offset
             before = zone.period_at(period.start - 1)
-            if before is None:
+            if before is None or moment - period.start > LONGEST_WAIT:
                 return None
             wall = period.start + before.offset - 1
             if self._makes_up_for(period.offset - before.offset) and match > wall and match >= before.repeated_until:
@@ -200,6 +201,8 @@ class Days:
     """
 
     def __init__(self, rules: tuple[str, ...]) -> None:
+        from croniter import croniter  # noqa: PLC0415 - loading it takes as long as many a command
+
         self.unrestricted = rules == ("* * *",)
         self._searches = [croniter(f"0 0 {rule}", _EPOCH) for rule in rules]
         self._lock = Lock()  # a croniter object is where it last stood
@@ -236,7 +239,7 @@ class Days:
                 with self._lock:
                     search.set_current(start, force=True)
                     match: datetime = search.get_next(datetime) if direction > 0 else search.get_prev(datetime)
-            except (CroniterBadDateError, OverflowError, ValueError):  # no such day in 50 years, or in the calendar
+            except (OverflowError, ValueError):  # no such day in 50 years (croniter's error is one of these), or at all
                 continue
             found.append((match - _EPOCH).days)
         return found

@@ -37,16 +37,16 @@ def _times(line: CronLine) -> str:
     within_minute = "" if second.values == (0,) else _every(second, 60, "second")
     within_hour = _every(minute, 60, "minute")
     if within_minute:
-        every_minute = len(minute.values) == 60
-        within_hour = within_minute if every_minute else f"{within_minute} of {_plain(minute, 'minute')}"
+        which = "every minute" if len(minute.values) == 60 else _plain(minute, "minute")
+        is_pace = which == "every minute" and within_minute.startswith("every")
+        within_hour = within_minute if is_pace else f"{within_minute} of {which}"
     elif minute.values == (0,):
         within_hour = "on the hour"
     if len(hour.values) == 24:
-        return (
-            within_hour
-            if " of " not in within_hour and within_hour.startswith("every")
-            else f"{within_hour}, every hour"
+        goes_on = within_hour.endswith("of every minute") or (
+            " of " not in within_hour and within_hour.startswith("every")
         )
+        return within_hour if goes_on else f"{within_hour}, every hour"
     period = _period(hour.values, 24)
     if period and within_hour.startswith("every"):
         return f"{within_hour} of every {_ordinal(period)} hour"

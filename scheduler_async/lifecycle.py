@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import islice
 from typing import Any
 
 from scheduler_async.durations import describe_duration
@@ -393,10 +392,14 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
         following = _next_regular(job, state.next_run_at)
     else:
         return
-    for at in islice(_regular_from(job, following), MAX_UPCOMING):
+    for number, at in enumerate(_regular_from(job, following), 1):
         if at > until:
             break
-        yield Upcoming(job=job, at=from_micros(at), retries_left=left)
+        is_cut = number == MAX_UPCOMING
+        cut = (f"and so on: no more than {MAX_UPCOMING:,} of a job are listed",) if is_cut else ()
+        yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=cut)
+        if is_cut:
+            break
 
 
 def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:

@@ -32,7 +32,11 @@ LAYERS = [
     {"engine"},
     {"namespace"},
     {"scheduler"},
-    {"cli", "cli.occurrences", "cli.timeline"},
+    {"cli.words", "cli.forms", "cli.occurrences", "cli.timeline"},
+    {"cli.screen"},
+    {"cli.app"},
+    {"cli.__init__"},
+    {"__main__"},
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
@@ -53,7 +57,9 @@ def imports_of(file: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "scheduler_async":
-            found |= {alias.name for alias in node.names}
+            found |= {scheduler_async._HOMES.get(alias.name, alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "scheduler_async.cli":
+            found |= {"cli.__init__" if alias.name == "main" else f"cli.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scheduler_async."):
             found.add(node.module.removeprefix("scheduler_async."))
         elif isinstance(node, ast.Import):

@@ -16,6 +16,8 @@ from scheduler_async.cron_words import describe_line
         ("*/5 * * * *", "every 5 minutes"),
         ("0,30 * * * *", "every 30 minutes"),
         ("*/10 * * * * *", "every 10 seconds"),
+        ("*/25 * * * * *", "at seconds 0, 25 and 50 of every minute"),
+        ("10 * 9-17 * * *", "at second 10 of every minute from 09:00 to 17:59"),
         ("0 * * * *", "on the hour, every hour"),
         ("5 * * * *", "at minute 5, every hour"),
         ("*/7 * * * *", "at minutes 0, 7, 14, 21, 28, 35, 42, 49 and 56, every hour"),

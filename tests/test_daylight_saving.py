@@ -730,3 +730,12 @@ def test_even_the_most_restless_zones_keep_their_offset_for_two_days(zone: str) 
 
     assert all(later.at - earlier.at >= 2 * DAY for earlier, later in pairwise(found))
     assert all(change.at % MINUTE == 0 for change in found)
+
+
+@pytest.mark.timeout(20)  # looking for it until the year 9999 takes a minute
+def test_a_pace_that_lies_in_gaps_alone_has_no_next_run() -> None:
+    """Its hour is left out whenever it comes, and a pace is not made up for."""
+    schedule = Cron("* 2 * 3 SUNL", tz="Europe/Stockholm")
+
+    assert schedule.next_after(datetime(2026, 1, 5, tzinfo=UTC)) is None
+    assert schedule.previous(datetime(2100, 1, 5, tzinfo=UTC)) is None

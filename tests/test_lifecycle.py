@@ -1223,7 +1223,10 @@ def test_a_preview_warns_of_a_postponed_run_and_of_the_last_straw() -> None:
 
 
 def test_a_preview_has_an_end() -> None:
-    assert len(preview(a_job(Every("1s")), NOON, DAY)) == MAX_UPCOMING + 1
+    lines = preview(a_job(Every("1s")), NOON, DAY)
+    assert len(lines) == MAX_UPCOMING + 1
+    assert [warnings for _, warnings in lines[:-1] if warnings] == []
+    assert lines[-1][1] == ("and so on: no more than 1,000 of a job are listed",)
 
 
 def test_a_preview_touches_nothing() -> None:

@@ -244,17 +244,18 @@ async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]
                     print(json.dumps(forms.row_form(event.run), ensure_ascii=False), flush=True)
                 else:
                     print_row(event.run)
+            elif event.kind is EventKind.STOPPED:
+                return
             elif event.kind is EventKind.STORE_FAILED:
                 print_line(Text(str(event.reason)), stderr=True)
 
     task = asyncio.create_task(tell())
     try:
         yield
-    finally:
-        await asyncio.sleep(0)
+    except BaseException:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        raise
+    await task  # which ends when the scheduler has, and has told of all runs by then
 
 
 @asynccontextmanager

@@ -11,8 +11,10 @@ class ReadersZone(tzinfo):
     """The zone of the system, whatever its name: it knows its daylight saving, as no fixed offset does."""
 
     def fromutc(self, moment: datetime) -> datetime:
-        """The same moment on the reader's clock."""
-        return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+        """The same moment on the reader's clock, which may show it for the second time."""
+        there = moment.replace(tzinfo=UTC).astimezone()
+        first = there.replace(tzinfo=None, fold=0).astimezone()
+        return there.replace(tzinfo=self, fold=int(first.utcoffset() != there.utcoffset()))
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         """How far the clock is ahead of UTC then."""

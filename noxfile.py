@@ -51,7 +51,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types."""
-    session.install("-e", ".", *group("types"), *group("benchmarks"), "nox")
+    session.install("-e", ".[cli]", *group("types"), *group("benchmarks"), "nox")
     session.run("mypy")
 
 
@@ -61,7 +61,7 @@ PYTHONS = interpreters()
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """The tests, on every Python there is; on the first of them, branch by branch."""
-    session.install("-e", ".", *group("test"))
+    session.install("-e", ".[cli]", *group("test"))
     run = ["coverage", "run", "-m", "pytest"] if session.python == PYTHONS[0] else ["pytest"]
     session.run(*run, "-m", "not exhaustive", "-n", "auto", *session.posargs)
 
@@ -69,7 +69,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def zones(session: nox.Session) -> None:
     """Daylight saving in every zone, every transition from 2000 to 2037."""
-    session.install("-e", ".", *group("test"))
+    session.install("-e", ".[cli]", *group("test"))
     session.run("pytest", "-m", "exhaustive", "-n", "auto", "--timeout", "1800", *session.posargs)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +42,54 @@ def test_the_first_program_of_the_readme_runs(tmp_path: Path) -> None:
     assert done.stdout.startswith(
         'Job "daily" is not due: it runs at 09:00 on Monday to Friday (Europe/Stockholm), next'
     )
+
+
+def session_of_the_readme() -> list[tuple[str, list[str]]]:
+    """The commands of the terminal session, each with the lines it printed."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("```console\n")[2].partition("```")[0]
+    commands = [part.splitlines() for part in text.split("$ ")[1:]]
+    return [(first, lines) for first, *lines in commands]
+
+
+# What depends on when it is read, and on how fast the machine is.
+PASSING = {
+    r"(in )?(\d+ (day|hour|minute|second)s? ?)+(?=\.)": "THEN",
+    r"in \d+[dhms]( \d+[dhms])?|\d+s ago|now(?=,)": "THEN",
+    r"((Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(\d+ \w{3} |\d{4}-\d\d-\d\d )?\d\d:\d\d(:\d\d)? (CEST|CET|UTC)": "TIME",
+    r"\d{4}-\d\d-\d\d": "DATE",
+    r"\d+ms|\d+\.\ds": "TOOK",
+    r" +": " ",
+}
+
+
+def lasting(lines: list[str]) -> list[str]:
+    """What is left of *lines* at any time; in which order things come depends on the time, too."""
+    for pattern, word in PASSING.items():
+        lines = [re.sub(pattern, word, line).rstrip() for line in lines]
+    return sorted(lines)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups")
+def test_the_session_of_the_readme_is_real(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "scheduler-async"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m scheduler_async "$@"\n')
+    program.chmod(0o755)
+    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "TZ": "Europe/Stockholm"}
+    session = session_of_the_readme()
+
+    for command, lines in session:
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command} 2>&1"],
+            cwd=tmp_path,
+            env=env,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert lasting(done.stdout.splitlines()) == lasting(lines), command
+    assert len(session) > 8
 
 
 async def test_the_recipe_for_testing_jobs_works() -> None:

@@ -120,11 +120,13 @@ def exists(path: str) -> bool:
 async def opened(store: str | None, *, create: bool = False, **options: Any) -> AsyncIterator[Scheduler]:
     """A scheduler on the store that was asked for. Only what writes to it makes a new one."""
     from scheduler_async import Scheduler
+    from scheduler_async.command import HANDLER, run_command
 
     path = store_path(store)
     if not create and not exists(path):
         fail(f"There is no store {path} here yet. Add a job to make one, or name another with --store.", 1)
     scheduler = Scheduler(path, **options)
+    scheduler.handler(HANDLER)(run_command)
     try:
         yield scheduler
     finally:
@@ -538,11 +540,9 @@ def explain(
 ) -> None:
     """Why a job is not running right now."""
     from scheduler_async.cli import forms, screen
-    from scheduler_async.command import HANDLER, run_command
 
     async def read() -> Any:
         async with opened(store) as scheduler:
-            scheduler.handler(HANDLER)(run_command)
             await find(scheduler, slug, namespace)
             return await scheduler.explain(slug, namespace=namespace)
 
@@ -607,7 +607,6 @@ async def ready_to_run(
         misused(f"{target} has a store of its own: leave out --store.")
     if target is None:
         async with opened(store, create=create, **options) as scheduler:
-            scheduler.handler(HANDLER)(run_command)
             yield scheduler
         return
     scheduler = load(target)

@@ -84,6 +84,6 @@ def coverage(session: nox.Session) -> None:
 @nox.session
 def benchmarks(session: nox.Session) -> None:
     """Every benchmark, one after another."""
-    session.install("-e", ".", *group("benchmarks"))
+    session.install("-e", ".[cli]", *group("benchmarks"))
     for script in sorted(Path("benchmarks").glob("[!_]*.py")):
         session.run("python", str(script), *session.posargs)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from scheduler_async.stats import RunStats
     from scheduler_async.store import Store
 
+__version__ = "0.1.0"
+
 __all__ = [
     "At",
     "Clock",

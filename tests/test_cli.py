@@ -101,8 +101,10 @@ def line_of(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().rstrip("\n")
 
 
-def on_terminal(here: Path, *arguments: str, columns: int = 100, env: Mapping[str, str] | None = None) -> str:
-    """What somebody sees who runs the program in a terminal."""
+def on_terminal(
+    here: Path, *arguments: str, columns: int = 100, env: Mapping[str, str] | None = None, until: str | None = None
+) -> str:
+    """What somebody sees who runs the program in a terminal, and interrupts it when there is what they wait for."""
     theirs, ours = pty.openpty()
     size = {"COLUMNS": str(columns), "LINES": "30"}
     process = subprocess.Popen(
@@ -119,6 +121,9 @@ def on_terminal(here: Path, *arguments: str, columns: int = 100, env: Mapping[st
             if not data:
                 break
             seen += data
+            if until is not None and re.search(until, seen.decode(errors="replace"), re.DOTALL):
+                process.send_signal(signal.SIGINT)
+                until = None
         process.wait(PATIENCE)
     finally:
         process.kill()
@@ -416,13 +421,33 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
 
 
 def test_log_follows_what_another_process_runs(here: Path) -> None:
-    well(here, "add", "tick", "true", "--every", "1s")
+    well(here, "add", "tick", "echo so it goes", "--every", "1s")
 
-    with started(here, "log", "--follow", "--json") as following, started(here, "run"):
+    with (
+        started(here, "log", "--follow", "--json") as following,
+        started(here, "log", "tick", "--follow", "--output") as reading,
+        started(here, "run"),
+    ):
         first, second = (json.loads(line_of(following)) for _ in range(2))
+        lines = [line_of(reading) for _ in range(4)]
+        for process in (following, reading):
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+            assert (process.returncode, err) == (130, "")
 
     assert first["job_id"] == second["job_id"] == "tick"
     assert first["id"] < second["id"]
+    assert [bool(re.search(r"tick +\w+ +success", line)) for line in lines] == [True, False, True, False]
+    assert lines[1] == lines[3] == "    so it goes"
+
+
+def test_a_list_is_watched_until_the_reader_has_seen_enough(here: Path) -> None:
+    well(here, "add", "tick", "true", "--every", "1h")
+
+    seen = on_terminal(here, "list", "--watch", until="tick.*tick")
+
+    assert seen.count("next_due_at") >= 2
+    assert "Traceback" not in seen
 
 
 async def test_a_pass_beside_a_running_scheduler_runs_nothing_twice(here: Path) -> None:
@@ -497,6 +522,27 @@ def test_a_pass_shows_what_it_is_doing(here: Path) -> None:
 
     assert "running slow-one" in seen
     assert "1 task executed (1 success)" in seen
+
+
+def test_a_shell_completes_the_names_of_jobs(here: Path) -> None:
+    well(here, "add", "backup", "true")
+    asked = {"_SCHEDULER_ASYNC_COMPLETE": "complete_bash", "COMP_WORDS": "scheduler-async show ", "COMP_CWORD": "2"}
+
+    assert call(here, env=asked).out.split() == ["backup"]
+    assert call(here / "..", env=asked).out.split() == []
+    assert "show" in call(here, env={**asked, "COMP_WORDS": "scheduler-async s", "COMP_CWORD": "1"}).out.split()
+
+
+def test_the_program_knows_its_version(here: Path) -> None:
+    assert re.fullmatch(r"scheduler-async \d+\.\d+\.\d+\n", well(here, "--version").out)
+
+
+def test_a_zone_can_be_changed_and_nothing_else(here: Path) -> None:
+    well(here, "add", "nightly", "true", "--cron", "0 3 * * *", "--tz", "UTC")
+    well(here, "add", "often", "true", "--every", "1h")
+
+    assert well(here, "edit", "nightly", "--tz", "Asia/Tokyo", "--json").json["schedule"]["tz"] == "Asia/Tokyo"
+    assert call(here, "edit", "often", "--tz", "Asia/Tokyo").code == 2
 
 
 def test_help_names_every_command(here: Path) -> None:

@@ -88,17 +88,23 @@ AppOption = Annotated[
 ]
 
 
+def show_version(asked: bool) -> None:
+    """Print the version and end, if that was asked for."""
+    if asked:
+        from scheduler_async import __version__
+
+        print(f"scheduler-async {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     store: StoreOption = None,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    version: Annotated[  # noqa: ARG001 - its callback does it
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
+    ] = False,
 ) -> None:
     """What comes before the command."""
-    if version:
-        from importlib.metadata import version as version_of
-
-        print(f"scheduler-async {version_of('scheduler-async')}")
-        raise typer.Exit
     global _store_before_command  # noqa: PLW0603 - a program has one command line
     _store_before_command = store
 

@@ -57,7 +57,7 @@ def imports_of(file: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "scheduler_async":
-            found |= {scheduler_async._HOMES.get(alias.name, alias.name) for alias in node.names}
+            found |= {scheduler_async._HOMES.get(alias.name, alias.name) for alias in node.names} - {"__version__"}
         elif isinstance(node, ast.ImportFrom) and node.module == "scheduler_async.cli":
             found |= {"cli.__init__" if alias.name == "main" else f"cli.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scheduler_async."):

@@ -254,7 +254,8 @@ class Scheduler:
             await self.start()
             try:
                 await asked.wait()
-                say(INFO, "Asked to end; runs have %s to finish. The next signal cancels them", _time_for(seconds))
+                words = "Asked to end; runs have %s to finish. The next signal cancels them"
+                say(INFO, words, _time_for(seconds), extra={"signal": True})
             finally:
                 await self._stop_or_hurry(seconds, hurried)
 

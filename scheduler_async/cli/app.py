@@ -152,10 +152,14 @@ def show_warnings() -> None:
     """Let the library's warnings appear as lines, except those about single runs: the commands tell of these."""
     import logging
 
+    def is_wanted(record: logging.LogRecord) -> bool:
+        is_told = hasattr(record, "run") or bool(record.exc_info)
+        return hasattr(record, "signal") or (record.levelno >= logging.WARNING and not is_told)
+
     logger, handler = logging.getLogger("scheduler_async"), logging.StreamHandler()
-    handler.addFilter(lambda record: not hasattr(record, "run") and not record.exc_info)
-    handler.setLevel(logging.WARNING)
+    handler.addFilter(is_wanted)
     logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     logger.propagate = False
 
 

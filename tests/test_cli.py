@@ -316,6 +316,101 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["add", "x", "y", "--tz", "Mars/X"], "Mars/X", id="a zone that is not there, for nothing"),
+        pytest.param(["add", "x", "y", "--tz", "UTC"], "neither is given", id="a zone for nothing"),
+        pytest.param(["add", "x", "y", "--at", "2027-03-28T02:30"], "There is no 02:30 on that day here", id="a gap"),
+        pytest.param(
+            ["add", "x", "y", "--at", "2027-03-14T02:30", "--tz", "America/New_York"],
+            "There is no 02:30 on that day in America/New_York",
+            id="a gap elsewhere",
+        ),
+        pytest.param(["add", "x", "y", "--payload", "[" * 100_000], "--payload is no JSON", id="a deep payload"),
+    ],
+)
+def test_more_that_makes_no_sense(arguments: list[str], words: str, here: Path) -> None:
+    done = call(here, *arguments)
+
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert list(here.iterdir()) == []
+
+
+def test_names_are_shown_as_they_are(here: Path) -> None:
+    """Whatever they look like to a library that draws tables."""
+    for slug in ("[/red]", "[bold]x", ":smile:"):
+        well(here, "add", slug, "echo '[/b] \033[2J'", "--after", "1h")
+    assert "3 tasks executed (3 success)" in on_terminal(here, "cron")
+
+    for arguments in (["list"], ["log"], ["stats"], ["preview", "--window", "2h"], ["log", "--output"]):
+        shown = well(here, *arguments).out
+        assert "[/red]" in shown
+        assert "[bold]x" in shown
+        assert ":smile:" in shown
+        assert "\x1b" not in shown
+
+
+def test_the_end_of_the_calendar_can_be_shown(here: Path) -> None:
+    well(here, "add", "last", "true", "--at", "9999-12-31T23:59Z")
+
+    assert "9999-12-31 23:59" in well(here, "list").out
+    assert "9999-12-31 23:59" in well(here, "show", "last").out
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["--help"], ["next", "@daily"], ["list", "--json"]], ids=" ".join)
+def test_a_full_disk_is_a_sentence(arguments: list[str], here: Path) -> None:
+    well(here, "add", "a", "true")
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*PROGRAM, *arguments],
+            cwd=here,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr == "Error: No space left on device.\n"
+
+
+def test_who_has_closed_the_output_gets_none(here: Path) -> None:
+    well(here, "add", "a", "true")
+    done = subprocess.run(
+        ["sh", "-c", f"{' '.join(PROGRAM)} list >&-"],
+        cwd=here,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("command", ["trigger", "cron"])
+def test_what_is_interrupted_is_recorded(command: str, number: signal.Signals, here: Path) -> None:
+    well(here, "add", "slow", f"touch {here}/begun; sleep 600", "--after", "1h")
+
+    with started(here, command, *(["slow"] if command == "trigger" else [])) as process:
+        while not (here / "begun").exists():
+            assert process.poll() is None
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    (row,) = well(here, "log", "--json").json
+    assert row["outcome"] == "cancelled"
+
+
 def test_a_reader_who_has_seen_enough_may_leave(here: Path) -> None:
     for number in range(3):
         well(here, "add", f"job-{number}", "true")

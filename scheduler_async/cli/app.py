@@ -12,14 +12,17 @@ import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from scheduler_async import Job, Schedule, Scheduler
 
+T = TypeVar("T")
+
 DEFAULT_STORE = "scheduler.db"
+INTERRUPTED = 130  # as shells count
 
 app = typer.Typer(
     name="scheduler-async",
@@ -40,8 +43,20 @@ def run_app() -> None:
         SchedulerError,
     )
 
+    # Somebody may have closed what we write to.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
+    sys.stderr = sys.stderr or sys.stdout
     try:
-        app(prog_name="scheduler-async")
+        try:
+            app(prog_name="scheduler-async")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what could not be written is not tried again at the end
+        where = "" if error.filename is None else f" ({error.filename})"
+        fail(f"{error.strerror or error}{where}.", 1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except (InvalidScheduleError, InvalidJobError, IntervalParseError) as error:
         fail(str(error), 2)
     except SchedulerError as error:
@@ -145,7 +160,7 @@ def ask(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
-        sys.exit(130)  # as shells count
+        sys.exit(INTERRUPTED)
 
 
 def show_warnings() -> None:
@@ -205,6 +220,7 @@ def schedule_of(
 ) -> Schedule | None:
     """The schedule that was asked for; None if none was."""
     from scheduler_async import Cron, Delay, Every
+    from scheduler_async.zones import check_zone
 
     given = [
         name for name, value in {"cron": cron, "every": every, "after": after, "at": at}.items() if value is not None
@@ -213,6 +229,8 @@ def schedule_of(
         misused(f"--{given[0]} and --{given[1]} exclude each other: a job has one schedule.")
     if tz is not None and given and given[0] not in ("cron", "at"):
         misused(f"--tz is for --cron and --at; --{given[0]} is the same in every zone.")
+    if tz is not None:
+        check_zone(tz)
     if cron is not None:
         return Cron(cron, tz)
     if every is not None:
@@ -224,10 +242,11 @@ def schedule_of(
 
 def moment_of(text: str, tz: str | None) -> Schedule:
     """A one-shot. A time without a zone is on the clock of *tz*, or of the system."""
-    from datetime import datetime
+    from datetime import UTC, datetime
     from zoneinfo import ZoneInfo
 
     from scheduler_async import At
+    from scheduler_async.cli.words import ReadersZone
     from scheduler_async.zones import check_zone
 
     try:
@@ -236,14 +255,21 @@ def moment_of(text: str, tz: str | None) -> Schedule:
         return At(text)  # which says what is wrong with it
     if parsed.tzinfo is not None:
         return At(text)
-    return At(parsed.replace(tzinfo=ZoneInfo(check_zone(tz))) if tz is not None else parsed.astimezone())
+    there = parsed.replace(tzinfo=ReadersZone() if tz is None else ZoneInfo(check_zone(tz)))
+    try:
+        shown = there.astimezone(UTC).astimezone(there.tzinfo).replace(tzinfo=None)
+    except (OverflowError, ValueError):
+        return At(there.replace(tzinfo=UTC))  # the end of the calendar is the same everywhere
+    if shown != parsed.replace(fold=0):
+        misused(f"There is no {parsed:%H:%M} on that day {f'in {tz}' if tz else 'here'}: clocks go forward.")
+    return At(there)
 
 
 def payload_of(payload: str | None) -> Any:
     """What is given to the command."""
     try:
         return None if payload is None else json.loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         misused(f'--payload is no JSON ({error}). It looks like \'{{"to": "ops"}}\'.')
 
 
@@ -285,7 +311,10 @@ def add(
     from scheduler_async.command import HANDLER, Command
 
     schedule = schedule_of(cron, every, after, at, tz) or Manual()
-    task = Command(command, cwd or str(Path.cwd()), environment_of(env), payload_of(payload))
+    where = str(Path.cwd() if cwd is None else Path(cwd).absolute())
+    task = Command(command, where, environment_of(env), payload_of(payload))
+    if tz is not None and isinstance(schedule, Manual):
+        misused("--tz is for --cron and --at, and neither is given.")
     given: dict[str, Any] = {"priority": priority, "misfire": misfire, "timeout": timeout, "group": group}
 
     async def write() -> Job:
@@ -332,6 +361,8 @@ def edit(
     from scheduler_async import Cron, Retry
     from scheduler_async.command import HANDLER, Command
 
+    where = None if cwd is None else str(Path(cwd).absolute())
+
     async def write() -> Job:
         async with opened(store) as scheduler:
             job = await find(scheduler, slug, namespace)
@@ -356,7 +387,7 @@ def edit(
                 task = Command.from_payload(job.payload)
                 task = task if command is None else replace(task, line=command)
                 task = task if payload is None else replace(task, payload=payload_of(payload))
-                task = task if cwd is None else replace(task, cwd=cwd)
+                task = task if where is None else replace(task, cwd=where)
                 task = task if env is None else replace(task, env=environment_of(env))
                 changes["payload"] = task.to_payload()
             if not changes:
@@ -598,7 +629,7 @@ def load(target: str) -> Scheduler:
         found: Any = import_module(name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:  # whatever a program may do when it is imported
+    except (Exception, SystemExit) as error:  # whatever a program may do when it is imported
         fail(f"Cannot load {target}: {type(error).__name__}: {error}", 1)
     if not isinstance(found, Scheduler):
         fail(f"{target} is no Scheduler, but {type(found).__name__}.", 1)
@@ -613,7 +644,7 @@ async def ready_to_run(
     from scheduler_async import InvalidJobError
     from scheduler_async.command import HANDLER, run_command
 
-    if target is not None and store is not None:
+    if target is not None and (_store_before_command or store) not in (None, os.environ.get("SCHEDULER_ASYNC_STORE")):
         misused(f"{target} has a store of its own: leave out --store.")
     if target is None:
         async with opened(store, create=create, **options) as scheduler:
@@ -626,6 +657,20 @@ async def ready_to_run(
         yield scheduler
     finally:
         await scheduler.stop()
+
+
+async def heeding_signals(scheduler: Scheduler, work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """What *work* comes to, and whether somebody asked to end meanwhile: then what runs is cancelled, and recorded."""
+    from scheduler_async.signals import told_of_signals
+
+    asked = asyncio.Event()
+    with told_of_signals(asked.set):
+        doing, asking = asyncio.ensure_future(work), asyncio.ensure_future(asked.wait())
+        await asyncio.wait([doing, asking], return_when=asyncio.FIRST_COMPLETED)
+        asking.cancel()
+        if not doing.done():
+            await scheduler.stop(cancel=True)
+        return await doing, asked.is_set()
 
 
 @app.command()
@@ -641,8 +686,13 @@ def trigger(
 
     async def run_it() -> tuple[Any, str | None]:
         async with ready_to_run(target, store, create=False) as scheduler:
-            number = await scheduler.trigger_job(slug, namespace=namespace)
-            await scheduler.wait_for_run(number)
+
+            async def to_its_end() -> int:
+                number = await scheduler.trigger_job(slug, namespace=namespace)
+                await scheduler.wait_for_run(number)
+                return number
+
+            number, _ = await heeding_signals(scheduler, to_its_end())
             rows = await scheduler.run_log(slug, namespace=namespace)
             (row,) = (row for row in rows if row.id == number)
             return row, await scheduler.run_output(number)
@@ -654,6 +704,8 @@ def trigger(
         if output:
             sys.stdout.write(output if output.endswith("\n") else f"{output}\n")
         screen.tell_of_run(row)
+    if row.outcome == "cancelled":
+        raise typer.Exit(INTERRUPTED)
     if row.outcome.is_failure:
         raise typer.Exit(1)
 
@@ -671,13 +723,15 @@ def cron(
     async def one_pass() -> Any:
         options = {} if target is not None else {"max_concurrent": jobs if jobs > 1 else None}
         async with ready_to_run(target, store, create=False, **options) as scheduler, screen.progress(scheduler):
-            return await scheduler.run_pending()
+            return await heeding_signals(scheduler, scheduler.run_pending())
 
-    summary = ask(one_pass())
+    summary, interrupted = ask(one_pass())
     if as_json:
         print_json(forms.summary_form(summary))
     else:
         screen.say(str(summary))
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()

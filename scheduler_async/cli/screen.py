@@ -52,7 +52,7 @@ def now() -> datetime:
 def console(*, stderr: bool = False) -> Console:
     """Where things are shown."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else WIDE, highlight=False, soft_wrap=False)
+    return Console(stderr=stderr, width=None if stream.isatty() else WIDE, highlight=False, markup=False, emoji=False)
 
 
 def say(sentence: str) -> None:
@@ -71,16 +71,25 @@ def coloured(word: object) -> Text:
     return Text(str(getattr(word, "value", word)), style=COLOURS.get(word, ""))
 
 
+# What is prose is broken into lines before anything is cut off.
+PROSE = {"cron", "message", "note", "warnings", "counts"}
+
+# Below these, a table has no room for the reader's clock, and then only for what matters most.
+NARROW, TINY = 110, 60
+
+
 def table(*columns: str) -> Table:
-    """An empty table with a line under its heads."""
+    """An empty table."""
     found = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        found.add_column(column, no_wrap=True, overflow="ellipsis")
+        found.add_column(column, no_wrap=column not in PROSE, overflow="fold" if column in PROSE else "ellipsis")
     return found
 
 
 def moment(at: datetime | None) -> str:
-    """A moment, relative and absolute on the clock of the reader."""
+    """A moment, relative and absolute on the clock of the reader, as far as there is room."""
+    if at is not None and console().width < NARROW:
+        return words.relative(at, now())
     return words.moment(at, now(), HERE)
 
 
@@ -99,17 +108,18 @@ def outlook(job: Job) -> str:
 def jobs_table(jobs: Sequence[Job]) -> Table:
     """Jobs, one on a line."""
     spaces = {job.namespace for job in jobs}
-    found = table("slug", "cron", "priority", "status", "next_due_at", "retry_status", "last_exit")
+    is_tiny = console().width < TINY
+    heads = ("slug", "cron", "priority", "status", "next_due_at", "retry_status", "last_exit")
+    found = table(*(head for head in heads if not is_tiny or head in ("slug", "status", "next_due_at")))
     for job in jobs:
-        found.add_row(
-            job.id if spaces <= {"default"} else job.key,
-            forms.cron_of(job),
-            coloured(job.priority),
-            coloured(job.status),
-            moment(job.next_run_at),
-            forms.retry_status(job) or "-",
-            "-" if job.last_exit_code is None else Text(str(job.last_exit_code), "red" if job.last_exit_code else ""),
-        )
+        name, status, due = job.id if spaces <= {"default"} else job.key, coloured(job.status), moment(job.next_run_at)
+        if is_tiny:
+            found.add_row(name, status, due)
+            continue
+        code = job.last_exit_code
+        last = "-" if code is None else Text(str(code), "red" if code else "")
+        retries = forms.retry_status(job) or "-"
+        found.add_row(name, forms.cron_of(job), coloured(job.priority), status, due, retries, last)
     return found
 
 
@@ -193,7 +203,12 @@ def print_row(row: RunRow, output: str | None = None) -> None:
     line = Text("  ").join(Text(cell) if isinstance(cell, str) else cell for cell in cells_of(row) if cell)
     print_line(line)
     for written in (output or "").splitlines():
-        print_line(Text(f"    {written}"))
+        print_line(Text(f"    {harmless(written)}"))
+
+
+def harmless(text: str) -> str:
+    """*text* without what a terminal would obey."""
+    return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)
 
 
 def tell_of_run(row: RunRow) -> None:
@@ -215,11 +230,12 @@ async def follow(
 ) -> None:
     """Rows as they come, oldest first, whichever process writes them."""
     tick = asyncio.Event()
-    told: dict[int, bool] = {}
+    told = {row.id for row in await scheduler.run_log(slug, namespace=namespace, limit=None) if row.outcome is not None}
+    told -= {row.id for row in rows}
     while True:
         for row in reversed(rows):
-            if row.outcome is not None and not told.get(row.id):
-                told[row.id] = True
+            if row.outcome is not None and row.id not in told:
+                told.add(row.id)
                 output = await scheduler.run_output(row.id) if with_output else None
                 if as_json:
                     print(
@@ -228,8 +244,7 @@ async def follow(
                 else:
                     print_row(row, output)
         await _clock.wait(tick, 0.5)
-        rows = await scheduler.run_log(slug, namespace=namespace, limit=200)
-        told = {row.id: row.id in told for row in rows}
+        rows = await scheduler.run_log(slug, namespace=namespace, limit=1000)
 
 
 @asynccontextmanager
@@ -282,7 +297,7 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
                 elif event.run is not None and event.kind is EventKind.RUN_FINISHED:
                     running.pop(event.run.id, None)
                     done += 1
-                status.update(line())
+                status.update(Text(line()))
 
         task = asyncio.create_task(tell())
         try:

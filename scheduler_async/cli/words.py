@@ -12,21 +12,31 @@ class ReadersZone(tzinfo):
 
     def fromutc(self, moment: datetime) -> datetime:
         """The same moment on the reader's clock, which may show it for the second time."""
-        there = moment.replace(tzinfo=UTC).astimezone()
+        try:
+            there = moment.replace(tzinfo=UTC).astimezone()
+        except (OverflowError, ValueError):  # at the end of the calendar
+            return moment.replace(tzinfo=self)
         first = there.replace(tzinfo=None, fold=0).astimezone()
         return there.replace(tzinfo=self, fold=int(first.utcoffset() != there.utcoffset()))
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         """How far the clock is ahead of UTC then."""
-        return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
+        return None if moment is None else _local(moment).utcoffset()
 
     def tzname(self, moment: datetime | None) -> str | None:
         """What the zone calls itself then."""
-        return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
+        return None if moment is None else _local(moment).tzname()
 
     def dst(self, _moment: datetime | None) -> timedelta | None:
         """Not known: the system tells offsets only."""
         return None
+
+
+def _local(moment: datetime) -> datetime:
+    try:
+        return moment.replace(tzinfo=None).astimezone()
+    except (OverflowError, ValueError):
+        return moment.replace(tzinfo=UTC)
 
 
 def relative(at: datetime, now: datetime) -> str:

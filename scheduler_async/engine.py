@@ -128,6 +128,7 @@ class Engine:
         self._services: list[asyncio.Task[None]] = []
         self._halt = asyncio.Event()
         self._works_again = asyncio.Event()
+        self._recording = asyncio.Lock()
         self._endings: list[tuple[ActiveRun, Ending | None, Micros]] = []
         self._have_endings = asyncio.Event()
         self._untidy = asyncio.Event()
@@ -618,25 +619,34 @@ class Engine:
         failures = 0
         while True:
             self._have_endings.clear()
-            batch, self._endings = self._endings[:MOST_AT_ONCE], self._endings[MOST_AT_ONCE:]
-            if batch:
+            if self._endings:
                 try:
-                    await self._record_all(batch)
+                    await self._record_some()
                     failures = 0
                     self._trouble_is_over("writer")
                 except Exception as error:  # nothing is lost: they are kept until the store takes them
                     self._report_trouble("writer", error)
-                    self._endings = batch + self._endings
                     self._stale = True  # it may have taken them, and lost only the answer
                     delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
                     words = "Cannot record %d ended runs; trying again in %g s: %s"
-                    say(ERROR, words, len(batch), delay, error, exc_info=failures == 0)
+                    say(ERROR, words, len(self._endings), delay, error, exc_info=failures == 0)
                     failures += 1
                     self._works_again.clear()
                     await self._machine.wait(self._works_again, delay)  # a store recovers in real time
                     continue
             if not self._endings:
                 await self._have_endings.wait()
+
+    async def _record_some(self) -> None:
+        """Record the endings that have waited longest. Those that could not be recorded wait on."""
+        async with self._recording:
+            batch = self._endings[:MOST_AT_ONCE]
+            count = len(batch)
+            try:
+                await self._record_all(batch)
+                batch = []
+            finally:
+                self._endings[:count] = batch
 
     async def _record_all(self, batch: list[tuple[ActiveRun, Ending | None, Micros]]) -> None:
         """Record *batch*, at once if possible. One ending that cannot be recorded must not hold up the others."""
@@ -794,21 +804,20 @@ class Engine:
             if self.node != lost_node:
                 return  # the loop and the watch may both have noticed
             say(WARNING, "Node %s lost its lease; its runs are cancelled, and it joins again", self._node_name)
-            lost = list(self.runner)
+            ended = {active.claimed.id for active, _, _ in self._endings}
+            lost = [active for active in self.runner if active.claimed.id not in ended]
             for active in lost:
                 self.runner.disown(active)
             tasks = [active.task for active in lost if active.task is not None]
             if tasks:
                 await asyncio.wait(tasks, timeout=MARGIN)
-            for active, _, _ in self._endings:
-                if active.disowned:
-                    self.runner.forget(active)
-            self._endings = [ending for ending in self._endings if not ending[0].disowned]
             if self._identity is not None:
                 retire(self._identity)
             self.node = None
             while not self.runner.stopping.is_set():
                 try:
+                    while self._endings:  # what nobody has taken over is still ours to tell of
+                        await self._record_some()
                     await self._become_node()
                 except Exception:
                     say(ERROR, "Cannot join the store; trying again in %g s", POLL, exc_info=True)

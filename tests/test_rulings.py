@@ -1585,6 +1585,28 @@ async def test_a_store_that_works_again_is_used_within_a_second(
     assert scheduler.state().problem is None
 
 
+async def test_a_run_that_ended_while_the_store_failed_for_longer_than_the_lease_is_not_repeated(
+    path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, leases_in_virtual_time: None
+) -> None:
+    """Nobody could take it over meanwhile: what is known of it is still to be told."""
+    store = DeafStore(path)
+    scheduler = new_scheduler(store)
+    await scheduler.add_job(At(NOON), handler="work", id="ends-meanwhile")
+    worker.takes = "5s"
+    await scheduler.start()
+    await clock.advance("1s")
+
+    store.is_deaf = True
+    await clock.advance("2m")
+    store.is_deaf = False
+    await clock.advance("10s")
+
+    assert worker.ids == ["ends-meanwhile"]
+    (ended,) = await scheduler.run_log("ends-meanwhile")
+    assert (ended.outcome, ended.finished_at) == (Outcome.SUCCESS, NOON + 5 * SECOND)
+    assert scheduler.state().problem is None
+
+
 async def test_a_file_that_another_program_locks_is_waited_for(
     path: Path,
     new_scheduler: NewScheduler,

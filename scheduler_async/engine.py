@@ -635,6 +635,7 @@ class Engine:
                     await self._machine.wait(self._works_again, delay)  # a store recovers in real time
                     continue
             if not self._endings:
+                self._trouble_is_over("writer")  # others may have recorded what it could not
                 await self._have_endings.wait()
 
     async def _record_some(self) -> None:
@@ -825,6 +826,7 @@ class Engine:
                 else:
                     say(INFO, "This is now node %s", self._node_name)
                     self.look_again()
+                    self._works_again.set()
                     return
 
     # ============================================================ upkeep

@@ -159,7 +159,7 @@ def test_a_job_from_beginning_to_end(here: Path) -> None:
     assert "hello" in well(here, "log", "backup", "--output").out
     assert well(here, "stats", "backup", "--json").json["counts"] == {"success": 1}
 
-    assert well(here, "pause", "backup").out == "Paused backup: paused\n"
+    assert well(here, "pause", "backup").out == "Paused backup: it starts again when it is resumed\n"
     assert well(here, "explain", "backup", "--json").json["reason"] == "paused"
     assert well(here, "resume", "backup").out.startswith("Resumed backup: at 03:00 (UTC)")
 
@@ -260,6 +260,8 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         pytest.param(["explain", "gone"], 1, 'There is no job "gone"', id="explain what is not there"),
         pytest.param(["log", "gone"], 1, 'There is no job "gone"', id="log of what is not there"),
         pytest.param(["list", "--status", "odd"], 2, "idle, queued, running", id="status"),
+        pytest.param(["list", "--watch"], 2, "--watch is for a terminal", id="nobody watches"),
+        pytest.param(["cron", "--app", "json:loads", "--jobs", "2"], 2, "leave out --jobs", id="two limits"),
         pytest.param(["preview", "--window", "soon"], 2, "Invalid interval", id="window"),
         pytest.param(["next", "* * *"], 2, "Cannot read", id="next of nonsense"),
         pytest.param(["run", "nothing:at"], 1, "Cannot load nothing:at: ModuleNotFoundError", id="no such module"),

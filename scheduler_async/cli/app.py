@@ -464,6 +464,9 @@ def list_jobs(
     """The jobs, by their next run."""
     from scheduler_async.cli import forms, screen
 
+    if watch and (as_json or not sys.stdout.isatty()):
+        misused("--watch is for a terminal; a program asks again, with --json.")
+
     async def read(scheduler: Scheduler) -> list[Job]:
         wanted = {"priority": priority, "status": status, "namespace": namespace}
         now = screen.now()
@@ -719,6 +722,9 @@ def cron(
 ) -> None:
     """One pass: run what is due, in order, and say how it went. For the system's cron, every minute."""
     from scheduler_async.cli import forms, screen
+
+    if target is not None and jobs > 1:
+        misused(f"{target} has a limit of its own: leave out --jobs.")
 
     async def one_pass() -> Any:
         options = {} if target is not None else {"max_concurrent": jobs if jobs > 1 else None}

@@ -17,7 +17,7 @@ from rich.text import Text
 from scheduler_async.cli import forms, words
 from scheduler_async.clock import SystemClock
 from scheduler_async.events import EventKind
-from scheduler_async.models import Explanation, Job, Outcome, Priority, RunRow, Status, Upcoming
+from scheduler_async.models import Explanation, Job, Outcome, Phase, Priority, RunRow, Status, Upcoming
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.schedules import Manual, Schedule
 from scheduler_async.stats import RunStats
@@ -98,8 +98,12 @@ def moment(at: datetime | None) -> str:
 
 def outlook(job: Job) -> str:
     """When a job runs, and what is next."""
-    if job.status in (Status.PAUSED, Status.DISABLED):
-        return f"{job.status.value}" + (f", {job.disabled_reason}" if job.disabled_reason else "")
+    if not job.enabled:
+        return f"disabled, {job.disabled_reason}"
+    if job.state.phase is Phase.PAUSED:
+        return "it starts again when it is resumed"
+    if job.status is not Status.IDLE:
+        return f"{job.status.value} now"
     if isinstance(job.schedule, Manual):
         return "runs when it is triggered"
     return f"{job.schedule.describe()}; next {moment(job.next_run_at)}"

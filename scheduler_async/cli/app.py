@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -82,6 +82,16 @@ StoreOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NamespaceOption = Annotated[str, typer.Option("--namespace", help="Whose jobs.")]
+
+
+async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoReturn:
+    """Show something until a signal says that it is enough."""
+    from scheduler_async.signals import told_of_signals
+
+    enough = asyncio.Event()
+    with told_of_signals(enough.set):
+        await show(enough)
+    raise typer.Exit(INTERRUPTED)
 
 
 def slugs() -> list[str]:
@@ -476,7 +486,7 @@ def list_jobs(
     async def show() -> None:
         async with opened(store) as scheduler:
             if watch:
-                await screen.watch(lambda: read(scheduler))
+                await until_enough(lambda enough: screen.watch(lambda: read(scheduler), enough))
             elif as_json:
                 print_json([forms.listed_form(job) for job in await read(scheduler)])
             else:
@@ -525,7 +535,11 @@ def log(
             if as_json and not follow:
                 print_json([forms.row_form(row, outputs.get(row.id), with_output=output) for row in rows])
             elif follow:
-                await screen.follow(scheduler, slug, namespace, rows, as_json=as_json, with_output=output)
+                await until_enough(
+                    lambda enough: screen.follow(
+                        scheduler, slug, namespace, rows, enough, as_json=as_json, with_output=output
+                    )
+                )
             else:
                 screen.show_rows(rows, outputs)
 

@@ -135,14 +135,12 @@ def show_jobs(jobs: Sequence[Job]) -> None:
         say("No jobs.")
 
 
-async def watch(read: Callable[[], Awaitable[Sequence[Job]]]) -> None:
+async def watch(read: Callable[[], Awaitable[Sequence[Job]]], enough: asyncio.Event) -> None:
     """Jobs, as they are now, until the reader has seen enough."""
     from rich.live import Live
 
-    tick = asyncio.Event()
     with Live(jobs_table(await read()), console=console(), auto_refresh=False) as live:
-        while True:
-            await _clock.wait(tick, 1.0)
+        while not await _clock.wait(enough, 1.0):
             live.update(jobs_table(await read()), refresh=True)
 
 
@@ -228,12 +226,12 @@ async def follow(
     slug: str | None,
     namespace: str | None,
     rows: Sequence[RunRow],
+    enough: asyncio.Event,
     *,
     as_json: bool,
     with_output: bool,
 ) -> None:
-    """Rows as they come, oldest first, whichever process writes them."""
-    tick = asyncio.Event()
+    """Rows as they come, oldest first, whichever process writes them, until the reader has seen enough."""
     told = {row.id for row in await scheduler.run_log(slug, namespace=namespace, limit=None) if row.outcome is not None}
     told -= {row.id for row in rows}
     while True:
@@ -247,7 +245,8 @@ async def follow(
                     )
                 else:
                     print_row(row, output)
-        await _clock.wait(tick, 0.5)
+        if await _clock.wait(enough, 0.5):
+            return
         rows = await scheduler.run_log(slug, namespace=namespace, limit=1000)
 
 

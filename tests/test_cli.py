@@ -231,6 +231,7 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
 # ---------------------------------------------------------------- what goes wrong
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -47,6 +47,8 @@ from scheduler_async.instants import MINUTE, SECOND, Micros, to_micros
 from scheduler_async.store import JobFilter, RunFilter
 from scheduler_async.testing import VirtualClock
 
+pytestmark = pytest.mark.once
+
 NOON = "2026-01-05T12:00:00Z"
 STEP = timedelta(seconds=30)
 TICK = timedelta(milliseconds=2)

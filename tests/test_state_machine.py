@@ -55,6 +55,8 @@ from scheduler_async.instants import HOUR, MINUTE, Micros, from_micros, to_micro
 from scheduler_async.nodes import retire
 from scheduler_async.testing import VirtualClock
 
+pytestmark = pytest.mark.once
+
 T = TypeVar("T")
 NOON = "2026-01-05T12:00:00Z"
 PATIENCE = 5.0  # seconds of real time: a step takes milliseconds, and a loop that spins takes for ever

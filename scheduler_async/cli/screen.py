@@ -25,6 +25,9 @@ from scheduler_async.stats import RunStats
 # What is not read on a terminal is read by a program, or in a file: nothing is cut off.
 WIDE = 400
 
+# More rows than come in between two looks at the log.
+AT_ONCE = 1_000
+
 COLOURS: dict[object, str] = {
     Outcome.SUCCESS: "green",
     Outcome.NOOP: "green",
@@ -232,8 +235,8 @@ async def follow(
     with_output: bool,
 ) -> None:
     """Rows as they come, oldest first, whichever process writes them, until the reader has seen enough."""
-    told = {row.id for row in await scheduler.run_log(slug, namespace=namespace, limit=None) if row.outcome is not None}
-    told -= {row.id for row in rows}
+    before = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
+    told = {row.id for row in before if row.outcome is not None} - {row.id for row in rows}
     while True:
         for row in reversed(rows):
             if row.outcome is not None and row.id not in told:
@@ -247,7 +250,8 @@ async def follow(
                     print_row(row, output)
         if await _clock.wait(enough, 0.5):
             return
-        rows = await scheduler.run_log(slug, namespace=namespace, limit=1000)
+        rows = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
+        told &= {row.id for row in rows}
 
 
 @asynccontextmanager

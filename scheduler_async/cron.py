@@ -31,6 +31,9 @@ LONGEST_GAP = 3 * 3600
 # No line waits longer, unless the clock is put forward whenever it would run: "* 2 * 3 SUNL" in Stockholm.
 LONGEST_WAIT = 50 * 366 * DAY
 
+# Whether a zone ever shows a line's times is asked of the years after this moment, since there is no clock here.
+OUR_TIME = 1_767_225_600  # 2026
+
 MAX_LENGTH = 256
 
 SHORTHANDS = {
@@ -123,6 +126,19 @@ class CronLine:
                     total += 1
             first, period = period.end, following
         return min(total, cap)
+
+    def refuse_if_never_in(self, zone: Zone) -> None:
+        """Raise if the clocks of *zone* are put forward over every time that this line means."""
+        within_a_gap = self._minutes[-1] - self._minutes[0] < LONGEST_GAP // 60
+        if self.fixed or self.days.unrestricted or not within_a_gap:
+            return
+        if self.next_after(OUR_TIME, zone) is None:
+            raise CronParseError(
+                f"Invalid cron expression {quoted(self.text)}: it never matches in {zone.name}, where the clocks are "
+                "put forward over these times whenever they come. Choose another hour, or fixed times such as "
+                '"30 2 * * *", which are made up for.',
+                self.text,
+            )
 
     def _makes_up_for(self, gap: int) -> bool:
         return self.fixed and 0 < gap <= LONGEST_GAP

@@ -381,7 +381,10 @@ class Cron(Schedule):
         start: Instant | None = None,
         end: Instant | None = None,
     ) -> None:
-        _fill(self, expression=parse_cron(expression).text, tz=None if tz is None else check_zone(tz))
+        line = parse_cron(expression)
+        _fill(self, expression=line.text, tz=None if tz is None else check_zone(tz))
+        if self.tz is not None:
+            line.refuse_if_never_in(find_zone(self.tz))
         self._set_bounds(jitter, start, end)
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:

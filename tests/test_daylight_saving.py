@@ -14,7 +14,9 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from scheduler_async import Cron
+from scheduler_async import Cron, CronParseError
+from scheduler_async.cron import parse_cron
+from scheduler_async.zones import find_zone
 from tests.daylight_oracle import DAY, HOUR, MINUTE, Change, changes, offset, read_line, walk
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -735,7 +737,27 @@ def test_even_the_most_restless_zones_keep_their_offset_for_two_days(zone: str) 
 @pytest.mark.timeout(20)  # looking for it until the year 9999 takes a minute
 def test_a_pace_that_lies_in_gaps_alone_has_no_next_run() -> None:
     """Its hour is left out whenever it comes, and a pace is not made up for."""
-    schedule = Cron("* 2 * 3 SUNL", tz="Europe/Stockholm")
+    line, stockholm = parse_cron("* 2 * 3 SUNL"), find_zone("Europe/Stockholm")
 
-    assert schedule.next_after(datetime(2026, 1, 5, tzinfo=UTC)) is None
-    assert schedule.previous(datetime(2100, 1, 5, tzinfo=UTC)) is None
+    assert line.next_after(seconds(datetime(2026, 1, 5, tzinfo=UTC)), stockholm) is None
+    assert line.previous(seconds(datetime(2100, 1, 5, tzinfo=UTC)), stockholm) is None
+
+
+def test_a_pace_that_lies_in_gaps_alone_is_refused_at_once() -> None:
+    with pytest.raises(CronParseError, match="never matches in Europe/Stockholm, where the clocks are put forward"):
+        Cron("* 2 * 3 SUNL", tz="Europe/Stockholm")
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone"),
+    [
+        ("* 2 * 3 SUNL", "UTC"),  # has no gaps
+        ("* 2 * 3 SUNL", "America/New_York"),  # has them on another Sunday
+        ("* 1-3 * 3 SUNL", "Europe/Stockholm"),  # one of the hours is there
+        ("30 2 * 3 SUNL", "Europe/Stockholm"),  # a fixed time is made up for
+        ("* 2 * 3 SUN", "Europe/Stockholm"),  # most of the Sundays have the hour
+        ("* 2 * 10 SUNL", "Europe/Stockholm"),  # shown twice instead
+    ],
+)
+def test_a_pace_that_is_shown_at_least_sometimes_is_accepted(expression: str, zone: str) -> None:
+    assert Cron(expression, tz=zone).next_after(datetime(2026, 1, 5, tzinfo=UTC)) is not None

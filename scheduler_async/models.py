@@ -328,11 +328,9 @@ class Job:
         job.__dict__.update(self.__dict__, state=state)
         return job
 
-    def with_uid(self, uid: int) -> Job:
-        """The same job with the number that a store gave it."""
-        job = object.__new__(Job)
-        job.__dict__.update(self.__dict__, uid=uid)
-        return job
+    def take_number(self, uid: int) -> None:
+        """Let a new job have the number that a store gives it, before anybody else has seen it."""
+        self.__dict__["uid"] = uid
 
     @property
     def key(self) -> str:

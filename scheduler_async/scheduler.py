@@ -12,7 +12,7 @@ from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from scheduler_async import lifecycle
 from scheduler_async.clock import Clock, SystemClock
@@ -60,6 +60,7 @@ from scheduler_async.sqlite import SQLiteStore
 from scheduler_async.stats import RunStats, stats_of
 from scheduler_async.store import (
     Change,
+    Decision,
     Edit,
     JobFilter,
     RunFilter,
@@ -348,7 +349,7 @@ class Scheduler:
                 raise JobNotFoundError(id, namespace)
             return _edited(job, self._checked(lifecycle.edited_spec(job, changes)), now)
 
-        (job,) = await self._change([Change(namespace=namespace, id=id, decide=decide)], now)
+        (job,) = await self._change([Decision(namespace, id, decide)], now)
         return job
 
     async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
@@ -409,7 +410,7 @@ class Scheduler:
                 return Edit(job=job)
             return Edit(job=replace(job, state=changed.state, updated=now), skips=changed.skips, kind=kind)
 
-        (job,) = await self._change([Change(namespace=namespace, id=id, decide=decide)], now)
+        (job,) = await self._change([Decision(namespace, id, decide)], now)
         return job
 
     async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
@@ -448,8 +449,7 @@ class Scheduler:
         return spec
 
     def _addition(self, spec: JobSpec, now: Micros) -> Change:
-        job_id = spec.id or uuid.uuid4().hex
-        return Change(namespace=spec.namespace, id=job_id, decide=partial(_added, spec, job_id, now))
+        return _Addition(spec.namespace, spec.id or uuid.uuid4().hex, spec, now)
 
     def _declaration(self, spec: JobSpec, now: Micros) -> Change:
         """Adding a job that is declared in code: what has not changed is left alone."""
@@ -463,7 +463,7 @@ class Scheduler:
                 return None
             return _edited(existing, spec.changed(enabled=lifecycle.is_wanted(existing)), now)
 
-        return Change(namespace=spec.namespace, id=spec.id, decide=decide)
+        return Decision(spec.namespace, spec.id, decide)
 
     async def _disable_without_user(self, now: Micros) -> None:
         reason = "it has no user_id, and this scheduler requires one"
@@ -714,15 +714,24 @@ class _Tally:
         )
 
 
-def _added(spec: JobSpec, job_id: str, now: Micros, existing: Job | None) -> Edit:
-    """What becomes of the job with the id of *spec* when that is added, whether there is one or not."""
-    if existing is None:
-        return Edit(job=lifecycle.add(spec, id=job_id, handler=str(spec.handler), now=now), kind="added")
-    if spec.on_conflict is OnConflict.RAISE:
-        raise JobExistsError(job_id, spec.namespace)
-    if spec.on_conflict is OnConflict.KEEP:
-        return Edit(job=existing)
-    return _edited(existing, spec, now)
+class _Addition(NamedTuple):
+    """Adding a job. One object and no function for each: many are added at once, and all of them are kept till then."""
+
+    namespace: str
+    id: str
+    spec: JobSpec
+    now: Micros
+
+    def decide(self, existing: Job | None) -> Edit:
+        """What becomes of the job with this id, whether there is one or not."""
+        spec = self.spec
+        if existing is None:
+            return Edit(lifecycle.add(spec, id=self.id, handler=str(spec.handler), now=self.now), (), "added")
+        if spec.on_conflict is OnConflict.RAISE:
+            raise JobExistsError(self.id, self.namespace)
+        if spec.on_conflict is OnConflict.KEEP:
+            return Edit(job=existing)
+        return _edited(existing, spec, self.now)
 
 
 def _edited(job: Job, spec: JobSpec, now: Micros) -> Edit:

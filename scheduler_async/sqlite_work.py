@@ -243,14 +243,14 @@ class Work:
                 job = edit.job
                 if not job.uid:
                     uid += 1
-                    job = job.with_uid(uid)
-                if job.uid in added or not edit.job.uid:
+                    job.take_number(uid)
+                    added[uid] = job
+                elif job.uid in added:
                     added[job.uid] = job
                 else:
                     self._update(db, jobs[name], job, numbers)
                 jobs[name] = job
                 self._stand_in_line(job)
-                edit = edit._replace(job=job)
             edits.append(edit)
         for job in added.values():
             self._number_of(db, job.handler, numbers)

@@ -20,7 +20,7 @@ class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never 
 
 
 class Edit(NamedTuple):
-    """What becomes of one job within a change. A tuple, like `Change`: adding many jobs makes many of them."""
+    """What becomes of one job within a change. A tuple: adding many jobs makes many of them."""
 
     job: Job
     skips: tuple[Skip, ...] = ()
@@ -32,8 +32,27 @@ Decide = Callable[[Job | None], Edit | None]
 """Given the job as it is, or None, say what becomes of it; None leaves it alone."""
 
 
-class Change(NamedTuple):
-    """A change to the job with this name, decided when the store has it in hand."""
+class Change(Protocol):
+    """A change to a job, decided when the store has it in hand."""
+
+    @property
+    def namespace(self) -> str:
+        """Whose job it is about."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """Which job of theirs."""
+        ...
+
+    @property
+    def decide(self) -> Decide:
+        """What becomes of it."""
+        ...
+
+
+class Decision(NamedTuple):
+    """A change that a function decides."""
 
     namespace: str
     id: str

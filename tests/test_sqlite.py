@@ -33,7 +33,7 @@ from scheduler_async import (
 )
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_async.models import Ending
-from scheduler_async.store import Change, Edit, JobFilter, NodeRow
+from scheduler_async.store import Decision, Edit, JobFilter, NodeRow
 from tests.test_stores import (
     EVERY_MINUTE,
     HOURLY,
@@ -916,7 +916,7 @@ async def test_a_write_whose_caller_is_cancelled_is_whole(store: SQLiteStore) ->
         assert go_on.wait(timeout=10)
         return None
 
-    changes = [adding("a"), Change(namespace="default", id="-", decide=wait), adding("b")]
+    changes = [adding("a"), Decision(namespace="default", id="-", decide=wait), adding("b")]
     task = asyncio.create_task(store.change(changes, NOON))
     await asyncio.to_thread(begun.wait, 10)
 

@@ -58,6 +58,7 @@ from scheduler_async.store import (
     ClaimedRun,
     Claims,
     ClaimTerms,
+    Decision,
     Edit,
     EndedRun,
     JobFilter,
@@ -136,7 +137,7 @@ def adding(
         job = lifecycle.add(spec, id=id, handler=handler, now=now)
         return Edit(job=replace(job, state=job.state._replace(**(state or {}))), kind="added")
 
-    return Change(namespace=spec.namespace, id=id, decide=decide_)
+    return Decision(namespace=spec.namespace, id=id, decide=decide_)
 
 
 async def add(store: Store, id: str, schedule: Schedule = EVERY_MINUTE, *, now: Micros = NOON, **fields: Any) -> Job:
@@ -152,7 +153,7 @@ def editing(id: str, *, now: Micros = NOON, **changes: Any) -> Change:
         edited, skips = lifecycle.edit(job, spec, handler=str(spec.handler), now=now)
         return Edit(job=edited, skips=skips, kind="updated")
 
-    return Change(namespace="default", id=id, decide=decide_)
+    return Decision(namespace="default", id=id, decide=decide_)
 
 
 async def edit(store: Store, id: str, *, now: Micros = NOON, **changes: Any) -> Job:
@@ -171,7 +172,7 @@ async def change_state(
         changed = change(job, now)
         return Edit(job=replace(job, state=changed.state), skips=changed.skips, kind="updated")
 
-    await store.change([Change(namespace="default", id=id, decide=decide_)], now)
+    await store.change([Decision(namespace="default", id=id, decide=decide_)], now)
 
 
 async def reschedule(store: Store, id: str, at: Micros) -> None:
@@ -187,7 +188,7 @@ def raising(error: Exception, id: str = "z") -> Change:
     def decide_(job: Job | None) -> Edit | None:
         raise error
 
-    return Change(namespace="default", id=id, decide=decide_)
+    return Decision(namespace="default", id=id, decide=decide_)
 
 
 async def job_of(store: Store, id: str, namespace: str = "default") -> Job:
@@ -421,9 +422,9 @@ async def test_a_change_that_decides_nothing_writes_nothing(store: Store) -> Non
 
     edits = await store.change(
         [
-            Change(namespace="default", id="a", decide=lambda _: None),
-            Change(namespace="default", id="a", decide=lambda _: Edit(job=other)),
-            Change(namespace="default", id="new", decide=lambda _: None),
+            Decision(namespace="default", id="a", decide=lambda _: None),
+            Decision(namespace="default", id="a", decide=lambda _: Edit(job=other)),
+            Decision(namespace="default", id="new", decide=lambda _: None),
         ],
         NOON,
     )
@@ -440,8 +441,8 @@ async def test_a_change_is_shown_the_job_as_it_is(store: Store) -> None:
     def look(existing: Job | None) -> None:
         seen.append(existing)
 
-    await store.change([Change(namespace="default", id=id, decide=look) for id in ("a", "b")], NOON)
-    await store.change([Change(namespace="other", id="a", decide=look)], NOON)
+    await store.change([Decision(namespace="default", id=id, decide=look) for id in ("a", "b")], NOON)
+    await store.change([Decision(namespace="other", id="a", decide=look)], NOON)
 
     assert seen == [job, None, None]
 

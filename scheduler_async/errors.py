@@ -6,6 +6,7 @@
     │   ├── CronParseError                         "61 * * * *"                .expression .field
     │   └── UnknownZoneError                       "Europe/Stokholm"           .zone
     ├── InvalidJobError            (ValueError)    a bad id, payload, priority .field
+    │   └── PayloadError                           not what the handler takes  .problem
     ├── JobExistsError             (ValueError)                                .job_id .namespace
     ├── JobNotFoundError           (LookupError)                               .job_id .namespace
     ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace
@@ -102,6 +103,17 @@ class _JobError(SchedulerError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.job_id, self.namespace)
+
+
+class PayloadError(InvalidJobError):
+    """A payload does not fit what its handler takes; *problem* says why."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"The payload does not fit the handler: {problem}.", "payload")
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problem,)
 
 
 class JobExistsError(_JobError, ValueError):

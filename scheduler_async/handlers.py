@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 from anyio import CapacityLimiter, to_thread
 
 from scheduler_async.clock import Clock
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
-from scheduler_async.models import Ending, Outcome, Result, Run
+from scheduler_async.models import Ending, Json, Outcome, Result, Run
 from scheduler_async.tasks import carried_through
+
+if TYPE_CHECKING:
+    from scheduler_async.payloads import Reader
 
 Handler: TypeAlias = Callable[..., Any]
 """What users register: async or plain, with a `Run` or without."""
@@ -39,6 +43,7 @@ class Handlers:
         self._clock = clock
         self._by_name: dict[str, Callable[[Run], Awaitable[object]]] = {}
         self._functions: dict[str, Handler] = {}
+        self._arguments: dict[str, _Arguments] = {}
         self._fallback: Callable[[Run], Awaitable[object]] | None = None
         self._threads: CapacityLimiter | None = None
 
@@ -50,8 +55,9 @@ class Handlers:
                 f"There is a handler {quoted(name)} already ({name_of_function(known)}). Give this one another name.",
                 "handler",
             )
-        self._functions[name] = function
         self._by_name[name] = self._adapted(function)
+        self._functions[name] = function
+        self._arguments[name] = _Arguments.of(function)
 
     def register_fallback(self, function: Handler) -> None:
         """Let *function* handle every job whose name has no handler of its own."""
@@ -71,6 +77,12 @@ class Handlers:
             "handler",
         )
 
+    def check_payload(self, name: str, payload_json: str) -> None:
+        """Raise a `PayloadError` if the handler of this *name* is here and takes another payload."""
+        arguments = self._arguments.get(name)
+        if arguments is not None and arguments.reader is not None:
+            arguments.payload_of(json.loads(payload_json))
+
     def find(self, name: str) -> Callable[[Run], Awaitable[object]] | None:
         """What to call for a job with this handler."""
         return self._by_name.get(name, self._fallback)
@@ -84,14 +96,14 @@ class Handlers:
         """*function* as an async function of a run."""
         if not callable(function):
             raise InvalidJobError(f"A handler is a function, not {quoted(function)}.", "handler")
-        takes_run = _takes_argument(function)
+        arguments = _Arguments.of(function)
         if _is_async(function):
-            return function if takes_run else lambda _run: function()
+            return function if arguments.are_the_run else lambda run: function(*arguments.given(run))
 
         async def in_thread(run: Run) -> object:
             if self._threads is None:
                 self._threads = CapacityLimiter(MAX_THREADS)
-            work = partial(function, run) if takes_run else function
+            work = partial(function, *arguments.given(run))
             with self._clock.working_in_thread():
                 # A thread cannot be stopped: it is waited for, so that the job does not run twice at once.
                 answer = await carried_through(to_thread.run_sync(_without_exit(work), limiter=self._threads))
@@ -127,24 +139,95 @@ def _is_async(function: Handler) -> bool:
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
-def _takes_argument(function: Handler) -> bool:
+RUN, PAYLOAD = "run", "payload"
+NONE = inspect.Parameter.empty
+
+
+class _Arguments(NamedTuple):
+    """What a handler is called with: a run, its payload as a type of the user's, both or nothing."""
+
+    names: tuple[str, ...] = ()
+    """"run" and "payload", in the order that the function takes them."""
+    reader: Reader | None = None
+    """Makes the payload."""
+    default: object = NONE
+    """What stands in for no payload."""
+
+    @property
+    def are_the_run(self) -> bool:
+        return self.names == (RUN,)
+
+    def given(self, run: Run) -> list[object]:
+        """The arguments for *run*."""
+        payload = None if self.reader is None else self.payload_of(run.payload)
+        return [run if name == RUN else payload for name in self.names]
+
+    def payload_of(self, value: Json) -> object:
+        """The payload that is made of *value*."""
+        assert self.reader is not None
+        return self.default if value is None and self.default is not NONE else self.reader(value, "payload")
+
+    @classmethod
+    def of(cls, function: Handler) -> _Arguments:
+        """What *function* asks for."""
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):  # some builtins do not tell
+            return cls()
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
+        required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        names: list[str] = []
+        reader, default = None, NONE
+        for parameter in positional:
+            asked = _reader_of(function, parameter)
+            # What has a default was not meant for a run, unless it says so.
+            is_for_run = parameter in required or parameter.name == RUN or parameter.kind is parameter.VAR_POSITIONAL
+            if asked is not None and PAYLOAD not in names:
+                reader, default = asked, parameter.default
+                names.append(PAYLOAD)
+            elif asked is None and RUN not in names and is_for_run:
+                names.append(RUN)
+            else:
+                break
+        if len(required) > len(names) or any(p.kind is p.KEYWORD_ONLY for p in required):
+            label = name_of_function(function)
+            raise InvalidJobError(
+                f"The handler {label} needs {len(required)} arguments. A handler takes a Run, a payload that is "
+                "annotated with a dataclass or a model, both, or nothing: async def f(run: Run, report: Report).",
+                "handler",
+            )
+        return cls(tuple(names), reader, default)
+
+
+def _reader_of(function: Handler, parameter: inspect.Parameter) -> Reader | None:
+    """What makes the payload for a *parameter* that is annotated as one; None if it is not."""
+    if parameter.annotation is parameter.empty:
+        return None
+    annotation = _evaluated(function, parameter)
+    if annotation in (None, Run) or Run in get_args(annotation):
+        return None
+    from scheduler_async.payloads import UnreadableTypeError, is_structured, reader_for  # noqa: PLC0415 - few need it
+
+    if parameter.name != PAYLOAD and not is_structured(annotation):
+        return None
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some builtins do not tell
-        return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
-    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY for p in required):
-        label = name_of_function(function)
+        return reader_for(annotation)
+    except UnreadableTypeError as error:
         raise InvalidJobError(
-            f"The handler {label} needs {len(required)} arguments. A handler takes a Run, or nothing: "
-            "async def f(run) or async def f().",
-            "handler",
-        )
-    # What has a default was not meant for a run, unless it says so.
-    return bool(positional) and (
-        bool(required) or positional[0].name == "run" or positional[0].kind is positional[0].VAR_POSITIONAL
-    )
+            f"The handler {name_of_function(function)} takes a payload that cannot be made of JSON: {error}.", "handler"
+        ) from error
+
+
+def _evaluated(function: Handler, parameter: inspect.Parameter) -> Any:
+    """The type that a *parameter* is annotated with; None if it stands for something that is not to be had here."""
+    inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    if not hasattr(inner, "__globals__") and not inspect.ismethod(inner):
+        inner = type(inner).__call__  # an object
+    holder = type("_", (), {"__annotations__": {parameter.name: parameter.annotation}})
+    try:
+        return get_type_hints(holder, globalns=getattr(inner, "__globals__", {}), include_extras=True)[parameter.name]
+    except (NameError, AttributeError, TypeError):  # imported for type checkers only
+        return None
 
 
 def ending_of(answer: object) -> Ending:

@@ -689,7 +689,19 @@ def check_choice(kind: type[Choice], value: object, what: str) -> Choice:
         _refuse(what, f"is one of {', '.join(str(choice.value) for choice in kind)}, not {quoted(value)}")
 
 
-_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+def _plain(value: object) -> object:
+    """A dataclass or a pydantic model as JSON holds it."""
+    from scheduler_async.payloads import plain  # noqa: PLC0415 - few need it, and it takes time to load
+
+    found = plain(value)
+    if found is value:
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    if _has_odd_keys(found):
+        raise TypeError("a dict with keys that are no texts")
+    return found
+
+
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_plain).encode
 
 
 def to_json_text(value: Json, what: str) -> str:

@@ -76,6 +76,9 @@ LAST_WORDS = 5.0  # seconds
 # More than any store holds, and no more than it can count.
 MANY = 2**62
 
+# What decides whether a handler can be called.
+CALL = {"handler", "payload"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerState:
@@ -185,7 +188,9 @@ class Scheduler:
             self._handlers.register(self._handlers.name_of(spec.handler), function)
             if any((other.namespace, other.id) == (spec.namespace, spec.id) for other in self._declared):
                 raise JobExistsError(job_id, spec.namespace)
-            self._declared.append(self._checked(spec))
+            declared = self._checked(spec)
+            self._handlers.check_payload(str(declared.handler), declared.payload_json)
+            self._declared.append(declared)
             self._engine.look_again()
             return function
 
@@ -336,7 +341,7 @@ class Scheduler:
         now = self._clock.micros()
         changes: list[Change] = []
         async for some in in_breaths(specs):
-            changes += [self._addition(self._checked(spec), now) for spec in some]
+            changes += [self._addition(self._with_fitting_payload(self._checked(spec)), now) for spec in some]
         return await self._change(changes, now)
 
     async def update_job(self, id: str, *, namespace: str = "default", **changes: Any) -> Job:
@@ -347,7 +352,8 @@ class Scheduler:
         def decide(job: Job | None) -> Edit:
             if job is None:
                 raise JobNotFoundError(id, namespace)
-            return _edited(job, self._checked(lifecycle.edited_spec(job, changes)), now)
+            spec = self._checked(lifecycle.edited_spec(job, changes))
+            return _edited(job, self._with_fitting_payload(spec) if changes.keys() & CALL else spec, now)
 
         (job,) = await self._change([Decision(namespace, id, decide)], now)
         return job
@@ -448,6 +454,12 @@ class Scheduler:
                 spec = spec.changed(schedule=raised)
         return spec
 
+    def _with_fitting_payload(self, spec: JobSpec) -> JobSpec:
+        """*spec*, unless its payload is not what its handler takes. Who adds before the start learns of it by a run."""
+        if self.status == "running":
+            self._handlers.check_payload(str(spec.handler), spec.payload_json)
+        return spec
+
     def _addition(self, spec: JobSpec, now: Micros) -> Change:
         return _Addition(spec.namespace, spec.id or uuid.uuid4().hex, spec, now)
 
@@ -490,6 +502,8 @@ class Scheduler:
             raise SchedulerError(
                 f"Job {quoted(id)} cannot run here: no handler {quoted(job.handler)} is registered in this process."
             )
+        if payload_json is not None:
+            self._handlers.check_payload(job.handler, payload_json)
         active = await self._engine.as_node(lambda: self._engine.claim_one(namespace, id, payload_json))
         if active is None:
             raise JobAlreadyRunningError(id, namespace)

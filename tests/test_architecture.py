@@ -19,6 +19,7 @@ PACKAGE = Path(scheduler_async.__file__).parent
 LAYERS = [
     {"errors", "logs", "tasks", "signals", "output"},
     {"instants", "durations", "zones"},
+    {"payloads"},
     {"clock", "cron", "jumps"},
     {"cron_words"},
     {"schedules"},
@@ -40,7 +41,7 @@ LAYERS = [
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "stats", "line", "jumps", "output"),
+    *("records", "stats", "line", "jumps", "output", "payloads"),
 }
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from scheduler_async import PayloadError
+
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +30,14 @@ def test_the_code_in_the_readme_does_what_it_says() -> None:
 def programs_of_the_readme() -> list[str]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return [block.partition("```")[0] for block in text.split("```python\n")[1:]]
+
+
+def program_with(words: str) -> dict[str, Any]:
+    """What the one program of the README with these *words* defines."""
+    (program,) = (program for program in programs_of_the_readme() if words in program)
+    found: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(program, "README.md", "exec", dont_inherit=True), found)
+    return found
 
 
 def test_the_first_program_of_the_readme_runs(tmp_path: Path) -> None:
@@ -95,10 +105,24 @@ def test_the_session_of_the_readme_is_real(tmp_path: Path) -> None:
 
 
 async def test_the_recipe_for_testing_jobs_works() -> None:
-    found: dict[str, Any] = {}
-    exec(compile(programs_of_the_readme()[1], "README.md", "exec"), found)
+    found = program_with("async def test_the_cleanup_runs_hourly")
 
     await found["test_the_cleanup_runs_hourly"]()
+
+
+async def test_the_typed_payload_of_the_readme_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where its store is made
+    found = program_with("class Report")
+    async with found["scheduler"] as scheduler:
+        await found["add_report"]()
+        (job,) = await scheduler.list_jobs()
+        await scheduler.wait_for_run(await scheduler.trigger_job(job.id))
+        with pytest.raises(PayloadError, match='payload.copies is a whole number, not "three"'):
+            await scheduler.update_job(job.id, payload={"to": "ops", "copies": "three"})
+
+    assert capsys.readouterr().out == "1 for ops, attempt 1\n"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)

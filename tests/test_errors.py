@@ -47,7 +47,7 @@ def test_every_error_survives_pickling(error: SchedulerError) -> None:
 def test_every_public_error_is_a_scheduler_error() -> None:
     public = [getattr(scheduler_async, name) for name in scheduler_async.__all__ if name.endswith("Error")]
 
-    assert len(public) == 11
+    assert len(public) == 12
     assert all(issubclass(error, SchedulerError) for error in public)
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 from anyio import CapacityLimiter, to_thread
@@ -224,10 +225,19 @@ def _evaluated(function: Handler, parameter: inspect.Parameter) -> Any:
     if not hasattr(inner, "__globals__") and not inspect.ismethod(inner):
         inner = type(inner).__call__  # an object
     holder = type("_", (), {"__annotations__": {parameter.name: parameter.annotation}})
+    names = getattr(inner, "__globals__", {})
     try:
-        return get_type_hints(holder, globalns=getattr(inner, "__globals__", {}), include_extras=True)[parameter.name]
+        return get_type_hints(holder, names, _names_of_caller(), include_extras=True)[parameter.name]
     except (NameError, AttributeError, TypeError):  # imported for type checkers only
         return None
+
+
+def _names_of_caller() -> dict[str, Any]:
+    """The variables where a handler is registered: a type may have been defined there, within a function."""
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("scheduler_async."):
+        frame = frame.f_back
+    return {} if frame is None else dict(frame.f_locals)
 
 
 def ending_of(answer: object) -> Ending:

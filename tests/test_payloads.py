@@ -356,6 +356,24 @@ async def test_an_annotation_that_only_type_checkers_know_stands_for_the_run() -
     assert isinstance((await ran_with(make, {"to": "ops"}))[0], Run)
 
 
+async def test_a_type_may_be_defined_beside_its_handler() -> None:
+    @dataclass
+    class Local:
+        to: str
+
+    given = []
+    async with Scheduler(":memory:", clock=VirtualClock("2026-01-05T12:00:00Z")) as scheduler:
+
+        @scheduler.handler("h")
+        async def send(local: Local) -> None:
+            given.append(local)
+
+        await scheduler.add_job(Manual(), handler="h", id="a", payload=Local("ops"))
+        await scheduler.wait_for_run(await scheduler.trigger_job("a"))
+
+    assert given == [Local("ops")]
+
+
 async def test_methods_and_objects_can_take_payloads() -> None:
     def make(given: list[Any]) -> Any:
         class Sender:

@@ -115,7 +115,7 @@ class Engine:
             max_concurrent=self.limits.max_concurrent,
             begin=self._begin_queued,
             ended=self._run_ended,
-            dropped=self.look_again,
+            dropped=self._run_dropped,
         )
         self.node: int | None = None
         self._identity: NodeIdentity | None = None
@@ -614,6 +614,11 @@ class Engine:
         self._endings.append((active, ending, finished_at))
         self._have_endings.set()
 
+    def _run_dropped(self, active: ActiveRun) -> None:
+        """Called when a run has ended that is not ours any more."""
+        self._announce_dropped(active)
+        self.look_again()
+
     async def _write_endings(self) -> None:
         """Group commit: take all endings there are, and record them at once."""
         failures = 0
@@ -663,7 +668,9 @@ class Engine:
                 except StoreError:
                     raise
                 except Exception as error:
-                    say(ERROR, "Run %d ended, and that cannot be recorded", active.claimed.id, exc_info=True)
+                    run = active.claimed
+                    words = "Run %d of %s ended, and that cannot be recorded"
+                    say(ERROR, words, run.id, run.job.key, extra=run.named, exc_info=True)
                     told = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {error}")
                     await self._record([(active, told, finished_at)])
                 del batch[0]
@@ -674,6 +681,7 @@ class Engine:
         for active, ending, finished_at in batch:
             run = active.claimed
             if active.disowned:
+                self._announce_dropped(active)
                 continue
             if ending is None and run.attempt.trigger is not Trigger.MANUAL:
                 unbegun.append(run)
@@ -696,10 +704,10 @@ class Engine:
 
     def _announce_ending(self, item: EndedRun, edit: Edit | None) -> None:
         run, ending = item.run, item.ending
-        extra = {"job": run.job.key, "run": run.id}
         if edit is None:
             self._stale = True
-            say(WARNING, "Run %d of %s is not ours any more; its result is dropped", run.id, run.job.key, extra=extra)
+            words = "Run %d of %s is not ours any more; its result is dropped"
+            say(WARNING, words, run.id, run.job.key, extra=run.named)
             return
         milliseconds = (item.finished_at - item.started_at) / 1000
         level = WARNING if ending.outcome.is_failure else INFO
@@ -712,7 +720,7 @@ class Engine:
             ending.outcome,
             milliseconds,
             problem,
-            extra=extra,
+            extra={**run.named, "outcome": ending.outcome.value, "duration_ms": milliseconds},
         )
         if self.events.has_listeners:
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=edit.job, run=row_of(item, self._node_name))
@@ -724,6 +732,13 @@ class Engine:
             grown = self._grown[run.job.uid] = self._grown.get(run.job.uid, 0) + 1 + len(edit.skips)
             if grown > self.limits.keep_runs // 10:
                 self._untidy.set()
+
+    def _announce_dropped(self, active: ActiveRun) -> None:
+        """Every run that began has its line, also one of which nobody wants to know how it ended."""
+        if active.begun.is_set():
+            run = active.claimed
+            words = "Run %d of %s was cancelled: its job was removed, or others have taken it over"
+            say(INFO, words, run.id, run.job.key, extra=run.named)
 
     @property
     def _node_name(self) -> str | None:
@@ -785,7 +800,8 @@ class Engine:
 
     def _announce_interrupted(self, interrupted: Sequence[tuple[Edit, ClaimedRun]], now: Micros) -> None:
         for edit, run in interrupted:
-            say(WARNING, "Run %d of %s was interrupted", run.id, run.job.key, extra={"job": run.job.key, "run": run.id})
+            extra = {**run.named, "outcome": Outcome.INTERRUPTED.value}
+            say(WARNING, "Run %d of %s was interrupted", run.id, run.job.key, extra=extra)
             if self.events.has_listeners:
                 ending = Ending(outcome=Outcome.INTERRUPTED, error=edit.job.last_error)
                 item = EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=now)
@@ -862,11 +878,11 @@ class Engine:
 
     # ============================================================ telling
 
-    def _running_now(self) -> Job | None:
-        """Whose handler the event loop is busy with. Asked by the watchdog, on its thread."""
+    def _running_now(self) -> tuple[Job, int] | None:
+        """The job and the run whose handler the event loop is busy with. Asked by the watchdog, on its thread."""
         assert self._event_loop is not None
         task = asyncio.current_task(self._event_loop)
-        return None if task is None else self.runner.job_of(task)
+        return None if task is None else self.runner.run_of(task)
 
     def _tell_of_block(self, job: Job | None, message: str) -> None:
         self.tell(EventKind.LOOP_BLOCKED, self.clock.micros(), job=job, reason=message)

@@ -1,4 +1,8 @@
-"""One logger for the package. Whatever handlers a user gave it, saying something never stops the scheduler."""
+"""One logger for the package. Whatever handlers a user gave it, saying something never stops the scheduler.
+
+A line about a job carries `job`, which is its namespace and id; one about a run also `run` and `attempt`, and once it
+has ended `outcome` and `duration_ms`. They are attributes of the record, for those who do not want to read sentences.
+"""
 
 from __future__ import annotations
 

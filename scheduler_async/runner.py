@@ -66,7 +66,7 @@ class Runner:
         max_concurrent: int | None,
         begin: Callable[[ActiveRun], Awaitable[bool]],
         ended: Callable[[ActiveRun, Ending | None], None],
-        dropped: Callable[[], None],
+        dropped: Callable[[ActiveRun], None],
     ) -> None:
         """*begin* is asked before a queued run may start; *ended* gets the ending, or None if it never began.
 
@@ -89,13 +89,13 @@ class Runner:
         """How many handlers are running."""
         return sum(active.begun.is_set() for active in self._active.values())
 
-    def job_of(self, task: asyncio.Task[Any]) -> Job | None:
-        """Whose run *task* is part of: the run itself, or a task that its handler started."""
+    def run_of(self, task: asyncio.Task[Any]) -> tuple[Job, int] | None:
+        """The job and the id of the run that *task* is part of: the run itself, or a task that its handler started."""
         for active in self:
             if active.task is task:
-                return active.claimed.job
+                return active.claimed.job, active.claimed.id
         run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None  # since Python 3.12
-        return None if run is None else run.job
+        return None if run is None else (run.job, run.id)
 
     def start(self, claimed: ClaimedRun, call: Call, limit: timedelta | None, *, queued: bool = False) -> ActiveRun:
         """Run *call* for a claimed run, for no longer than *limit*, as soon as there is a slot."""
@@ -166,10 +166,12 @@ class Runner:
             if not task.cancelled():
                 task.exception()  # seen, and dropped with the rest
             self.forget(active)
-            self._dropped()
+            self._dropped(active)
         elif not active.begun.is_set():
             if not task.cancelled() and (error := task.exception()) is not None:
-                say(ERROR, "Run %d could not begin (%s); it is put back", active.claimed.id, error)
+                run = active.claimed
+                words = "Run %d of %s could not begin (%s); it is put back"
+                say(ERROR, words, run.id, run.job.key, error, extra=run.named)
             self._ended(active, None)
         else:
             ending, output = _ending_of_task(active, task), active.output.text()

@@ -450,6 +450,7 @@ class Scheduler:
                     "The interval of %s is raised to min_interval: it runs %s",
                     spec.id or "a job",
                     raised.describe(),
+                    extra=None if spec.id is None else {"job": f"{spec.namespace}/{spec.id}"},
                 )
                 spec = spec.changed(schedule=raised)
         return spec

@@ -70,6 +70,11 @@ class ClaimedRun:
     before: JobState
     """What the job looked like before the claim, should it be undone."""
 
+    @property
+    def named(self) -> dict[str, object]:
+        """What every log line about it carries."""
+        return {"job": self.job.key, "run": self.id, "attempt": self.attempt.attempt}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:

@@ -23,9 +23,15 @@ class Watchdog:
     """A thread that asks the event loop for an answer now and then, while handlers run."""
 
     def __init__(
-        self, is_busy: Callable[[], bool], who: Callable[[], Job | None], tell: Callable[[Job | None, str], None]
+        self,
+        is_busy: Callable[[], bool],
+        who: Callable[[], tuple[Job, int] | None],
+        tell: Callable[[Job | None, str], None],
     ) -> None:
-        """*who* is asked, on the watchdog's thread, which job runs just now; *tell* is called when it is over."""
+        """*who* is asked, on the watchdog's thread, which job runs just now, and in which run.
+
+        *tell* is called when it is over.
+        """
         self._is_busy, self._who, self._tell = is_busy, who, tell
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -68,7 +74,7 @@ class Watchdog:
         asked_at = self._machine.monotonic()
         if not self._call_loop(answered.set) or answered.wait(BLOCKED):
             return
-        job, place = self._who(), self._place()
+        (job, run_id), place = self._who() or (None, None), self._place()
         name = "Something" if job is None else f"Job {job.key}"
         say(
             WARNING,
@@ -76,7 +82,7 @@ class Watchdog:
             "Let it await, or be a plain function, which runs in a thread",
             name,
             place,
-            extra=None if job is None else {"job": job.key},
+            extra=None if job is None else {"job": job.key, "run": run_id},
         )
         while not answered.wait(PAUSE):
             if self._over.is_set() or self._loop.is_closed():

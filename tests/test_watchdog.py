@@ -31,10 +31,12 @@ class Complaints(logging.Handler):
         super().__init__(logging.WARNING)
         self.heard = threading.Event()
         self.messages: list[str] = []
+        self.records: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if "blocks the event loop" in record.getMessage():
             self.messages.append(record.getMessage())
+            self.records.append(record)
             self.heard.set()
 
 
@@ -72,6 +74,8 @@ async def test_a_handler_that_blocks_is_named(
     (message,) = complaints.messages
     assert "Job default/greedy blocks the event loop" in message
     assert "threading.py" in message
+    (row,) = await scheduler.run_log()
+    assert (vars(complaints.records[0])["job"], vars(complaints.records[0])["run"]) == ("default/greedy", row.id)
     assert told.job is not None
     assert told.job.id == "greedy"
     assert "blocked the event loop for 0." in str(told.reason)

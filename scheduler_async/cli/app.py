@@ -178,7 +178,7 @@ def show_warnings() -> None:
     import logging
 
     def is_wanted(record: logging.LogRecord) -> bool:
-        is_told = hasattr(record, "run") or bool(record.exc_info)
+        is_told = hasattr(record, "outcome") or bool(record.exc_info)
         return hasattr(record, "signal") or (record.levelno >= logging.WARNING and not is_told)
 
     logger, handler = logging.getLogger("scheduler_async"), logging.StreamHandler()

@@ -51,7 +51,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types."""
-    session.install("-e", ".[cli]", *group("types"), *group("benchmarks"), "nox")
+    session.install("-e", ".[cli,otel]", *group("types"), *group("benchmarks"), "nox")
     session.run("mypy")
 
 
@@ -61,7 +61,7 @@ PYTHONS = interpreters()
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """The tests, on every Python there is; on the first of them also what takes long, and branch by branch."""
-    session.install("-e", ".[cli]", *group("test"))
+    session.install("-e", ".[cli,otel]", *group("test"))
     if session.python == PYTHONS[0]:
         session.run("coverage", "run", "-m", "pytest", "-m", "not exhaustive", "-n", "auto", *session.posargs)
     else:
@@ -71,7 +71,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def zones(session: nox.Session) -> None:
     """Daylight saving in every zone, every transition from 2000 to 2037."""
-    session.install("-e", ".[cli]", *group("test"))
+    session.install("-e", ".[cli,otel]", *group("test"))
     session.run("pytest", "-m", "exhaustive", "-n", "auto", "--timeout", "1800", *session.posargs)
 
 
@@ -86,6 +86,6 @@ def coverage(session: nox.Session) -> None:
 @nox.session
 def benchmarks(session: nox.Session) -> None:
     """Every benchmark, one after another."""
-    session.install("-e", ".[cli]", *group("benchmarks"))
+    session.install("-e", ".[cli,otel]", *group("benchmarks"))
     for script in sorted(Path("benchmarks").glob("[!_]*.py")):
         session.run("python", str(script), *session.posargs)

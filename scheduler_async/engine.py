@@ -113,6 +113,7 @@ class Engine:
         self.runner = Runner(
             self.clock,
             max_concurrent=self.limits.max_concurrent,
+            observers=self.events.observers,
             begin=self._begin_queued,
             ended=self._run_ended,
             dropped=self._run_dropped,
@@ -923,7 +924,7 @@ class Engine:
             self.events.tell(Event(kind=kind, at=from_micros(at), job=job, run=run, reason=reason))
 
     def _tell_started(self, claimed: ClaimedRun, now: Micros) -> None:
-        if self.events.has_listeners:
+        if self.events.has_readers:
             item = EndedRun(run=claimed, ending=_GOING_ON, started_at=now, finished_at=now)
             row = replace(row_of(item, self._node_name), outcome=None, finished_at=None, duration_ms=None)
             self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=row)

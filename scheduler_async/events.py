@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Self
+from typing import Protocol, Self
 from weakref import WeakSet
 
-from scheduler_async.models import Job, RunRow, SkipReason
+from scheduler_async.models import Ending, Job, Run, RunRow, SkipReason
 
 # A reader who falls further behind loses the oldest events.
 MAX_UNREAD = 1_000
@@ -46,6 +46,19 @@ class Event:
     job: Job | None = None
     run: RunRow | None = None
     reason: SkipReason | str | None = None
+
+
+class Observer(Protocol):
+    """Somebody who is told everything at once, on the event loop, and so is quick and never raises."""
+
+    def run_begins(self, run: Run) -> Callable[[Ending | None, BaseException | None], None]:
+        """Called in the context of *run*, before its handler: what is set there, the handler finds.
+
+        What it returns is told how the handler ended and with which exception; no ending is of no interest any more.
+        """
+
+    def heard(self, event: Event) -> None:
+        """Something happened, and is committed."""
 
 
 class EventStream(AsyncIterator[Event]):
@@ -93,10 +106,16 @@ class Events:
 
     def __init__(self) -> None:
         self._streams: WeakSet[EventStream] = WeakSet()
+        self.observers: list[Observer] = []
 
     @property
     def has_listeners(self) -> bool:
         """Whether it is worth telling."""
+        return bool(self.observers or self._streams)
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether it is worth telling what observers have learned by `run_begins`."""
         return bool(self._streams)
 
     def listen(self) -> EventStream:
@@ -117,5 +136,7 @@ class Events:
 
     def tell(self, event: Event) -> None:
         """Tell everybody."""
+        for observer in self.observers:
+            observer.heard(event)
         for stream in self._streams:
             stream.put(event)

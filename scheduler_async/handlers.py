@@ -88,6 +88,10 @@ class Handlers:
         """What to call for a job with this handler."""
         return self._by_name.get(name, self._fallback)
 
+    def has(self, name: str) -> bool:
+        """Whether a function of its own stands behind *name*."""
+        return name in self._by_name
+
     @property
     def names(self) -> list[str] | None:
         """All names there are; None when any will do."""

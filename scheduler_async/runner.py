@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduler_async.clock import Clock, Timer
 from scheduler_async.durations import describe_duration
+from scheduler_async.events import Observer
 from scheduler_async.handlers import _current_run, ending_of, ending_of_exception
 from scheduler_async.instants import Micros, from_micros
 from scheduler_async.logs import say
@@ -42,6 +43,8 @@ class ActiveRun:
     """It is not ours any more: whatever comes of it is dropped."""
     output: Output = field(default_factory=Output)
     """What its handler wrote."""
+    observers: Sequence[Callable[[Ending | None, BaseException | None], None]] = ()
+    """Who wants to know how it ended."""
     outcome: Outcome | None = None
     after: Job | None = None
     """How it ended and what the job looks like then, once that is committed."""
@@ -64,6 +67,7 @@ class Runner:
         clock: Clock,
         *,
         max_concurrent: int | None,
+        observers: Sequence[Observer],
         begin: Callable[[ActiveRun], Awaitable[bool]],
         ended: Callable[[ActiveRun, Ending | None], None],
         dropped: Callable[[ActiveRun], None],
@@ -74,6 +78,7 @@ class Runner:
         """
         self._clock = clock
         self._slots = None if max_concurrent is None else asyncio.Semaphore(max_concurrent)
+        self._observers = observers
         self._begin, self._ended, self._dropped = begin, ended, dropped
         self._active: dict[int, ActiveRun] = {}
         self.stopping = asyncio.Event()
@@ -87,7 +92,7 @@ class Runner:
     @property
     def running(self) -> int:
         """How many handlers are running."""
-        return sum(active.begun.is_set() for active in self._active.values())
+        return sum(active.begun.is_set() for active in self)
 
     def run_of(self, task: asyncio.Task[Any]) -> tuple[Job, int] | None:
         """The job and the id of the run that *task* is part of: the run itself, or a task that its handler started."""
@@ -142,6 +147,7 @@ class Runner:
                 _output=active.output,
             )
             _current_run.set(run)  # this task's own context
+            active.observers = [observer.run_begins(run) for observer in self._observers]
             timer = self._time_limit(active)
             active.begun.set()
             try:
@@ -162,20 +168,25 @@ class Runner:
 
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Called when the task is done, even if it was cancelled before its first step."""
+        error = None if task.cancelled() else task.exception()
         if active.disowned:
-            if not task.cancelled():
-                task.exception()  # seen, and dropped with the rest
+            self._tell_observers(active, None, error)
             self.forget(active)
             self._dropped(active)
         elif not active.begun.is_set():
-            if not task.cancelled() and (error := task.exception()) is not None:
+            if error is not None:
                 run = active.claimed
                 words = "Run %d of %s could not begin (%s); it is put back"
                 say(ERROR, words, run.id, run.job.key, error, extra=run.named)
             self._ended(active, None)
         else:
             ending, output = _ending_of_task(active, task), active.output.text()
+            self._tell_observers(active, ending, error)
             self._ended(active, ending if output is None else replace(ending, output=output))
+
+    def _tell_observers(self, active: ActiveRun, ending: Ending | None, error: BaseException | None) -> None:
+        for observer in active.observers:
+            observer(ending, error)
 
 
 def _ending_of_task(active: ActiveRun, task: asyncio.Task[object]) -> Ending:

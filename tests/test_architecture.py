@@ -33,6 +33,7 @@ LAYERS = [
     {"engine"},
     {"namespace"},
     {"scheduler"},
+    {"telemetry"},
     {"cli.words", "cli.forms", "cli.occurrences", "cli.timeline"},
     {"cli.screen"},
     {"cli.app"},

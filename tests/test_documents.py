@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
 import subprocess
@@ -11,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from scheduler_async import PayloadError
+from scheduler_async import PayloadError, Scheduler
+from scheduler_async.telemetry import instrument
+from scheduler_async.testing import VirtualClock
 
 pytestmark = pytest.mark.once
 
@@ -32,11 +37,16 @@ def programs_of_the_readme() -> list[str]:
     return [block.partition("```")[0] for block in text.split("```python\n")[1:]]
 
 
+def program_of_the_readme(words: str) -> str:
+    """The one program in which *words* occur."""
+    (program,) = (program for program in programs_of_the_readme() if words in program)
+    return program
+
+
 def program_with(words: str) -> dict[str, Any]:
     """What the one program of the README with these *words* defines."""
-    (program,) = (program for program in programs_of_the_readme() if words in program)
     found: dict[str, Any] = {"__name__": "readme"}
-    exec(compile(program, "README.md", "exec", dont_inherit=True), found)
+    exec(compile(program_of_the_readme(words), "README.md", "exec", dont_inherit=True), found)
     return found
 
 
@@ -123,6 +133,84 @@ async def test_the_typed_payload_of_the_readme_arrives(
             await scheduler.update_job(job.id, payload={"to": "ops", "copies": "three"})
 
     assert capsys.readouterr().out == "1 for ops, attempt 1\n"
+
+
+# A scheduler with a job that succeeds, for what the README sets up before.
+ONE_RUN = """
+import asyncio
+
+from scheduler_async import At, Scheduler
+from scheduler_async.testing import VirtualClock
+
+
+async def main():
+    clock = VirtualClock("2026-01-05T12:00:00Z")
+    scheduler = Scheduler(":memory:", clock=clock)
+
+    @scheduler.handler("report")
+    async def report():
+        await clock.sleep("2s")
+
+    async with scheduler:
+        await scheduler.add_job(At(clock.now()), handler="report", id="daily")
+        await clock.advance("1m")
+
+
+asyncio.run(main())
+"""
+
+
+def logged_after(program: str) -> list[str]:
+    """The lines that a program of the README logs, if one job runs after it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program + ONE_RUN],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stderr.splitlines()
+
+
+def test_with_structlog_the_ids_are_keys() -> None:
+    program = program_of_the_readme("structlog")
+
+    started, ran, stopped = (json.loads(line) for line in logged_after(program))
+
+    assert ran == {
+        "event": "Run 1 of default/daily: success in 2000 ms",
+        "job": "default/daily",
+        "run": 1,
+        "attempt": 1,
+        "outcome": "success",
+        "duration_ms": 2000.0,
+    }
+    assert (list(started), list(stopped)) == (["event"], ["event"])
+    assert sum(line.startswith("logging.") for line in program.splitlines()) == 2, "two lines, as it says"
+    for key in ran:
+        assert f'"{key}": ' in program
+
+
+def test_with_a_format_string_the_ids_are_shown() -> None:
+    started, ran, _ = logged_after(program_of_the_readme("%(job)s"))
+
+    assert started.endswith("job=- run=-")
+    assert ran.endswith("INFO Run 1 of default/daily: success in 2000 ms job=default/daily run=1")
+
+
+def test_the_metrics_of_the_readme_are_those_there_are() -> None:
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| metric |")[2].partition("\n\n")[0]
+    named = dict(re.findall(r"\| `(scheduler_async\.[\w.]+)` \| `([^`]+)`", table))
+    reader = InMemoryMetricReader()
+    scheduler = Scheduler(":memory:", clock=VirtualClock())
+    instrument(scheduler, meter_provider=MeterProvider([reader], shutdown_on_exit=False))
+    telemetry = scheduler._engine.events.observers[0]
+    made = [value for value in vars(telemetry).values() if hasattr(value, "unit")]
+    data = reader.get_metrics_data()
+    assert data is not None
+    observed = data.resource_metrics[0].scope_metrics[0].metrics
+
+    assert {instrument.name: instrument.unit for instrument in [*made, *observed]} == named
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)

@@ -108,7 +108,7 @@ class _Telemetry:
     ) -> None:
         self.engine, self.meter_provider, self.attributes = engine, meter_provider, attributes
         self._tracer, self._splits = tracer, splits
-        self._failing: set[str] = set()
+        self._failing: set[object] = set()
         self._runs = meter.create_counter("scheduler_async.runs", "{run}", "Runs that ended, by outcome.")
         self._skips = meter.create_counter(
             "scheduler_async.skips", "{occurrence}", "Occurrences that were deliberately not run, by reason."
@@ -134,7 +134,7 @@ class _Telemetry:
         )
         meter.create_observable_up_down_counter(
             "scheduler_async.queued",
-            [_sums(meter_provider, lambda runner: len(runner) - runner.running)],
+            [_sums(meter_provider, lambda runner: sum(not active.begun.is_set() for active in runner))],
             "{run}",
             "Runs that are due, claimed, and wait for a slot.",
         )
@@ -212,11 +212,11 @@ class _Telemetry:
         try:
             result = do(*arguments, **options)
         except Exception:
-            if what not in self._failing:
-                self._failing.add(what)
+            if do not in self._failing:
+                self._failing.add(do)
                 say(ERROR, "OpenTelemetry takes no %s; runs go on without", what, exc_info=True)
             return None
-        self._failing.discard(what)
+        self._failing.discard(do)
         return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import ERROR, INFO, WARNING
@@ -46,6 +46,9 @@ CHUNK = 256
 
 # However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
 MOST_AT_ONCE = 500
+
+# A gauge that says ten thousand says enough.
+MOST_COUNTED = 10_000
 
 # How often another process's changes are looked for; a change must be noticed within two seconds.
 POLL = 1.0  # seconds
@@ -118,6 +121,8 @@ class Engine:
             ended=self._run_ended,
             dropped=self._run_dropped,
         )
+        self.due = 0
+        """How many jobs wait, whoever may run them, when that was last counted: only while somebody observes."""
         self.node: int | None = None
         self._identity: NodeIdentity | None = None
         self._watch = Watch()
@@ -282,6 +287,7 @@ class Engine:
         self._start_writer()
         if self.store.is_shared:
             self._services.append(self._spawn(self._keep_watch(version), "watch"))
+        self._services.append(self._spawn(self._count_due(), "count"))
 
     async def _is_ahead_of_the_clock(self) -> bool:
         """Whether what was recorded last is yet to come: the clock went back while nobody looked."""
@@ -744,6 +750,15 @@ class Engine:
     @property
     def _node_name(self) -> str | None:
         return None if self._identity is None else self._identity.name
+
+    async def _count_due(self) -> None:
+        """Count what is due every second, while there is somebody who wants to know."""
+        while True:
+            if self.events.observers:
+                with suppress(StoreError):  # whoever cannot do without the store tells of it
+                    self.due = await self.ask(self.store.count_due(self.clock.micros(), MOST_COUNTED))
+            if await self._machine.wait(self._halt, POLL):
+                return
 
     # ============================================================ nodes
 

@@ -347,6 +347,10 @@ class SQLiteStore:
         """Mark what is due as ours, in order, and write the rows of its runs."""
         return await self._write(self._work.claim_due, now, terms)
 
+    async def count_due(self, now: Micros, most: int) -> int:
+        """How many jobs are due and claimed by nobody, counted up to *most*."""
+        return await self._read(self._work.count_due, now, most)
+
     async def claim_one(
         self,
         namespace: str,

@@ -111,6 +111,13 @@ UNHANDLED: Final = f"""
                                 LIMIT 1)
      WHERE h.number NOT IN (SELECT value FROM json_each(:handlers))
 """
+COUNT_DUE: Final = f"""
+    SELECT count(*)
+      FROM (SELECT 1
+              FROM handler h CROSS JOIN state s INDEXED BY state_due ON s.handler = h.number
+             WHERE {DUE} AND s.next_run_at <= ?
+             LIMIT ?)
+"""
 RUNNING_BY_GROUP: Final = """
     SELECT job_group, count(*)
       FROM state INDEXED BY state_claimed
@@ -368,6 +375,10 @@ class Work:
     def output_of(self, db: sqlite3.Connection, run: int) -> str | None:
         row = db.execute("SELECT text FROM output WHERE run = ?", (run,)).fetchone()
         return None if row is None else str(row[0])
+
+    def count_due(self, db: sqlite3.Connection, now: Micros, most: int) -> int:
+        ((count,),) = db.execute(COUNT_DUE, (now, most))
+        return int(count)
 
     def running_by_group(self, db: sqlite3.Connection) -> dict[str, int]:
         return dict(db.execute(RUNNING_BY_GROUP).fetchall())

@@ -215,6 +215,9 @@ class Store(Protocol):
     async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
         """Mark what is due as ours, in order, and write the rows of its runs. `NodeLost` if we are not a node."""
 
+    async def count_due(self, now: Micros, most: int) -> int:
+        """How many jobs are due and claimed by nobody, whatever they wait for; counted up to *most*."""
+
     async def claim_one(
         self,
         namespace: str,

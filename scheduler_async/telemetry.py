@@ -17,7 +17,6 @@ from scheduler_async.errors import SchedulerError, quoted
 from scheduler_async.events import Event, EventKind
 from scheduler_async.logs import say
 from scheduler_async.models import Ending, Job, Outcome, Run, Trigger
-from scheduler_async.runner import Runner
 from scheduler_async.scheduler import Scheduler
 
 try:
@@ -128,15 +127,22 @@ class _Telemetry:
         # They add up over processes, as up-down counters do and gauges do not.
         meter.create_observable_up_down_counter(
             "scheduler_async.running",
-            [_sums(meter_provider, lambda runner: runner.running)],
+            [_sums(meter_provider, lambda engine: engine.runner.running)],
             "{run}",
             "Runs that are in progress.",
         )
         meter.create_observable_up_down_counter(
             "scheduler_async.queued",
-            [_sums(meter_provider, lambda runner: sum(not active.begun.is_set() for active in runner))],
+            [_sums(meter_provider, lambda engine: sum(not active.begun.is_set() for active in engine.runner))],
             "{run}",
             "Runs that are due, claimed, and wait for a slot.",
+        )
+        # The same jobs, whoever counts them: a gauge.
+        meter.create_observable_gauge(
+            "scheduler_async.due",
+            [_sums(meter_provider, lambda engine: engine.due)],
+            "{job}",
+            "Jobs that are due and that nobody has begun, in the whole store.",
         )
 
     # ============================================================ spans
@@ -259,7 +265,7 @@ def _telemetry_of(scheduler: Scheduler) -> _Telemetry | None:
 
 
 def _sums(
-    meter_provider: MeterProvider | None, count: Callable[[Runner], int]
+    meter_provider: MeterProvider | None, count: Callable[[Engine], int]
 ) -> Callable[[CallbackOptions], list[Observation]]:
     """What to observe: the sum of *count* over all schedulers with equal attributes.
 
@@ -274,7 +280,7 @@ def _sums(
         for telemetry in telemetries:
             if _actual(telemetry.meter_provider) is _actual(meter_provider):
                 key = frozenset(telemetry.attributes.items())
-                sums[key] = sums.get(key, 0) + count(telemetry.engine.runner)
+                sums[key] = sums.get(key, 0) + count(telemetry.engine)
         return [Observation(total, dict(key)) for key, total in sums.items()]
 
     return observe

@@ -1073,6 +1073,23 @@ async def test_the_next_due_time_ignores_what_is_due_already(store: Store, node:
     assert claims.next_due == NOON + 2 * MINUTE
 
 
+async def test_what_is_due_can_be_counted(store: Store, node: int) -> None:
+    """Whoever has no room for it, and whatever it waits for."""
+    for name in "abc":
+        await add(store, name)
+    await add(store, "no handler", handler="gone")
+    await add(store, "paused", state={"phase": Phase.PAUSED})
+    await add(store, "later", Every("3m"))
+    await add(store, "running")
+
+    await store.claim_one("default", "running", None, NOON, node=node, queued=False)
+
+    assert await store.count_due(NOON, 100) == 4
+    assert await store.count_due(NOON, 3) == 3
+    assert await store.count_due(NOON - 1, 100) == 0
+    assert await store.count_due(NOON + 3 * MINUTE, 100) == 5
+
+
 async def test_without_a_job_to_come_there_is_no_next_due_time(store: Store, node: int) -> None:
     """The loop then sleeps as long as it may."""
     assert (await claim(store, node)).next_due is None

@@ -24,10 +24,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, get_current_span
 
-from scheduler_async import At, Every, Manual, Outcome, Result, Retry, Run, RunRow, Scheduler, SchedulerError
+from scheduler_async import At, Every, JobSpec, Manual, Outcome, Result, Retry, Run, RunRow, Scheduler, SchedulerError
 from scheduler_async.telemetry import instrument, uninstrument
 from scheduler_async.testing import VirtualClock
-from tests.cast import HOUR, MINUTE, NOON, NewScheduler, Worker
+from tests.cast import HOUR, MINUTE, NOON, PATIENCE, NewScheduler, Worker
 
 
 class Collector:
@@ -294,6 +294,27 @@ async def test_a_run_that_never_began_has_no_span(
 
     assert [outcome_of(span) for span in collector.spans] == ["cancelled"]
     assert collector.points("running") == collector.points("queued") == [({}, 0)]
+
+
+async def test_what_is_due_is_counted_while_there_is_no_room_for_it(
+    new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, collector: Collector
+) -> None:
+    scheduler = new_scheduler(":memory:", max_concurrent=1)
+    collector.instrument(scheduler)
+    await scheduler.start()
+    worker.blocks = True
+    await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=name) for name in "abc"])
+    await scheduler.add_job(At(NOON + HOUR), handler="work", id="later")
+    await scheduler.add_job(At(NOON), handler="nobody's", id="d")
+    await clock.advance()
+
+    async with asyncio.timeout(PATIENCE):
+        while collector.points("due") != [({}, 3)]:  # it is counted by the machine's time
+            await asyncio.sleep(0.01)
+    await clock.advance("1h")
+    async with asyncio.timeout(PATIENCE):
+        while collector.points("due") != [({}, 4)]:
+            await asyncio.sleep(0.01)
 
 
 async def test_every_attempt_is_a_span_of_its_own(
@@ -873,8 +894,8 @@ def test_the_providers_of_the_program_may_come_later() -> None:
 
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "[('queued', [0]), ('running', [2])]",
-        "[('queued', [0]), ('running', [0]), ('runs', [2])] ['run wait', 'run wait']",
+        "[('due', [0]), ('queued', [0]), ('running', [2])]",
+        "[('due', [0]), ('queued', [0]), ('running', [0]), ('runs', [2])] ['run wait', 'run wait']",
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -272,6 +272,10 @@ class Scheduler:
         hurrying.cancel()
         if hurried.is_set():
             await self.stop(timeout=LAST_WORDS, cancel=True)
+        await self._cancel_after(stopping)
+
+    async def _cancel_after(self, stopping: Awaitable[None]) -> None:
+        """The program ends: what has not finished in the time it had is cancelled, so that it is on record."""
         try:
             await stopping
         except SchedulerShutdownError:
@@ -685,13 +689,19 @@ class Scheduler:
 
     @asynccontextmanager
     async def lifespan(self, _app: object) -> AsyncIterator[None]:
-        """For FastAPI and Starlette: `FastAPI(lifespan=scheduler.lifespan)`."""
-        async with self:
-            yield
+        """For FastAPI, Starlette and Litestar: `FastAPI(lifespan=scheduler.lifespan)`.
 
-    async def cleanup_ctx(self, _app: object) -> AsyncIterator[None]:
-        """For aiohttp: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`."""
-        async with self:
+        When the server ends, runs have 30 seconds to finish. Then they are cancelled, and have five to tidy up.
+        """
+        await self.start()
+        try:
+            yield
+        finally:
+            await self._cancel_after(self.stop())
+
+    async def cleanup_ctx(self, app: object) -> AsyncIterator[None]:
+        """For aiohttp: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`. It ends as `lifespan` does."""
+        async with self.lifespan(app):
             yield
 
 

@@ -30,6 +30,7 @@ from scheduler_async.errors import (
 )
 from scheduler_async.events import EventKind, EventStream
 from scheduler_async.handlers import Handler, name_of_function
+from scheduler_async.health import Health, judge
 from scheduler_async.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
 from scheduler_async.lifecycle import Room, Rules
 from scheduler_async.logs import say
@@ -673,6 +674,13 @@ class Scheduler:
             queued=len(engine.runner) - engine.runner.running,
             problem=engine.problem,
         )
+
+    async def health(self, *, timeout: float | str | timedelta | None = 2.0) -> Health:
+        """Whether the scheduler does its work, for a load balancer: cheap, however many jobs there are.
+
+        The store has *timeout* seconds to answer. What is wrong is told by the answer, and never raised.
+        """
+        return judge(await self._engine.signs(_seconds(timeout)))
 
     def namespace(self, name: str) -> Namespace:
         """A view that can only see and touch the jobs of one namespace."""

@@ -347,6 +347,10 @@ class SQLiteStore:
         """Mark what is due as ours, in order, and write the rows of its runs."""
         return await self._write(self._work.claim_due, now, terms)
 
+    async def earliest_due(self, now: Micros, terms: ClaimTerms) -> Micros | None:
+        """Since when a job is due that *terms* let start, or None."""
+        return await self._read(self._work.earliest_due, now, terms)
+
     async def claim_one(
         self,
         namespace: str,

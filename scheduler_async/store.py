@@ -210,6 +210,9 @@ class Store(Protocol):
     async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
         """Mark what is due as ours, in order, and write the rows of its runs. `NodeLost` if we are not a node."""
 
+    async def earliest_due(self, now: Micros, terms: ClaimTerms) -> Micros | None:
+        """Since when a job is due that *terms* let start, or None. It may overlook some behind a hundred that wait."""
+
     async def claim_one(
         self,
         namespace: str,

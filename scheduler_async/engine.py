@@ -194,7 +194,7 @@ class Engine:
             except BaseException:
                 self.status = "stopped"
                 if not was_open:
-                    await self._close()
+                    await carried_through(self._close())
                 raise
         say(INFO, "Scheduler started on %s", self.store)
         self.tell(EventKind.STARTED, now)
@@ -235,7 +235,7 @@ class Engine:
             now = self.clock.micros()
             was_started = self.status != "stopped"
             try:
-                await self._close()
+                await carried_through(self._close())
             finally:  # whatever the store says about it
                 self.status = "stopped"
                 self.started_at = self.next_wake_at = None

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
+from anyio import CancelScope
+
 from scheduler_async import lifecycle
 from scheduler_async.clock import Clock, SystemClock
 from scheduler_async.durations import parse_interval
@@ -212,7 +214,8 @@ class Scheduler:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop()
+        with CancelScope(shield=True):  # a scope that is cancelled would not let us wait for anything
+            await self.stop()
 
     @property
     def status(self) -> str:
@@ -264,7 +267,8 @@ class Scheduler:
                 words = "Asked to end; runs have %s to finish. The next signal cancels them"
                 say(INFO, words, _time_for(seconds), extra={"signal": True})
             finally:
-                await self._stop_or_hurry(seconds, hurried)
+                with CancelScope(shield=True):
+                    await self._stop_or_hurry(seconds, hurried)
 
     async def _stop_or_hurry(self, seconds: float | None, hurried: asyncio.Event) -> None:
         stopping = asyncio.ensure_future(self.stop(timeout=seconds))
@@ -705,7 +709,8 @@ class Scheduler:
         try:
             yield
         finally:
-            await self._cancel_after(self.stop())
+            with CancelScope(shield=True):
+                await self._cancel_after(self.stop())
 
     async def cleanup_ctx(self, app: object) -> AsyncIterator[None]:
         """For aiohttp: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`. It ends as `lifespan` does."""

@@ -143,7 +143,7 @@ async def explain(user: User, id: str) -> dict[str, str | datetime | None]:
 async def health(response: Response) -> dict[str, object]:
     found = await scheduler.health()
     response.status_code = 200 if found.ok else 503
-    return {**found.to_json()}
+    return found.to_json()
 
 
 @app.exception_handler(SchedulerError)

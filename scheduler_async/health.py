@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from scheduler_async.durations import describe_duration
-from scheduler_async.models import Json
 
 # A machine may be busy, and a store be locked for some seconds: what takes longer is not on its way any more.
 PATIENCE = 15.0  # seconds
@@ -39,7 +38,7 @@ class Health:
         """Whether it works: 200 for a load balancer, and 503 if not."""
         return self.status == "ok"
 
-    def to_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, Any]:
         """As a health endpoint answers it."""
         return {"ok": self.ok, **asdict(self)}
 

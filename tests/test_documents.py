@@ -7,12 +7,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from fastapi import FastAPI, Response
+from litestar import Litestar
 
-from scheduler_async import PayloadError
+from scheduler_async import PayloadError, Scheduler
 
 pytestmark = pytest.mark.once
 
@@ -33,11 +38,16 @@ def programs_of_the_readme() -> list[str]:
     return [block.partition("```")[0] for block in text.split("```python\n")[1:]]
 
 
-def program_with(words: str) -> dict[str, Any]:
-    """What the one program of the README with these *words* defines."""
+def text_with(words: str) -> str:
+    """The one program of the README with these *words*."""
     (program,) = (program for program in programs_of_the_readme() if words in program)
-    found: dict[str, Any] = {"__name__": "readme"}
-    exec(compile(program, "README.md", "exec", dont_inherit=True), found)
+    return program
+
+
+def program_with(words: str, **given: Any) -> dict[str, Any]:
+    """What the one program of the README with these *words* defines, where it finds what is *given*."""
+    found: dict[str, Any] = {"__name__": "readme", **given}
+    exec(compile(text_with(words), "README.md", "exec", dont_inherit=True), found)
     return found
 
 
@@ -105,10 +115,68 @@ def test_the_session_of_the_readme_is_real(tmp_path: Path) -> None:
     assert len(session) > 8
 
 
-async def test_the_recipe_for_testing_jobs_works() -> None:
-    found = program_with("async def test_the_cleanup_runs_hourly")
+def test_the_recipe_for_testing_jobs_needs_no_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_recipe.py").write_text(text_with("VirtualClock"), encoding="utf-8")
 
-    await found["test_the_cleanup_runs_hourly"]()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", "-q", "test_recipe.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+async def test_the_service_of_the_readme_runs_and_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where its store is made
+    found = program_with("@app.get")
+    response = Response()
+
+    async with found["app"].router.lifespan_context(found["app"]):
+        answer = await found["health"](response)
+    stopped = await found["health"](response)
+
+    assert (answer["status"], stopped["status"], response.status_code) == ("ok", "stopped", 503)
+
+
+async def test_the_lifespan_of_the_readme_is_composed() -> None:
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def database(_app: object) -> AsyncIterator[None]:
+        opened.append(scheduler.status)
+        yield
+        opened.append(scheduler.status)
+
+    scheduler = Scheduler(":memory:")
+    found = program_with(
+        "async with database",
+        asynccontextmanager=asynccontextmanager,
+        AsyncIterator=AsyncIterator,
+        FastAPI=FastAPI,
+        database=database,
+        scheduler=scheduler,
+    )
+    app = FastAPI(lifespan=found["lifespan"])
+
+    async with app.router.lifespan_context(app):
+        opened.append(scheduler.status)
+
+    assert opened == ["stopped", "running", "stopped"]
+
+
+def test_the_lines_for_other_frameworks_are_lines_of_python() -> None:
+    """That they do what they should is for `test_services`."""
+    scheduler, app = Scheduler(":memory:"), web.Application()
+
+    program_with("cleanup_ctx", scheduler=scheduler, app=app, Litestar=Litestar)
+
+    assert list(app.cleanup_ctx)[-1] == scheduler.cleanup_ctx
 
 
 async def test_the_typed_payload_of_the_readme_arrives(

@@ -194,7 +194,7 @@ class Engine:
             except BaseException:
                 self.status = "stopped"
                 if not was_open:
-                    await carried_through(self._close())
+                    await carried_through(self._close())  # in a cancelled scope of anyio, nothing is waited for
                 raise
         say(INFO, "Scheduler started on %s", self.store)
         self.tell(EventKind.STARTED, now)
@@ -878,8 +878,13 @@ class Engine:
         # However often one asks: a store that does not answer is not asked again before it has.
         if self._checkup is None or self._checkup.done():
             self._checkup = asyncio.create_task(self._question_store(), name="scheduler_async checkup")
-        done, _ = await asyncio.wait([self._checkup], timeout=timeout)
-        return self._checkup.result() if done else _Checkup(problem=f"The store did not answer within {timeout:g} s.")
+        checkup = self._checkup  # it is forgotten should the store be closed meanwhile
+        await asyncio.wait([checkup], timeout=timeout)
+        if checkup.cancelled():
+            return _Checkup(problem="The question to the store was cancelled.")
+        if not checkup.done():
+            return _Checkup(problem=f"The store did not answer within {timeout:g} s.")
+        return checkup.result()
 
     async def _question_store(self) -> _Checkup:
         try:

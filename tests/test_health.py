@@ -313,6 +313,32 @@ async def test_a_store_that_does_not_answer_is_asked_once_and_not_waited_for(moo
     assert afterwards.ok
 
 
+async def test_probes_that_meet_the_end_are_answered(scheduler: Scheduler, worker: Worker) -> None:
+    answers: list[Health] = []
+    stopping = asyncio.create_task(scheduler.stop())
+    while not stopping.done():
+        answers += await asyncio.gather(scheduler.health(), scheduler.health())
+    answers.append(await scheduler.health())
+
+    assert {answer.status for answer in answers} <= {"ok", "stopped"}
+    assert answers[-1].status == "stopped"
+
+
+async def test_a_probe_that_is_cancelled_with_all_else_is_answered(moody: MoodyStore) -> None:
+    async with Scheduler(cast(Store, moody), clock=HurriedClock(NOON)) as scheduler:
+        moody.hangs_at = {"earliest_due"}
+        asking = asyncio.create_task(scheduler.health())
+        while "earliest_due" not in moody.calls:
+            await asyncio.sleep(0)
+        for task in asyncio.all_tasks():
+            if task.get_name() == "scheduler_async checkup":
+                task.cancel()
+        moody.answers.set()
+        health = await asking
+
+    assert health.problem == "The question to the store was cancelled."
+
+
 async def test_a_file_that_was_deleted_is_not_reachable(new_scheduler: NewScheduler, path: Path) -> None:
     scheduler = new_scheduler(path)
     await scheduler.start()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from scheduler_async.events import Event, EventKind
     from scheduler_async.handlers import current_run
+    from scheduler_async.health import Health
     from scheduler_async.models import (
         Explanation,
         Job,
@@ -59,6 +60,7 @@ __all__ = [
     "EventKind",
     "Every",
     "Explanation",
+    "Health",
     "IntervalParseError",
     "InvalidJobError",
     "InvalidScheduleError",
@@ -124,6 +126,7 @@ _NAMES = {
         "EventKind",
     ),
     "handlers": ("current_run",),
+    "health": ("Health",),
     "models": (
         "Explanation",
         "Job",

@@ -19,6 +19,7 @@ from scheduler_async.clock import Clock, SystemClock
 from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerShutdownError, StoreError, quoted
 from scheduler_async.events import Event, EventKind, Events
 from scheduler_async.handlers import Handlers
+from scheduler_async.health import Signs
 from scheduler_async.instants import SECOND, Micros, from_micros, span
 from scheduler_async.jumps import GLANCE, JUMP, WallClock, describe_jump
 from scheduler_async.lifecycle import Rules, sooner
@@ -78,6 +79,14 @@ class Limits:
     max_sleep: timedelta | None = None
     keep_runs: int | None = None
     purge_disabled_after: timedelta | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checkup:
+    """What the store has to say when it is asked how it is."""
+
+    earliest_due: Micros | None = None
+    problem: str | None = None
 
 
 class Engine:
@@ -150,6 +159,10 @@ class Engine:
         self._troubles: dict[str, str] = {}  # by who has it
         self._warned: set[tuple[int, int]] = set()
         self._grown: dict[int, int] = {}
+        # By the monotonic clock: when the loop last looked, and until when it means to look again.
+        self._looked_at: float | None = None
+        self._looks_again_by = float("inf")
+        self._checkup: asyncio.Task[_Checkup] | None = None
 
     # ============================================================ opening and closing
 
@@ -187,7 +200,7 @@ class Engine:
             except BaseException:
                 self.status = "stopped"
                 if not was_open:
-                    await self._close()
+                    await carried_through(self._close())  # in a cancelled scope of anyio, nothing is waited for
                 raise
         say(INFO, "Scheduler started on %s", self.store)
         self.tell(EventKind.STARTED, now)
@@ -228,7 +241,7 @@ class Engine:
             now = self.clock.micros()
             was_started = self.status != "stopped"
             try:
-                await self._close()
+                await carried_through(self._close())
             finally:  # whatever the store says about it
                 self.status = "stopped"
                 self.started_at = self.next_wake_at = None
@@ -326,6 +339,8 @@ class Engine:
         for task in self._services:
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
+        if self._checkup is not None:
+            await asyncio.wait([self._checkup])
         if self.node is not None:
             try:
                 await self._settle_claims(self.clock.micros())
@@ -392,13 +407,14 @@ class Engine:
                     self._report_trouble("loop", error)
                     say(ERROR, "A pass failed; trying again in %g s: %s", timeout, error, exc_info=failures == 0)
                     failures += 1
+                self._looks_again_by = self.clock.monotonic() + (float("inf") if timeout is None else timeout)
                 await self.clock.wait(self._changed, timeout)
         finally:
             unsubscribe()
 
     async def _pass(self) -> float | None:
         """Start what is due; return how long to sleep."""
-        now = self._read_clock()
+        now = self._look_at_clock()
         self.tick_count += 1
         self.last_tick_at = now
         self._distrust_self()
@@ -407,8 +423,13 @@ class Engine:
             if self._went_back:
                 await self._go_back(now)
             await self.claim(now, self._claim_limit())
-            now = self._read_clock()
+            now = self._look_at_clock()
         return self._sleep_from(now)
+
+    def _look_at_clock(self) -> Micros:
+        """The time of a look at what is due."""
+        self._looked_at = self._looks_again_by = self.clock.monotonic()
+        return self._read_clock()
 
     def _should_look(self, now: Micros) -> bool:
         due = self._stale or self._hungry or (self._next_due is not None and self._next_due <= now)
@@ -426,17 +447,8 @@ class Engine:
 
     async def _claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
         async with self._claiming(now) as node:
-            terms = ClaimTerms(
-                node=node,
-                limit=limit,
-                slots=self._free_slots(),
-                handlers=self.handlers.names,
-                group_limit=self.limits.group_limit,
-                group_limits=self.limits.group_limits,
-                rules=self.rules,
-            )
             self._learned = None
-            claims = await self.ask(self.store.claim_due(now, terms))
+            claims = await self.ask(self.store.claim_due(now, self._terms(node, limit)))
             started = [self._begin(claimed) for claimed in claims.runs]
         self._hungry = claims.is_full
         self._next_due = _earliest(claims.next_due, self._learned)
@@ -446,6 +458,17 @@ class Engine:
         for job in claims.unhandled:
             self._warn_of_missing_handler(job)
         return started, claims
+
+    def _terms(self, node: int, limit: int) -> ClaimTerms:
+        return ClaimTerms(
+            node=node,
+            limit=limit,
+            slots=self._free_slots(),
+            handlers=self.handlers.names,
+            group_limit=self.limits.group_limit,
+            group_limits=self.limits.group_limits,
+            rules=self.rules,
+        )
 
     async def as_node(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do *work* that only a node can; should others have taken this one for dead, join again first."""
@@ -860,6 +883,48 @@ class Engine:
                     self.look_again()
                     self._works_again.set()
                     return
+
+    # ============================================================ health
+
+    async def signs(self, timeout: float | None) -> Signs:
+        """What shows whether it works. The store has *timeout* seconds to answer."""
+        self._enter_event_loop()
+        checkup = await self._check_up(timeout) if self._is_open else _Checkup(problem="The store is not open.")
+        now, elapsed = self.clock.micros(), self.clock.monotonic()
+        due = checkup.earliest_due if checkup.problem is None else self._next_due
+        grace = self.rules.misfire_grace
+        return Signs(
+            status=self.status,
+            is_alive=not any(task is None or task.done() for task in (self._loop_task, *self._services)),
+            problem=self.problem,
+            store_problem=checkup.problem,
+            last_pass_age=None if self._looked_at is None else elapsed - self._looked_at,
+            overslept=elapsed - self._looks_again_by,
+            running_for=0.0 if self.started_at is None else (now - self.started_at) / SECOND,
+            overdue=0.0 if due is None else (now - due) / SECOND,
+            has_room=self._claim_limit() > 0,
+            misfire_grace=None if grace is None else grace / SECOND,
+        )
+
+    async def _check_up(self, timeout: float | None) -> _Checkup:
+        # However often one asks: a store that does not answer is not asked again before it has.
+        if self._checkup is None or self._checkup.done():
+            self._checkup = asyncio.create_task(self._question_store(), name="scheduler_async checkup")
+        checkup = self._checkup  # it is forgotten should the store be closed meanwhile
+        await asyncio.wait([checkup], timeout=timeout)
+        if checkup.cancelled():
+            return _Checkup(problem="The question to the store was cancelled.")
+        if not checkup.done():
+            return _Checkup(problem=f"The store did not answer within {timeout:g} s.")
+        return checkup.result()
+
+    async def _question_store(self) -> _Checkup:
+        try:
+            await self.ask(self.store.check())
+            terms = self._terms(self.node or 0, 1)
+            return _Checkup(earliest_due=await self.ask(self.store.earliest_due(self.clock.micros(), terms)))
+        except Exception as error:  # whatever it is, it is what was asked for
+            return _Checkup(problem=str(error) or type(error).__name__)
 
     # ============================================================ upkeep
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,6 +13,8 @@ from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
+
+from anyio import CancelScope
 
 from scheduler_async import lifecycle
 from scheduler_async.clock import Clock, SystemClock
@@ -30,6 +32,7 @@ from scheduler_async.errors import (
 )
 from scheduler_async.events import EventKind, EventStream
 from scheduler_async.handlers import Handler, name_of_function
+from scheduler_async.health import Health, judge
 from scheduler_async.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
 from scheduler_async.lifecycle import Room, Rules
 from scheduler_async.logs import say
@@ -211,7 +214,8 @@ class Scheduler:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop()
+        with CancelScope(shield=True):  # a scope that is cancelled would not let us wait for anything
+            await self.stop()
 
     @property
     def status(self) -> str:
@@ -263,7 +267,8 @@ class Scheduler:
                 words = "Asked to end; runs have %s to finish. The next signal cancels them"
                 say(INFO, words, _time_for(seconds), extra={"signal": True})
             finally:
-                await self._stop_or_hurry(seconds, hurried)
+                with CancelScope(shield=True):
+                    await self._stop_or_hurry(seconds, hurried)
 
     async def _stop_or_hurry(self, seconds: float | None, hurried: asyncio.Event) -> None:
         stopping = asyncio.ensure_future(self.stop(timeout=seconds))
@@ -272,6 +277,10 @@ class Scheduler:
         hurrying.cancel()
         if hurried.is_set():
             await self.stop(timeout=LAST_WORDS, cancel=True)
+        await self._cancel_after(stopping)
+
+    async def _cancel_after(self, stopping: Awaitable[None]) -> None:
+        """The program ends: what has not finished in the time it had is cancelled, so that it is on record."""
         try:
             await stopping
         except SchedulerShutdownError:
@@ -671,6 +680,13 @@ class Scheduler:
             problem=engine.problem,
         )
 
+    async def health(self, *, timeout: float | str | timedelta | None = 2.0) -> Health:
+        """Whether the scheduler does its work, for a load balancer: cheap, however many jobs there are.
+
+        The store has *timeout* seconds to answer. What is wrong is told by the answer, and never raised.
+        """
+        return judge(await self._engine.signs(_seconds(timeout)))
+
     def namespace(self, name: str) -> Namespace:
         """A view that can only see and touch the jobs of one namespace."""
         return Namespace(self, check_name(name, "namespace"))
@@ -686,13 +702,20 @@ class Scheduler:
 
     @asynccontextmanager
     async def lifespan(self, _app: object) -> AsyncIterator[None]:
-        """For FastAPI and Starlette: `FastAPI(lifespan=scheduler.lifespan)`."""
-        async with self:
-            yield
+        """For FastAPI, Starlette and Litestar: `FastAPI(lifespan=scheduler.lifespan)`.
 
-    async def cleanup_ctx(self, _app: object) -> AsyncIterator[None]:
-        """For aiohttp: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`."""
-        async with self:
+        When the server ends, runs have 30 seconds to finish. Then they are cancelled, and have five to tidy up.
+        """
+        await self.start()
+        try:
+            yield
+        finally:
+            with CancelScope(shield=True):
+                await self._cancel_after(self.stop())
+
+    async def cleanup_ctx(self, app: object) -> AsyncIterator[None]:
+        """For aiohttp: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`. It ends as `lifespan` does."""
+        async with self.lifespan(app):
             yield
 
 

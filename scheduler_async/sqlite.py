@@ -351,6 +351,10 @@ class SQLiteStore:
         """How many jobs are due and claimed by nobody, counted up to *most*."""
         return await self._read(self._work.count_due, now, most)
 
+    async def earliest_due(self, now: Micros, terms: ClaimTerms) -> Micros | None:
+        """Since when a job is due that *terms* let start, or None."""
+        return await self._read(self._work.earliest_due, now, terms)
+
     async def claim_one(
         self,
         namespace: str,

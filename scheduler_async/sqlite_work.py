@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from scheduler_async.errors import SchedulerError, StoreError
@@ -117,6 +117,20 @@ COUNT_DUE: Final = f"""
               FROM handler h CROSS JOIN state s INDEXED BY state_due ON s.handler = h.number
              WHERE {DUE} AND s.next_run_at <= ?
              LIMIT ?)
+"""
+# Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
+EARLIEST_DUE: Final = f"""
+    SELECT min((SELECT w.next_run_at
+                  FROM (SELECT s.next_run_at, s.job_group
+                          FROM state s INDEXED BY state_due
+                         WHERE {DUE} AND s.handler = h.number AND s.next_run_at <= :now
+                      ORDER BY s.next_run_at
+                         LIMIT 100) w
+                 WHERE w.job_group IS NULL OR w.job_group NOT IN (SELECT value FROM json_each(:full))
+              ORDER BY w.next_run_at
+                 LIMIT 1))
+      FROM handler h
+     WHERE :handlers IS NULL OR h.name IN (SELECT value FROM json_each(:handlers))
 """
 RUNNING_BY_GROUP: Final = """
     SELECT job_group, count(*)
@@ -436,12 +450,10 @@ class Work:
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
     ) -> list[tuple[Any, ...]]:
         """The first in line, up to the limit, none beyond the limit of its group."""
-        limited = terms.group_limit is not None or terms.group_limits
-        running = self.running_by_group(db) if limited else {}
+        running = self._running_where_limited(db, terms)
 
         def room(group: str) -> float:
-            limit = None if group == NO_GROUP else terms.group_limits.get(group, terms.group_limit)
-            return float("inf") if limit is None else limit - running.get(group, 0)
+            return _room_in_group(group, running, terms)
 
         line = self._line_of_due(db, now, handlers)
         chosen: dict[int, tuple[Any, ...]] = {}
@@ -459,6 +471,16 @@ class Work:
                 running[group] = running.get(group, 0) + 1
                 chosen[place.uid] = row[:-5]
         return list(chosen.values())
+
+    def earliest_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
+        running = self._running_where_limited(db, terms)
+        full = [group for group in {*running, *terms.group_limits} if _room_in_group(group, running, terms) <= 0]
+        handlers = None if terms.handlers is None else json.dumps(terms.handlers)
+        ((at,),) = db.execute(EARLIEST_DUE, {"now": now, "handlers": handlers, "full": json.dumps(full)})
+        return None if at is None else int(at)
+
+    def _running_where_limited(self, db: sqlite3.Connection, terms: ClaimTerms) -> dict[str, int]:
+        return self.running_by_group(db) if terms.group_limit is not None or terms.group_limits else {}
 
     def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
         """The line, with all that is due now. It is made anew when it may not be what it was."""
@@ -751,6 +773,12 @@ class Work:
 
 def _narrow(job: Job, handler: int) -> tuple[Any, ...]:
     return (job.revision, handler, job.priority.rank, job.id, job.group, *state_values(job.state))
+
+
+def _room_in_group(group: str, running: Mapping[str, int], terms: ClaimTerms) -> float:
+    """How many more of *group* may run."""
+    limit = None if group == NO_GROUP else terms.group_limits.get(group, terms.group_limit)
+    return float("inf") if limit is None else limit - running.get(group, 0)
 
 
 def _free(job: Job) -> tuple[Any, ...]:

@@ -218,6 +218,9 @@ class Store(Protocol):
     async def count_due(self, now: Micros, most: int) -> int:
         """How many jobs are due and claimed by nobody, whatever they wait for; counted up to *most*."""
 
+    async def earliest_due(self, now: Micros, terms: ClaimTerms) -> Micros | None:
+        """Since when a job is due that *terms* let start, or None. It may overlook some behind a hundred that wait."""
+
     async def claim_one(
         self,
         namespace: str,

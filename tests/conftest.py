@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from scheduler_async import Scheduler, engine
 from scheduler_async.testing import VirtualClock
 from tests.cast import NOON, PATIENCE, NewScheduler, Worker
+
+collect_ignore = ["on_uvloop"] if sys.platform == "win32" else []  # there is none
 
 settings.register_profile(
     "default",

@@ -25,7 +25,7 @@ LAYERS = [
     {"schedules"},
     {"retries"},
     {"models"},
-    {"lifecycle", "handlers", "events", "stats", "testing"},
+    {"lifecycle", "handlers", "events", "stats", "health", "testing"},
     {"store"},
     {"records", "nodes", "runner", "line", "watchdog", "sqlite_writing"},
     {"sqlite_work"},
@@ -42,7 +42,7 @@ LAYERS = [
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "stats", "line", "jumps", "output", "payloads"),
+    *("records", "stats", "health", "line", "jumps", "output", "payloads"),
 }
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}

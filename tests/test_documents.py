@@ -9,10 +9,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from fastapi import FastAPI, Response
+from litestar import Litestar
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -23,7 +28,8 @@ from scheduler_async.testing import VirtualClock
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# Services go on until they are asked to end: `test_servers` asks them.
+EXAMPLES = sorted(set((ROOT / "examples").glob("*.py")) - set((ROOT / "examples").glob("*_service.py")))
 
 
 def test_the_code_in_the_readme_does_what_it_says() -> None:
@@ -38,16 +44,16 @@ def programs_of_the_readme() -> list[str]:
     return [block.partition("```")[0] for block in text.split("```python\n")[1:]]
 
 
-def program_of_the_readme(words: str) -> str:
-    """The one program in which *words* occur."""
+def text_with(words: str) -> str:
+    """The one program of the README with these *words*."""
     (program,) = (program for program in programs_of_the_readme() if words in program)
     return program
 
 
-def program_with(words: str) -> dict[str, Any]:
-    """What the one program of the README with these *words* defines."""
-    found: dict[str, Any] = {"__name__": "readme"}
-    exec(compile(program_of_the_readme(words), "README.md", "exec", dont_inherit=True), found)
+def program_with(words: str, **given: Any) -> dict[str, Any]:
+    """What the one program of the README with these *words* defines, where it finds what is *given*."""
+    found: dict[str, Any] = {"__name__": "readme", **given}
+    exec(compile(text_with(words), "README.md", "exec", dont_inherit=True), found)
     return found
 
 
@@ -115,10 +121,68 @@ def test_the_session_of_the_readme_is_real(tmp_path: Path) -> None:
     assert len(session) > 8
 
 
-async def test_the_recipe_for_testing_jobs_works() -> None:
-    found = program_with("async def test_the_cleanup_runs_hourly")
+def test_the_recipe_for_testing_jobs_needs_no_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_recipe.py").write_text(text_with("VirtualClock"), encoding="utf-8")
 
-    await found["test_the_cleanup_runs_hourly"]()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", "-q", "test_recipe.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+async def test_the_service_of_the_readme_runs_and_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where its store is made
+    found = program_with("@app.get")
+    response = Response()
+
+    async with found["app"].router.lifespan_context(found["app"]):
+        answer = await found["health"](response)
+    stopped = await found["health"](response)
+
+    assert (answer["status"], stopped["status"], response.status_code) == ("ok", "stopped", 503)
+
+
+async def test_the_lifespan_of_the_readme_is_composed() -> None:
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def database(_app: object) -> AsyncIterator[None]:
+        opened.append(scheduler.status)
+        yield
+        opened.append(scheduler.status)
+
+    scheduler = Scheduler(":memory:")
+    found = program_with(
+        "async with database",
+        asynccontextmanager=asynccontextmanager,
+        AsyncIterator=AsyncIterator,
+        FastAPI=FastAPI,
+        database=database,
+        scheduler=scheduler,
+    )
+    app = FastAPI(lifespan=found["lifespan"])
+
+    async with app.router.lifespan_context(app):
+        opened.append(scheduler.status)
+
+    assert opened == ["stopped", "running", "stopped"]
+
+
+def test_the_lines_for_other_frameworks_are_lines_of_python() -> None:
+    """That they do what they should is for `test_services`."""
+    scheduler, app = Scheduler(":memory:"), web.Application()
+
+    program_with("cleanup_ctx", scheduler=scheduler, app=app, Litestar=Litestar)
+
+    assert list(app.cleanup_ctx)[-1] == scheduler.cleanup_ctx
 
 
 async def test_the_typed_payload_of_the_readme_arrives(
@@ -174,7 +238,7 @@ def logged_after(program: str) -> list[str]:
 
 
 def test_with_structlog_the_ids_are_keys() -> None:
-    program = program_of_the_readme("structlog")
+    program = text_with("structlog")
 
     started, ran, stopped = (json.loads(line) for line in logged_after(program))
 
@@ -193,7 +257,7 @@ def test_with_structlog_the_ids_are_keys() -> None:
 
 
 def test_with_a_format_string_the_ids_are_shown() -> None:
-    started, ran, _ = logged_after(program_of_the_readme("%(job)s"))
+    started, ran, _ = logged_after(text_with("%(job)s"))
 
     assert started.endswith("job=- run=-")
     assert ran.endswith("INFO Run 1 of default/daily: success in 2000 ms job=default/daily run=1")

@@ -1017,6 +1017,32 @@ async def test_a_group_is_counted_across_nodes_and_kinds_of_runs(store: Store, n
     assert await store.running_in_group("another") == 0
 
 
+async def test_the_earliest_due_job_is_found_among_those_that_could_start(store: Store, node: int) -> None:
+    """How late a scheduler is shows in what it could start, and has not."""
+    await add(store, "running", now=NOON - 9 * MINUTE, group="full")
+    await claim(store, node)
+    await add(store, "elsewhere", now=NOON - 8 * MINUTE, handler="other")
+    await add(store, "waiting", now=NOON - 7 * MINUTE, group="full")
+    await add(store, "paused", now=NOON - 6 * MINUTE, state={"phase": Phase.PAUSED})
+    await add(store, "late", now=NOON - 5 * MINUTE, group="free")
+    await add(store, "later", now=NOON - 4 * MINUTE)
+    await add(store, "tomorrow", HOURLY)
+
+    async def earliest(now: Micros = NOON, **terms: Any) -> Micros | None:
+        return await store.earliest_due(now, on_terms(node, **terms))
+
+    assert await earliest(handlers=["h"], group_limits={"full": 1}) == NOON - 5 * MINUTE
+    assert await earliest(handlers=["h"], group_limit=1) == NOON - 5 * MINUTE
+    assert await earliest(handlers=["h"], group_limits={"full": 1, "free": 0}) == NOON - 4 * MINUTE
+    assert await earliest(handlers=["h"], group_limit=2) == NOON - 7 * MINUTE
+    assert await earliest(handlers=["h"]) == NOON - 7 * MINUTE
+    assert await earliest(handlers=["h", "other"]) == NOON - 8 * MINUTE
+    assert await earliest(handlers=None) == NOON - 8 * MINUTE
+    assert await earliest(handlers=["unknown"]) is None
+    assert await earliest(handlers=[]) is None
+    assert await earliest(NOON - 10 * MINUTE, handlers=None) is None
+
+
 async def test_a_run_that_was_missed_is_made_up_for_once(store: Store, node: int) -> None:
     """Never a backlog: the oldest runs, the others merge into one row."""
     await add(store, "a")

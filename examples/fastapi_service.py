@@ -1,0 +1,165 @@
+"""A service of reminders: FastAPI, a job declared in code, and jobs that users add over HTTP.
+
+pip install scheduler-async fastapi uvicorn
+uvicorn examples.fastapi_service:app               # as many --workers as you like: they share the file
+python examples/fastapi_service.py                 # the same, with one
+
+curl -X POST localhost:8000/reminders -H "X-User: ada" -H "Content-Type: application/json" \
+     -d '{"id": "tea", "schedule": "every 5m", "text": "Tea?"}'
+curl localhost:8000/reminders/tea/explain -H "X-User: ada"
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from typing import Annotated
+
+import uvicorn
+from fastapi import Depends, FastAPI, Header, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from scheduler_async import (
+    Cron,
+    InvalidJobError,
+    InvalidScheduleError,
+    Job,
+    JobAlreadyRunningError,
+    JobExistsError,
+    JobNotFoundError,
+    Outcome,
+    Result,
+    Run,
+    RunRow,
+    Scheduler,
+    SchedulerError,
+    parse_schedule,
+)
+
+scheduler = Scheduler(os.environ.get("REMINDERS", "reminders.db"), max_concurrent=20)
+app = FastAPI(title="Reminders", lifespan=scheduler.lifespan)
+
+
+# ---------------------------------------------------------------- what the jobs do
+
+
+@scheduler.handler("remind")
+async def remind(run: Run) -> None:
+    print(f"Reminder for {run.user_id}: {run.payload['text']}", flush=True)  # here, send a mail
+
+
+@scheduler.job(Cron("0 3 * * *", tz="UTC"), id="tidy")
+async def tidy() -> Result:
+    """Forget the reminders that were for once, and those that have failed for good."""
+    over = await scheduler.list_jobs(status="disabled", handler="remind")
+    for job in over:
+        await scheduler.remove_job(job.id, namespace=job.namespace)
+    return Result(Outcome.SUCCESS if over else Outcome.NOOP, message=f"{len(over)} reminders forgotten")
+
+
+# ---------------------------------------------------------------- what users ask for
+
+
+class NewReminder(BaseModel):
+    schedule: str
+    """"every 5m", "0 9 * * 1-5", "2026-06-15T09:00:00Z" or "manual"."""
+    tz: str | None = None
+    text: str
+    id: str | None = None
+
+
+class Reminder(BaseModel):
+    id: str
+    text: str
+    schedule: str
+    status: str
+    next_run_at: datetime | None
+    last_error: str | None
+
+    @classmethod
+    def of(cls, job: Job) -> Reminder:
+        return cls(
+            id=job.id,
+            text=job.payload["text"],
+            schedule=job.schedule.describe(),
+            status=job.status,
+            next_run_at=job.next_run_at,
+            last_error=job.last_error,
+        )
+
+
+def user_of(x_user: Annotated[str, Header()]) -> str:
+    """Who asks. Put your authentication here: whoever can say who they are could be anybody."""
+    return x_user
+
+
+# Each user has a namespace: nobody can see, change or run the reminders of others.
+User = Annotated[str, Depends(user_of)]
+
+
+@app.post("/reminders", status_code=201)
+async def add(user: User, new: NewReminder) -> Reminder:
+    job = await scheduler.add_job(
+        parse_schedule(new.schedule, new.tz),
+        handler="remind",
+        id=new.id,
+        namespace=user,
+        user_id=user,
+        payload={"text": new.text},
+    )
+    return Reminder.of(job)
+
+
+@app.get("/reminders")
+async def list_all(user: User) -> list[Reminder]:
+    return [Reminder.of(job) for job in await scheduler.list_jobs(namespace=user)]
+
+
+@app.post("/reminders/{id}/trigger", status_code=202)
+async def trigger(user: User, id: str) -> dict[str, int]:
+    return {"run": await scheduler.trigger_job(id, namespace=user)}
+
+
+@app.delete("/reminders/{id}", status_code=204)
+async def remove(user: User, id: str) -> None:
+    await scheduler.remove_job(id, namespace=user)
+
+
+@app.get("/reminders/{id}/runs")
+async def runs(user: User, id: str, limit: int = 20) -> list[RunRow]:
+    if await scheduler.get_job(id, namespace=user) is None:
+        raise JobNotFoundError(id, user)
+    return await scheduler.run_log(id, namespace=user, limit=limit)
+
+
+@app.get("/reminders/{id}/explain")
+async def explain(user: User, id: str) -> dict[str, str | datetime | None]:
+    explanation = await scheduler.explain(id, namespace=user)
+    return {"reason": explanation.reason, "until": explanation.until, "sentence": str(explanation)}
+
+
+@app.get("/health")
+async def health(response: Response) -> dict[str, object]:
+    found = await scheduler.health()
+    response.status_code = 200 if found.ok else 503
+    return found.to_json()
+
+
+@app.exception_handler(SchedulerError)
+async def refuse(_request: Request, error: SchedulerError) -> JSONResponse:
+    """Its errors are sentences for people: what was wrong, and what would be right."""
+    match error:
+        case JobNotFoundError():
+            status = 404
+        case JobExistsError() | JobAlreadyRunningError():
+            status = 409
+        case InvalidScheduleError() | InvalidJobError():
+            status = 422
+        case _:  # the store fails, or the scheduler is stopping
+            status = 503
+    return JSONResponse({"detail": str(error)}, status)
+
+
+if __name__ == "__main__":
+    uvicorn.run(app, port=int(os.environ.get("PORT", "8000")))

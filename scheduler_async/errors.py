@@ -6,6 +6,7 @@
     │   ├── CronParseError                         "61 * * * *"                .expression .field
     │   └── UnknownZoneError                       "Europe/Stokholm"           .zone
     ├── InvalidJobError            (ValueError)    a bad id, payload, priority .field
+    │   ├── JobEndedError                          nothing to resume           .job_id .namespace
     │   └── PayloadError                           not what the handler takes  .problem
     ├── JobExistsError             (ValueError)                                .job_id .namespace
     ├── JobNotFoundError           (LookupError)                               .job_id .namespace
@@ -13,7 +14,9 @@
     ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
     └── StoreError                 (OSError)       the store cannot be used
 
-Each is raised before anything has changed, and its message says what was wrong and what would be right.
+Each is raised before anything has changed, and its message says what was wrong and what would be right. Where that
+is a call, it stands apart: `.sentence` says what was wrong, `.remedy` what to call, and whoever shows it to people
+that call nothing writes a remedy of its own.
 """
 
 from __future__ import annotations
@@ -90,14 +93,34 @@ class InvalidJobError(SchedulerError, ValueError):
         return type(self), (str(self), self.field)
 
 
+def _named(job_id: str, namespace: str) -> str:
+    return quoted(job_id) + ("" if namespace == "default" else f" in namespace {quoted(namespace)}")
+
+
+class JobEndedError(InvalidJobError):
+    """Nothing is left of the job's schedule, so that it cannot go on."""
+
+    remedy = "Give it a new one with update_job(), or run it once more with trigger_job()."
+
+    def __init__(self, job_id: str, namespace: str = "default") -> None:
+        self.sentence = f"Job {_named(job_id, namespace)} has ended: nothing is left of its schedule."
+        super().__init__(f"{self.sentence} {self.remedy}", "schedule")
+        self.job_id = job_id
+        self.namespace = namespace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.job_id, self.namespace)
+
+
 class _JobError(SchedulerError):
     """An error about one job that the caller named."""
 
-    sentence: str
+    pattern: str
+    remedy: str
 
     def __init__(self, job_id: str, namespace: str = "default") -> None:
-        where = "" if namespace == "default" else f" in namespace {quoted(namespace)}"
-        super().__init__(self.sentence.format(job=quoted(job_id) + where))
+        self.sentence = self.pattern.format(job=_named(job_id, namespace))
+        super().__init__(f"{self.sentence} {self.remedy}")
         self.job_id = job_id
         self.namespace = namespace
 
@@ -119,31 +142,34 @@ class PayloadError(InvalidJobError):
 class JobExistsError(_JobError, ValueError):
     """A job with this id is there already."""
 
-    sentence = (
-        "There is a job {job} already. Choose another id, or pass "
-        'on_conflict="replace" to change it or on_conflict="keep" to leave it as it is.'
-    )
+    pattern = "There is a job {job} already."
+    remedy = 'Choose another id, or pass on_conflict="replace" to change it or on_conflict="keep" to leave it as it is.'
 
 
 class JobNotFoundError(_JobError, LookupError):
     """No job has this id."""
 
-    sentence = "There is no job {job}. list_jobs() shows the jobs there are."
+    pattern = "There is no job {job}."
+    remedy = "list_jobs() shows the jobs there are."
 
 
 class JobAlreadyRunningError(_JobError, RuntimeError):
     """The job is running, and a job runs once at a time."""
 
-    sentence = "Job {job} is running already. A job runs once at a time: try again when it is done."
+    pattern = "Job {job} is running already."
+    remedy = "A job runs once at a time: try again when it is done."
 
 
 class SchedulerShutdownError(SchedulerError, TimeoutError):
     """stop() gave up waiting; *running* runs were still going."""
 
+    remedy = "Give stop() a longer timeout, or cancel=True to end them."
+
     def __init__(self, timeout: float | None, running: int) -> None:
         runs = "1 run" if running == 1 else f"{running} runs"
         waited = "" if timeout is None else f" after {timeout:g} s"
-        super().__init__(f"Still waiting for {runs}{waited}. Give stop() a longer timeout, or cancel=True to end them.")
+        self.sentence = f"Still waiting for {runs}{waited}."
+        super().__init__(f"{self.sentence} {self.remedy}")
         self.timeout = timeout
         self.running = running
         self.timed_out = True

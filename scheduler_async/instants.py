@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 
 from scheduler_async.errors import InvalidScheduleError, quoted
@@ -38,10 +38,14 @@ def span(duration: timedelta) -> Micros:
     return duration // _MICROSECOND
 
 
-def describe_instant(moment: datetime) -> str:
-    """*moment* for people: "2026-06-15 09:00 UTC", with seconds where there are any."""
+def describe_instant(moment: datetime, zone: tzinfo = UTC) -> str:
+    """*moment* for people, on the clocks of *zone*: "2026-06-15 09:00 UTC", with seconds where there are any."""
     pattern = "%H:%M" if moment.second == moment.microsecond == 0 else "%H:%M:%S"
-    return f"{moment.astimezone(UTC):%Y-%m-%d {pattern}} UTC"
+    try:
+        there = moment.astimezone(zone)
+    except OverflowError:  # the first and the last hours of the calendar are outside of it elsewhere
+        there = moment.astimezone(UTC)
+    return f"{there:%Y-%m-%d {pattern} %Z}"
 
 
 def parse_instant(value: str | datetime, what: str = "instant") -> datetime:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, timedelta, tzinfo
 from typing import Any
 
 from scheduler_async.durations import describe_duration
-from scheduler_async.errors import InvalidJobError, quoted
+from scheduler_async.errors import JobEndedError, quoted
 from scheduler_async.instants import MINUTE, SECOND, Micros, describe_instant, from_micros
 from scheduler_async.models import (
     ENDED,
@@ -181,11 +181,7 @@ def resume(job: Job, now: Micros) -> Change:
     """A job that starts afresh: no failures are held against it, and the time it was paused was not missed."""
     state = job.state
     if state.disabled_reason == ENDED:
-        raise InvalidJobError(
-            f"Job {quoted(job.id)} has ended: nothing is left of its schedule. Give it a new one with update_job(), "
-            "or run it once more with trigger_job().",
-            "schedule",
-        )
+        raise JobEndedError(job.id, job.namespace)
     fresh = state._replace(
         phase=Phase.ACTIVE,
         disabled_reason=None,
@@ -319,23 +315,23 @@ def _why_not_due(job: Job, rules: Rules) -> SkipReason:
     return SkipReason.BACKOFF if waits_longer else SkipReason.NOT_DUE
 
 
-def explain(job: Job, now: Micros, room: Room, rules: Rules) -> Explanation:
-    """`decide` for people."""
+def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC) -> Explanation:
+    """`decide` for people, whose clocks are those of *zone*."""
     reason, until = decide(job, now, room, rules)
     state = job.state
-    when = _when(until, now)
+    when = _when(until, now, zone)
     failures = f"{state.consecutive_errors} failure{'s' if state.consecutive_errors != 1 else ''} in a row"
     problem = f" ({state.last_error})" if state.last_error else ""
     sentences = {
         None: "is due and starts with the next pass.",
-        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe()}, next {when}."
+        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe(zone)}, next {when}."
         if room.clock_is_believed
         else "waits, since the wall clock jumped by more than a year: nothing starts before it has gone back, or for a "
         "day. If the clock is right, a restart lets it count at once.",
-        SkipReason.DISABLED: f"is disabled: {state.disabled_reason}. resume_job() enables it.",
+        SkipReason.DISABLED: f"is disabled: {state.disabled_reason}.",
         SkipReason.ENDED: "has ended: nothing is left of its schedule.",
-        SkipReason.PAUSED: "is paused. resume_job() lets it go on.",
-        SkipReason.MANUAL_ONLY: "runs only when it is triggered. trigger_job() does.",
+        SkipReason.PAUSED: "is paused.",
+        SkipReason.MANUAL_ONLY: "runs only when it is triggered.",
         SkipReason.ALREADY_RUNNING: f"is {state.activity} already, and a job runs once at a time.",
         SkipReason.BACKOFF: f"waits after {failures}{problem}, and is tried again {when}.",
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}, and runs again {when}.",
@@ -346,19 +342,26 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules) -> Explanation:
         SkipReason.AT_CAPACITY: "is due, but as many jobs run as may: it goes when a slot frees.",
         SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full: it goes when there is room.",
     }
+    remedies = {
+        SkipReason.DISABLED: "resume_job() enables it.",
+        SkipReason.PAUSED: "resume_job() lets it go on.",
+        SkipReason.MANUAL_ONLY: "trigger_job() does.",
+    }
     name = quoted(job.id) if job.namespace == "default" else quoted(job.key)
     return Explanation(
         reason=reason,
         until=None if until is None else from_micros(until),
         sentence=f"Job {name} {sentences[reason]}",
+        remedy=None if reason is None else remedies.get(reason),
     )
 
 
-def _when(until: Micros | None, now: Micros) -> str:
+def _when(until: Micros | None, now: Micros, zone: tzinfo) -> str:
     if until is None:
         return "at an unknown time"
     wait = timedelta(seconds=(until - now) // SECOND)
-    return f"at {describe_instant(from_micros(until))}, in {describe_duration(wait) if wait else 'less than a second'}"
+    moment = describe_instant(from_micros(until), zone)
+    return f"at {moment}, in {describe_duration(wait) if wait else 'less than a second'}"
 
 
 def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:

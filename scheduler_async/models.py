@@ -596,9 +596,12 @@ class Explanation:
     until: datetime | None
     """When that will change, if it is known."""
     sentence: str
+    """What the matter is."""
+    remedy: str | None = None
+    """What to call about it, if anything."""
 
     def __str__(self) -> str:
-        return self.sentence
+        return self.sentence if self.remedy is None else f"{self.sentence} {self.remedy}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
@@ -641,14 +641,14 @@ class Scheduler:
         rows = [row for job in jobs for row in lifecycle.upcoming(job, now, until, self._room_for(job), self._rules)]
         return sorted(rows, key=lambda row: (row.at, *lifecycle.order(row.job)))
 
-    async def explain(self, id: str, *, namespace: str = "default") -> Explanation:
-        """Why a job is not running right now, or that it would."""
+    async def explain(self, id: str, *, namespace: str = "default", zone: tzinfo = UTC) -> Explanation:
+        """Why a job is not running right now, or that it would; *zone* is that of the reader."""
         job = await self.get_job(id, namespace=namespace)
         if job is None:
             raise JobNotFoundError(id, namespace)
         running = 0 if job.group is None else await self._ask(self._store.running_in_group(job.group))
         room = self._room_for(job, running)
-        return lifecycle.explain(job, self._clock.micros(), room, self._rules)
+        return lifecycle.explain(job, self._clock.micros(), room, self._rules, zone)
 
     def _room_for(self, job: Job, running_in_group: int = 0) -> Room:
         limit = None if job.group is None else self._limits.group_limits.get(job.group, self._limits.group_limit)

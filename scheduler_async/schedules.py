@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
 from zoneinfo import ZoneInfo
@@ -101,8 +101,8 @@ class Schedule(ABC):
         return self
 
     @abstractmethod
-    def describe(self) -> str:
-        """When it runs, in plain English."""
+    def describe(self, zone: tzinfo = UTC) -> str:
+        """When it runs, in plain English; *zone* is that of the reader, on whose clock single moments are."""
 
     def to_json(self) -> dict[str, Any]:
         """The schedule as JSON values, with a version; `from_json` makes an equal one of them."""
@@ -176,16 +176,16 @@ class Schedule(ABC):
     def _until_end(self, at: Micros) -> Micros | None:
         return at if at <= self._end else None
 
-    def _describe_bounds(self) -> str:
+    def _describe_bounds(self, zone: tzinfo) -> str:
         words = ""
         if isinstance(self.jitter, timedelta):
             words += f", up to {describe_duration(self.jitter)} later"
         elif self.jitter is not None:
             words += f", up to {_jitter_text(self.jitter)} of the interval later"
         if self.start:
-            words += f", from {describe_instant(self.start)}"
+            words += f", from {describe_instant(self.start, zone)}"
         if self.end:
-            words += f", until {describe_instant(self.end)}"
+            words += f", until {describe_instant(self.end, zone)}"
         return words
 
 
@@ -281,9 +281,9 @@ class Every(Schedule):
             return self
         return Every(minimum, self.anchor, self.immediately, jitter=self.jitter, start=self.start, end=self.end)
 
-    def describe(self) -> str:
-        anchor = f", counted from {describe_instant(self.anchor)}" if self.anchor else ""
-        return f"every {_one_dropped(self.interval)}{anchor}{self._describe_bounds()}"
+    def describe(self, zone: tzinfo = UTC) -> str:
+        anchor = f", counted from {describe_instant(self.anchor, zone)}" if self.anchor else ""
+        return f"every {_one_dropped(self.interval)}{anchor}{self._describe_bounds(zone)}"
 
     def _parts(self) -> dict[str, Any]:
         return {
@@ -343,8 +343,8 @@ class Delay(Schedule):
             return self
         return Delay(minimum, self.immediately, jitter=self.jitter, start=self.start, end=self.end)
 
-    def describe(self) -> str:
-        return f"{describe_duration(self.interval)} after the previous run finished{self._describe_bounds()}"
+    def describe(self, zone: tzinfo = UTC) -> str:
+        return f"{describe_duration(self.interval)} after the previous run finished{self._describe_bounds(zone)}"
 
     def _parts(self) -> dict[str, Any]:
         return {"interval": format_interval(self.interval), "immediately": None if self.immediately else False}
@@ -402,9 +402,9 @@ class Cron(Schedule):
         after, until = self._not_before_start(after), min(until, self._end)
         return parse_cron(self.expression).count(after // SECOND, until // SECOND, find_zone(self.tz), cap)
 
-    def describe(self) -> str:
-        zone = self.tz or f"{find_zone(None).name}, the system's zone"
-        return f"{describe_line(parse_cron(self.expression))} ({zone}){self._describe_bounds()}"
+    def describe(self, zone: tzinfo = UTC) -> str:
+        written_for = self.tz or f"{find_zone(None).name}, the system's zone"
+        return f"{describe_line(parse_cron(self.expression))} ({written_for}){self._describe_bounds(zone)}"
 
     def _parts(self) -> dict[str, Any]:
         return {"expression": self.expression, "tz": self.tz}
@@ -454,8 +454,8 @@ class At(Schedule):
     def first_micros(self, now: Micros) -> Micros | None:
         return self._at  # also when it has passed: then the misfire policy decides
 
-    def describe(self) -> str:
-        return f"once at {describe_instant(self.at)}{self._describe_bounds()}"
+    def describe(self, zone: tzinfo = UTC) -> str:
+        return f"once at {describe_instant(self.at, zone)}{self._describe_bounds(zone)}"
 
     def _parts(self) -> dict[str, Any]:
         return {"at": _iso(self.at)}
@@ -479,7 +479,7 @@ class Manual(Schedule):
     def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
         return 0
 
-    def describe(self) -> str:
+    def describe(self, zone: tzinfo = UTC) -> str:
         return "only when triggered"
 
     def _parts(self) -> dict[str, Any]:

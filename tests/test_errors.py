@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from scheduler_async import (
     IntervalParseError,
     InvalidJobError,
     JobAlreadyRunningError,
+    JobEndedError,
     JobExistsError,
     JobNotFoundError,
     SchedulerError,
@@ -26,6 +28,7 @@ EXAMPLES = [
     CronParseError("no", "61 * * * *", "minute"),
     UnknownZoneError("Europe/Stokholm", "Europe/Stockholm"),
     InvalidJobError("no", "payload"),
+    JobEndedError("daily"),
     JobExistsError("daily"),
     JobNotFoundError("daily", "my-extension"),
     JobAlreadyRunningError("daily"),
@@ -47,7 +50,7 @@ def test_every_error_survives_pickling(error: SchedulerError) -> None:
 def test_every_public_error_is_a_scheduler_error() -> None:
     public = [getattr(scheduler_async, name) for name in scheduler_async.__all__ if name.endswith("Error")]
 
-    assert len(public) == 12
+    assert len(public) == 13
     assert all(issubclass(error, SchedulerError) for error in public)
 
 
@@ -75,6 +78,15 @@ def test_the_messages_say_what_to_do_next() -> None:
     assert 'Did you mean "Europe/Stockholm"?' in str(UnknownZoneError("Europe/Stokholm", "Europe/Stockholm"))
     assert "Did you mean" not in str(UnknownZoneError("x"))
     assert str(SchedulerShutdownError(0.5, 1)).startswith("Still waiting for 1 run after 0.5 s.")
+
+
+@pytest.mark.parametrize(
+    "error", [error for error in EXAMPLES if hasattr(error, "remedy")], ids=lambda error: type(error).__name__
+)
+def test_what_was_wrong_stands_apart_from_what_to_call(error: Any) -> None:
+    """The command line has commands to name, and no calls."""
+    assert str(error) == f"{error.sentence} {error.remedy}"
+    assert "(" not in error.sentence
 
 
 def test_what_is_quoted_stays_short_and_printable() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -80,3 +81,9 @@ def test_microseconds_count_from_the_epoch() -> None:
 def test_a_moment_is_described_with_seconds_only_where_there_are_any() -> None:
     assert describe_instant(NOON) == "2026-01-05 12:00 UTC"
     assert describe_instant(NOON + timedelta(seconds=5)) == "2026-01-05 12:00:05 UTC"
+
+
+def test_a_moment_is_described_on_the_clock_of_the_reader() -> None:
+    assert describe_instant(NOON, ZoneInfo("Europe/Stockholm")) == "2026-01-05 13:00 CET"
+    last = datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+    assert describe_instant(last, ZoneInfo("Asia/Tokyo")) == "9999-12-31 23:59 UTC"

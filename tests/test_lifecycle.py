@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -2023,3 +2024,10 @@ def test_nothing_is_due_by_a_clock_that_is_not_believed() -> None:
 
     assert decide(job, NOON, room, RULES) == (SkipReason.NOT_DUE, None)
     assert "more than a year" in str(explain(job, NOON, room, RULES))
+
+
+def test_an_explanation_tells_moments_on_the_clock_of_the_reader() -> None:
+    explanation = explain(a_job(At(from_micros(NOON + HOUR))), NOON, OPEN, RULES, ZoneInfo("Europe/Stockholm"))
+
+    moment = "2026-01-05 14:00 CET"
+    assert str(explanation) == f'Job "a" is not due: it runs once at {moment}, next at {moment}, in 1 hour.'

@@ -253,6 +253,8 @@ def test_a_result_checks_its_outcome() -> None:
 
 def test_an_explanation_reads_as_its_sentence() -> None:
     assert str(Explanation(reason=SkipReason.PAUSED, until=None, sentence="It is paused.")) == "It is paused."
+    advised = Explanation(reason=SkipReason.PAUSED, until=None, sentence="It is paused.", remedy="Resume it.")
+    assert str(advised) == "It is paused. Resume it."
 
 
 def test_priorities_have_an_order() -> None:

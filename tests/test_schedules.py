@@ -488,6 +488,20 @@ def test_a_schedule_describes_itself(schedule: Schedule, words: str) -> None:
     assert schedule.describe() == words
 
 
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (At("2026-06-15T09:00:00Z"), "once at 2026-06-15 11:00 CEST"),
+        (Every("5m", anchor=NOON), "every 5 minutes, counted from 2026-01-05 13:00 CET"),
+        (Delay("5m", end=NOON), "5 minutes after the previous run finished, until 2026-01-05 13:00 CET"),
+        (Cron("0 9 * * *", tz="Asia/Tokyo", start=NOON), "at 09:00 (Asia/Tokyo), from 2026-01-05 13:00 CET"),
+        (Manual(), "only when triggered"),
+    ],
+)
+def test_a_schedule_describes_itself_on_the_clock_of_the_reader(schedule: Schedule, words: str) -> None:
+    assert schedule.describe(ZoneInfo("Europe/Stockholm")) == words
+
+
 def test_cron_without_a_zone_says_whose_it_is() -> None:
     with time_machine.travel(datetime(2026, 6, 30, 12, tzinfo=ZoneInfo("Europe/Stockholm"))):
         assert Cron("0 9 * * *").describe() == "at 09:00 (CET/CEST, the system's zone)"

@@ -18,9 +18,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from scheduler_async.errors import CronParseError, quoted
 from scheduler_async.zones import DAY, Zone
@@ -217,10 +217,8 @@ class Days:
     """
 
     def __init__(self, rules: tuple[str, ...]) -> None:
-        from croniter import croniter  # noqa: PLC0415 - loading it takes as long as many a command
-
         self.unrestricted = rules == ("* * *",)
-        self._searches = [croniter(f"0 0 {rule}", _EPOCH) for rule in rules]
+        self._rules = rules
         self._lock = Lock()  # a croniter object is where it last stood
         self._after: dict[int, int | None] = {}
         self._before: dict[int, int | None] = {}
@@ -244,6 +242,12 @@ class Days:
             found = max(self._search(day, -1), default=None)
             self._remember(self._before, day, found)
         return found
+
+    @cached_property
+    def _searches(self) -> list[Any]:
+        from croniter import croniter  # noqa: PLC0415 - loading it takes as long as many a command
+
+        return [croniter(f"0 0 {rule}", _EPOCH) for rule in self._rules]
 
     def _search(self, day: int, direction: int) -> list[int]:
         """The nearest match of each rule, from *day* on in *direction*."""

@@ -10,14 +10,14 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
-from anyio import CapacityLimiter, to_thread
-
 from scheduler_async.clock import Clock
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
 from scheduler_async.models import Ending, Json, Outcome, Result, Run
 from scheduler_async.tasks import carried_through
 
 if TYPE_CHECKING:
+    from anyio import CapacityLimiter
+
     from scheduler_async.payloads import Reader
 
 Handler: TypeAlias = Callable[..., Any]
@@ -104,6 +104,7 @@ class Handlers:
         arguments = _Arguments.of(function)
         if _is_async(function):
             return function if arguments.are_the_run else lambda run: function(*arguments.given(run))
+        from anyio import CapacityLimiter, to_thread  # noqa: PLC0415 - a program without plain handlers starts sooner
 
         async def in_thread(run: Run) -> object:
             if self._threads is None:

@@ -34,10 +34,9 @@ LAYERS = [
     {"namespace"},
     {"scheduler"},
     {"telemetry"},
-    {"cli.words", "cli.forms", "cli.occurrences", "cli.timeline"},
+    {"cli.words", "cli.forms", "cli.sentences", "cli.occurrences", "cli.timeline"},
     {"cli.screen"},
-    {"cli.app"},
-    {"cli.__init__"},
+    {"cli.__init__", "cli.app"},  # which load each other: the first is what the second is part of
     {"__main__"},
 ]
 PURE = {
@@ -61,7 +60,9 @@ def imports_of(file: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module == "scheduler_async":
             found |= {scheduler_async._HOMES.get(alias.name, alias.name) for alias in node.names} - {"__version__"}
         elif isinstance(node, ast.ImportFrom) and node.module == "scheduler_async.cli":
-            found |= {"cli.__init__" if alias.name == "main" else f"cli.{alias.name}" for alias in node.names}
+            found |= {
+                "cli.__init__" if alias.name in ("main", "INTERRUPTED") else f"cli.{alias.name}" for alias in node.names
+            }
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scheduler_async."):
             found.add(node.module.removeprefix("scheduler_async."))
         elif isinstance(node, ast.Import):

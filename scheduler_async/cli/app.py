@@ -5,7 +5,6 @@ Start-up counts: whatever takes time to load is loaded by the command that needs
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -14,15 +13,28 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
+import click
 import typer
 
+from scheduler_async.cli import INTERRUPTED
+
 if TYPE_CHECKING:
+    import asyncio
+
     from scheduler_async import Job, Schedule, Scheduler
 
 T = TypeVar("T")
 
 DEFAULT_STORE = "scheduler.db"
-INTERRUPTED = 130  # as shells count
+STORE_VARIABLE = "SCHEDULER_ASYNC_STORE"
+
+# The values of `Priority`, `Status` and `Misfire`, without loading what they belong to.
+PRIORITIES = ("high", "standard", "low")
+STATUSES = ("idle", "queued", "running", "paused", "disabled")
+MISFIRES = ("run_once", "skip")
+
+NONE = "none"
+"""What takes a setting away."""
 
 app = typer.Typer(
     name="scheduler-async",
@@ -36,31 +48,35 @@ app = typer.Typer(
 
 def run_app() -> None:
     """Run the program, and turn what goes wrong into a sentence and an exit code."""
-    from scheduler_async.errors import (
-        IntervalParseError,
-        InvalidJobError,
-        InvalidScheduleError,
-        SchedulerError,
-    )
+    from scheduler_async.errors import InvalidJobError, InvalidScheduleError, JobEndedError, SchedulerError
 
     # Somebody may have closed what we write to.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
     sys.stderr = sys.stderr or sys.stdout
     try:
         try:
+            check_arguments(sys.argv[1:])
             app(prog_name="scheduler-async")
         finally:
             sys.stdout.flush()
+    except SchedulerError as error:
+        from scheduler_async.cli.sentences import sentence_of
+
+        is_misuse = isinstance(error, InvalidScheduleError | InvalidJobError) and not isinstance(error, JobEndedError)
+        fail(sentence_of(error), 2 if is_misuse else 1)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what could not be written is not tried again at the end
-        where = "" if error.filename is None else f" ({error.filename})"
-        fail(f"{error.strerror or error}{where}.", 1)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except (InvalidScheduleError, InvalidJobError, IntervalParseError) as error:
-        fail(str(error), 2)
-    except SchedulerError as error:
-        fail(str(error), 1)
+        what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"
+        fail(f"{what}: {error.strerror or error}.", 1)
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Refuse what a store could not keep and a terminal could not show."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            misused(f"{os.fsencode(argument)!r} is no text in UTF-8.")
 
 
 def fail(sentence: str, code: int) -> NoReturn:
@@ -74,43 +90,69 @@ def misused(sentence: str) -> NoReturn:
     fail(sentence, 2)
 
 
+# ---------------------------------------------------------------- what a shell completes
+
+
+def slugs(context: typer.Context) -> list[tuple[str, str]]:
+    """The names of the jobs in the store that the line so far names, and when they run."""
+    given = context.params
+    before = {} if context.parent is None else context.parent.params
+    store = given.get("store") or before.get("store")
+
+    async def read() -> list[tuple[str, str]]:
+        async with opened(store) as scheduler:
+            jobs = await scheduler.list_jobs(namespace=given.get("namespace"))
+            return [(job.id, job.schedule.describe()) for job in jobs]
+
+    try:
+        return list(ask(read(), with_warnings=False))
+    except (Exception, SystemExit):  # there is no store here, or it cannot be read: nothing to complete
+        return []
+
+
+def zones() -> list[str]:
+    """The names of all time zones."""
+    from zoneinfo import available_timezones
+
+    return sorted(available_timezones())
+
+
 # ---------------------------------------------------------------- what commands have in common
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="PATH", envvar="SCHEDULER_ASYNC_STORE", help=f"Default: {DEFAULT_STORE}"),
+    typer.Option(
+        "--store",
+        metavar="PATH",
+        envvar=STORE_VARIABLE,
+        click_type=click.Path(),
+        help=f"The file that holds the jobs. Default: {DEFAULT_STORE}",
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NamespaceOption = Annotated[str, typer.Option("--namespace", help="Whose jobs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+NamespaceOption = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The namespace of the job.")]
+AnyNamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", metavar="NAME", help="Only of this namespace. Default: of all.")
+]
+SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", help="The name of a job.", autocompletion=slugs)]
+AnySlugArgument = Annotated[
+    str | None, typer.Argument(metavar="[SLUG]", help="The name of a job. Default: all.", autocompletion=slugs)
+]
+AppOption = Annotated[
+    str | None, typer.Option("--app", metavar="MODULE:SCHEDULER", help="A program's own scheduler, with its handlers.")
+]
 
 
 async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoReturn:
     """Show something until a signal says that it is enough."""
+    import asyncio
+
     from scheduler_async.signals import told_of_signals
 
     enough = asyncio.Event()
     with told_of_signals(enough.set):
         await show(enough)
     raise typer.Exit(INTERRUPTED)
-
-
-def slugs() -> list[str]:
-    """The names of all jobs, for a shell that completes what is typed."""
-
-    async def read() -> list[str]:
-        async with opened(None) as scheduler:
-            return [job.id for job in await scheduler.list_jobs()]
-
-    try:
-        return list(ask(read()))
-    except (Exception, SystemExit):  # there is no store here, or it cannot be read: nothing to complete
-        return []
-
-
-SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", help="The name of a job.", autocompletion=slugs)]
-AppOption = Annotated[
-    str | None, typer.Option("--app", metavar="MODULE:SCHEDULER", help="A program's own scheduler, with its handlers.")
-]
 
 
 def show_version(asked: bool) -> None:
@@ -139,12 +181,24 @@ _store_before_command: str | None = None
 
 def store_path(given: str | None) -> str:
     """The store that was asked for, with the command or before it."""
-    return given or _store_before_command or DEFAULT_STORE
+    path = given if given is not None else _store_before_command
+    if path is None:
+        return DEFAULT_STORE
+    if not path.strip():
+        misused("--store names no file. It takes a path such as jobs.db.")
+    if path == ":memory:":
+        misused("--store :memory: would keep nothing, since every command is a program of its own. Name a file.")
+    return path
 
 
-def exists(path: str) -> bool:
-    """Whether there is a store: a file, or a database elsewhere, which says so itself."""
-    return "://" in path or Path(path).exists()
+def check_there(path: str) -> None:
+    """Refuse to go on without a store: a file with something in it, or a database elsewhere, which says so itself."""
+    if "://" in path:
+        return
+    if not Path(path).exists():
+        fail(f"There is no store {path} here yet. Add a job to make one, or name another with --store.", 1)
+    if Path(path).is_file() and Path(path).stat().st_size == 0:
+        fail(f"The file {path} is empty, and no store yet. Add a job to make one, or name another with --store.", 1)
 
 
 @asynccontextmanager
@@ -154,8 +208,8 @@ async def opened(store: str | None, *, create: bool = False, **options: Any) -> 
     from scheduler_async.command import HANDLER, run_command
 
     path = store_path(store)
-    if not create and not exists(path):
-        fail(f"There is no store {path} here yet. Add a job to make one, or name another with --store.", 1)
+    if not create:
+        check_there(path)
     scheduler = Scheduler(path, **options)
     scheduler.handler(HANDLER)(run_command)
     try:
@@ -164,21 +218,21 @@ async def opened(store: str | None, *, create: bool = False, **options: Any) -> 
         await scheduler.stop()
 
 
-def ask(work: Coroutine[Any, Any, Any]) -> Any:
-    """What *work* comes to."""
-    show_warnings()
-    try:
-        return asyncio.run(work)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+def ask(work: Coroutine[Any, Any, Any], *, with_warnings: bool = True, about_jobs: bool = True) -> Any:
+    """What *work* comes to. The library's warnings appear as lines, those *about_jobs* unless the command tells."""
+    import asyncio
+
+    if with_warnings:
+        show_warnings(about_jobs=about_jobs)
+    return asyncio.run(work)
 
 
-def show_warnings() -> None:
+def show_warnings(*, about_jobs: bool) -> None:
     """Let the library's warnings appear as lines, except those about single runs: the commands tell of these."""
     import logging
 
     def is_wanted(record: logging.LogRecord) -> bool:
-        is_told = hasattr(record, "outcome") or bool(record.exc_info)
+        is_told = hasattr(record, "outcome") or bool(record.exc_info) or (hasattr(record, "job") and not about_jobs)
         return hasattr(record, "signal") or (record.levelno >= logging.WARNING and not is_told)
 
     logger, handler = logging.getLogger("scheduler_async"), logging.StreamHandler()
@@ -205,36 +259,70 @@ async def find(scheduler: Scheduler, slug: str, namespace: str) -> Job:
 
 # ---------------------------------------------------------------- adding and editing
 
-CommandArgument = Annotated[str, typer.Argument(metavar="COMMAND", help="A line for the shell.")]
-CronOption = Annotated[str | None, typer.Option("--cron", metavar="EXPR", help='A cron expression: "0 9 * * *".')]
-EveryOption = Annotated[str | None, typer.Option("--every", metavar="5m", help="On a fixed grid.")]
-AfterOption = Annotated[str | None, typer.Option("--after", metavar="5m", help="That long after the previous run.")]
-AtOption = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once: 2026-06-15T09:00, or with a zone.")]
-TzOption = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The zone of --cron and --at.")]
-PriorityOption = Annotated[str | None, typer.Option("--priority", metavar="high|standard|low")]
-RetriesOption = Annotated[int | None, typer.Option("--retries", metavar="2", help="Before the next regular time.")]
-TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="10m", help="Ends it and its children.")]
-MisfireOption = Annotated[str | None, typer.Option("--misfire", metavar="run_once|skip")]
-PayloadOption = Annotated[
-    str | None, typer.Option("--payload", metavar="JSON", help="For the command, in $SCHEDULER_ASYNC_PAYLOAD.")
+CommandArgument = Annotated[str, typer.Argument(metavar="COMMAND", help="A line for the shell, in quotes.")]
+NewCommandArgument = Annotated[
+    str | None, typer.Argument(metavar="[COMMAND]", help="A line for the shell, in quotes. Default: as it was.")
 ]
-GroupOption = Annotated[str | None, typer.Option("--group", help="Jobs that share a limit.")]
-CwdOption = Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Where it runs. Default: here.")]
-EnvOption = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="May be repeated.")]
+CronOption = Annotated[
+    str | None, typer.Option("--cron", metavar="EXPR", help="By a cron expression, such as '0 9 * * *' or @daily.")
+]
+EveryOption = Annotated[
+    str | None, typer.Option("--every", metavar="DURATION", help="On a fixed grid, such as 30s, 5m, 1h or 1d.")
+]
+AfterOption = Annotated[
+    str | None, typer.Option("--after", metavar="DURATION", help="That long after the previous run ended; first now.")
+]
+AtOption = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="Once, such as 2026-06-15T09:00 (here) or …T09:00Z.")
+]
+ManualOption = Annotated[bool, typer.Option("--manual", help="Only when it is triggered.")]
+TzOption = Annotated[
+    str | None,
+    typer.Option("--tz", metavar="ZONE", help="The zone of --cron and --at. Default: here.", autocompletion=zones),
+]
+PriorityOption = Annotated[
+    str | None,
+    typer.Option("--priority", click_type=click.Choice(PRIORITIES), help="Who goes first. Default: standard"),
+]
+RETRIES_HELP = "How often it is tried again before its next time."
+TIMEOUT_HELP = "Ends it and its children after that long, such as 10m; none: when it is stuck, after 2h."
+TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT_HELP)]
+MisfireOption = Annotated[
+    str | None,
+    typer.Option("--misfire", click_type=click.Choice(MISFIRES), help="What was missed. Default: run_once"),
+]
+PayloadOption = Annotated[
+    str | None,
+    typer.Option("--payload", metavar="JSON", help="For the command, in $SCHEDULER_ASYNC_PAYLOAD; null: nothing."),
+]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="NAME", help="The jobs that share a limit; none: no group.")
+]
+CwdOption = Annotated[
+    str | None,
+    typer.Option("--cwd", metavar="DIR", click_type=click.Path(file_okay=False), help="Where it runs."),
+]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME=VALUE", help="Adds a variable to its environment. May be repeated."),
+]
+UnsetEnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--unset-env", metavar="NAME", help="Takes a variable away that --env added. May be repeated."),
+]
 
 DEFAULT_RETRIES = 2
 
 
 def schedule_of(
-    cron: str | None, every: str | None, after: str | None, at: str | None, tz: str | None
+    cron: str | None, every: str | None, after: str | None, at: str | None, manual: bool, tz: str | None
 ) -> Schedule | None:
     """The schedule that was asked for; None if none was."""
-    from scheduler_async import Cron, Delay, Every
+    from scheduler_async import Cron, Delay, Every, Manual
     from scheduler_async.zones import check_zone
 
-    given = [
-        name for name, value in {"cron": cron, "every": every, "after": after, "at": at}.items() if value is not None
-    ]
+    options = {"cron": cron, "every": every, "after": after, "at": at, "manual": manual or None}
+    given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         misused(f"--{given[0]} and --{given[1]} exclude each other: a job has one schedule.")
     if tz is not None and given and given[0] not in ("cron", "at"):
@@ -247,7 +335,9 @@ def schedule_of(
         return Every(every)
     if after is not None:
         return Delay(after)
-    return None if at is None else moment_of(at, tz)
+    if at is not None:
+        return moment_of(at, tz)
+    return Manual() if manual else None
 
 
 def moment_of(text: str, tz: str | None) -> Schedule:
@@ -260,11 +350,12 @@ def moment_of(text: str, tz: str | None) -> Schedule:
     from scheduler_async.zones import check_zone
 
     try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        return At(text)  # which says what is wrong with it
+        parsed = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        why = "" if "isoformat" in str(error) else f": {error}"
+        misused(f"{text!r} is no time{why}. One is 2026-06-15T09:00, on the clock here, or 2026-06-15T09:00Z, in UTC.")
     if parsed.tzinfo is not None:
-        return At(text)
+        return At(parsed)
     there = parsed.replace(tzinfo=ReadersZone() if tz is None else ZoneInfo(check_zone(tz)))
     try:
         shown = there.astimezone(UTC).astimezone(there.tzinfo).replace(tzinfo=None)
@@ -275,12 +366,23 @@ def moment_of(text: str, tz: str | None) -> Schedule:
     return At(there)
 
 
+def unless_none(text: str | None) -> str | None:
+    """What was given; the word for nothing is nothing."""
+    return None if text is not None and text.lower() == NONE else text
+
+
 def payload_of(payload: str | None) -> Any:
     """What is given to the command."""
+
+    def refuse(word: str) -> NoReturn:
+        raise ValueError(f"{word} is no number in JSON")
+
     try:
-        return None if payload is None else json.loads(payload)
+        value = None if payload is None else json.loads(payload, parse_constant=refuse)
+        json.dumps(value, ensure_ascii=False).encode()  # half a character can be written, and not kept
     except (ValueError, RecursionError) as error:
         misused(f'--payload is no JSON ({error}). It looks like \'{{"to": "ops"}}\'.')
+    return value
 
 
 def environment_of(pairs: list[str] | None) -> dict[str, str]:
@@ -288,7 +390,7 @@ def environment_of(pairs: list[str] | None) -> dict[str, str]:
     found = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
-        if not equals:
+        if not equals or not name:
             misused(f"--env is NAME=VALUE, not {pair!r}.")
         found[name] = value
     return found
@@ -302,9 +404,10 @@ def add(
     every: EveryOption = None,
     after: AfterOption = None,
     at: AtOption = None,
+    manual: ManualOption = False,
     tz: TzOption = None,
     priority: PriorityOption = None,
-    retries: RetriesOption = DEFAULT_RETRIES,
+    retries: Annotated[int, typer.Option("--retries", metavar="N", min=0, help=RETRIES_HELP)] = DEFAULT_RETRIES,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
     payload: PayloadOption = None,
@@ -319,13 +422,15 @@ def add(
     """Add a job that runs COMMAND in a shell. Without a schedule, it runs when it is triggered."""
     from scheduler_async import Manual, Retry
     from scheduler_async.command import HANDLER, Command
+    from scheduler_async.models import check_name
 
-    schedule = schedule_of(cron, every, after, at, tz) or Manual()
-    where = str(Path.cwd() if cwd is None else Path(cwd).absolute())
-    task = Command(command, where, environment_of(env), payload_of(payload))
+    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz)) or Manual()
     if tz is not None and isinstance(schedule, Manual):
         misused("--tz is for --cron and --at, and neither is given.")
-    given: dict[str, Any] = {"priority": priority, "misfire": misfire, "timeout": timeout, "group": group}
+    where = str(Path.cwd() if cwd is None else Path(cwd).absolute())
+    task = Command(command, where, environment_of(env), payload_of(payload))
+    given: dict[str, Any] = {"priority": priority, "misfire": misfire}
+    check_name(slug, "slug")
 
     async def write() -> Job:
         async with opened(store, create=True) as scheduler:
@@ -335,76 +440,104 @@ def add(
                 id=slug,
                 namespace=namespace,
                 payload=task.to_payload(),
-                retry=Retry.in_window(DEFAULT_RETRIES if retries is None else retries),
+                retry=Retry.in_window(retries),
+                timeout=unless_none(timeout),
+                group=unless_none(group),
                 enabled=not disabled,
                 **{name: value for name, value in given.items() if value is not None},
             )
 
-    tell_of_job(ask(write()), "Added", as_json)
+    tell_of_job(ask(write(), about_jobs=False), "Added", as_json)
 
 
 @app.command()
 def edit(
     slug: SlugArgument,
-    command: Annotated[str | None, typer.Argument(metavar="[COMMAND]", help="A line for the shell.")] = None,
+    command: NewCommandArgument = None,
     cron: CronOption = None,
     every: EveryOption = None,
     after: AfterOption = None,
     at: AtOption = None,
+    manual: ManualOption = False,
     tz: TzOption = None,
     priority: PriorityOption = None,
-    retries: RetriesOption = None,
+    retries: Annotated[int | None, typer.Option("--retries", metavar="N", min=0, help=RETRIES_HELP)] = None,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
     payload: PayloadOption = None,
     group: GroupOption = None,
     cwd: CwdOption = None,
     env: EnvOption = None,
+    unset_env: UnsetEnvOption = None,
     disabled: Annotated[bool | None, typer.Option("--disabled/--enabled", help="Take it out, or back in.")] = None,
     namespace: NamespaceOption = "default",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change what is given, and nothing else. A changed schedule counts from now."""
+    """Change what is given, and nothing else. A changed schedule counts from now.
+
+    The word none takes away: --timeout none, --group none, --tz none. So do --manual, --payload null and --unset-env.
+    """
     from dataclasses import replace
 
-    from scheduler_async import Cron, Retry
+    from scheduler_async import Retry
     from scheduler_async.command import HANDLER, Command
 
-    where = None if cwd is None else str(Path(cwd).absolute())
+    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz))
+    added = environment_of(env)
+
+    def changed_task(job: Job) -> Command:
+        if job.handler != HANDLER:
+            misused(f"The job {slug} runs no command: its handler is {job.handler}.")
+        task = Command.from_payload(job.payload)
+        missing = [name for name in unset_env or [] if name not in task.env]
+        if missing:
+            misused(f"--unset-env {missing[0]}: no --env has added that to {slug}.")
+        kept = {name: value for name, value in task.env.items() if name not in (unset_env or [])}
+        return replace(
+            task,
+            line=task.line if command is None else command,
+            payload=task.payload if payload is None else payload_of(payload),
+            cwd=task.cwd if cwd is None else str(Path(cwd).absolute()),
+            env={**kept, **added},
+        )
 
     async def write() -> Job:
         async with opened(store) as scheduler:
             job = await find(scheduler, slug, namespace)
-            schedule = schedule_of(cron, every, after, at, tz)
-            if schedule is None and tz is not None:
-                if not isinstance(job.schedule, Cron):
-                    misused("--tz is for jobs with --cron; give the schedule too.")
-                schedule = Cron(job.schedule.expression, tz)
-            given = {
-                "schedule": schedule,
+            given: dict[str, Any] = {
+                "schedule": zoned(schedule, job, tz),
                 "priority": priority,
                 "retry": None if retries is None else Retry.in_window(retries),
-                "timeout": timeout,
                 "misfire": misfire,
-                "group": group,
                 "enabled": None if disabled is None else not disabled,
             }
-            changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-            if any(part is not None for part in (command, payload, cwd, env)):
-                if job.handler != HANDLER:
-                    misused(f"The job {slug} runs no command: its handler is {job.handler}.")
-                task = Command.from_payload(job.payload)
-                task = task if command is None else replace(task, line=command)
-                task = task if payload is None else replace(task, payload=payload_of(payload))
-                task = task if where is None else replace(task, cwd=where)
-                task = task if env is None else replace(task, env=environment_of(env))
-                changes["payload"] = task.to_payload()
+            changes = {name: value for name, value in given.items() if value is not None}
+            taken_away = {"timeout": timeout, "group": group}
+            changes |= {name: unless_none(value) for name, value in taken_away.items() if value is not None}
+            if any(part is not None for part in (command, payload, cwd, env, unset_env)):
+                changes["payload"] = changed_task(job).to_payload()
             if not changes:
-                misused("Nothing to change was given.")
+                misused('Nothing to change was given. "scheduler-async edit --help" shows what can be.')
             return await scheduler.update_job(slug, namespace=namespace, **changes)
 
-    tell_of_job(ask(write()), "Changed", as_json)
+    tell_of_job(ask(write(), about_jobs=False), "Changed", as_json)
+
+
+def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | None:
+    """What an edit makes of the schedule: another expression keeps the zone, another zone keeps the expression."""
+    from dataclasses import replace
+
+    from scheduler_async import Cron
+
+    old = job.schedule
+    if isinstance(old, Cron) and isinstance(schedule, Cron):
+        return replace(old, expression=schedule.expression, tz=old.tz if tz is None else schedule.tz)
+    if schedule is not None or tz is None:
+        return schedule
+    if not isinstance(old, Cron):
+        misused("--tz is for jobs with --cron; give the schedule too.")
+    return replace(old, tz=unless_none(tz))
 
 
 def tell_of_job(job: Job, did: str, as_json: bool) -> None:
@@ -425,7 +558,7 @@ def changed(slug: str, namespace: str, store: str | None, as_json: bool, call: s
             job: Job = await getattr(scheduler, call)(slug, namespace=namespace)
             return job
 
-    job = ask(write())
+    job = ask(write(), about_jobs=False)
     if did == "Removed" and not as_json:
         from scheduler_async.cli import screen
 
@@ -464,9 +597,13 @@ def resume(
 @app.command("list")
 def list_jobs(
     due: Annotated[bool, typer.Option("--due", help="Only what is due now.")] = False,
-    priority: PriorityOption = None,
-    status: Annotated[str | None, typer.Option("--status", metavar="idle|queued|running|paused|disabled")] = None,
-    namespace: Annotated[str | None, typer.Option("--namespace", help="Whose jobs. Default: all.")] = None,
+    priority: Annotated[
+        str | None, typer.Option("--priority", click_type=click.Choice(PRIORITIES), help="Only those with it.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", click_type=click.Choice(STATUSES), help="Only those with it.")
+    ] = None,
+    namespace: AnyNamespaceOption = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -504,7 +641,8 @@ def show(
 
     async def read() -> tuple[Job, Any]:
         async with opened(store) as scheduler:
-            return await find(scheduler, slug, namespace), await scheduler.explain(slug, namespace=namespace)
+            job = await find(scheduler, slug, namespace)
+            return job, await scheduler.explain(slug, namespace=namespace, zone=screen.HERE)
 
     job, explanation = ask(read())
     if as_json:
@@ -515,11 +653,11 @@ def show(
 
 @app.command()
 def log(
-    slug: Annotated[str | None, typer.Argument(metavar="[SLUG]", help="Of one job.", autocompletion=slugs)] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0)] = 20,
+    slug: AnySlugArgument = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="How many runs at most.")] = 20,
     output: Annotated[bool, typer.Option("--output", help="With what the runs wrote.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as runs end.")] = False,
-    namespace: Annotated[str | None, typer.Option("--namespace", help="Whose jobs. Default: all.")] = None,
+    namespace: AnyNamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -548,7 +686,7 @@ def log(
 
 @app.command()
 def stats(
-    slug: Annotated[str | None, typer.Argument(metavar="[SLUG]", help="Of one job.", autocompletion=slugs)] = None,
+    slug: AnySlugArgument = None,
     namespace: NamespaceOption = "default",
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -571,7 +709,9 @@ def stats(
 
 @app.command()
 def preview(
-    window: Annotated[str, typer.Option("--window", metavar="60", help="Minutes, or a duration such as 1d.")] = "60",
+    window: Annotated[
+        str, typer.Option("--window", metavar="DURATION", help="How far: minutes, or a duration such as 2h or 1d.")
+    ] = "60",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -598,31 +738,42 @@ def explain(
 ) -> None:
     """Why a job is not running right now."""
     from scheduler_async.cli import forms, screen
+    from scheduler_async.cli.sentences import explained
 
-    async def read() -> Any:
+    async def read() -> tuple[Job, Any]:
         async with opened(store) as scheduler:
-            await find(scheduler, slug, namespace)
-            return await scheduler.explain(slug, namespace=namespace)
+            job = await find(scheduler, slug, namespace)
+            return job, await scheduler.explain(slug, namespace=namespace, zone=screen.HERE)
 
-    explanation = ask(read())
+    job, explanation = ask(read())
     if as_json:
-        print_json(forms.explanation_form(explanation))
+        print_json(forms.explanation_form(explanation, explained(job, explanation)))
     else:
-        screen.say(str(explanation))
+        screen.say(explained(job, explanation))
 
 
 @app.command("next")
 def following(
-    expression: Annotated[str, typer.Argument(metavar="EXPR", help='"0 9 * * *", "every 5m", "2026-06-15T09:00:00Z".')],
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The zone of the expression.")] = None,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000)] = 10,
+    expression: Annotated[
+        str, typer.Argument(metavar="EXPR", help="Such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.")
+    ],
+    tz: Annotated[
+        str | None,
+        typer.Option("--tz", metavar="ZONE", help="The zone of the expression. Default: here.", autocompletion=zones),
+    ] = None,
+    count: Annotated[int, typer.Option("-n", "--count", metavar="N", min=1, max=1000, help="How many times.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """When a schedule runs next, what daylight saving does to it, and what to look out for."""
-    from scheduler_async import parse_schedule
+    from scheduler_async import At, Cron, parse_schedule
     from scheduler_async.cli import screen
+    from scheduler_async.zones import check_zone
 
-    schedule = parse_schedule(expression, tz)
+    zone = None if tz is None else check_zone(tz)
+    is_date = expression.strip()[:4].isdigit() and "-" in expression[:6]
+    schedule = moment_of(expression, zone) if is_date else parse_schedule(expression, zone)
+    if zone is not None and not isinstance(schedule, Cron | At):
+        misused(f"--tz is for cron expressions and times; {expression!r} is the same in every zone.")
     if as_json:
         print_json(screen.following_form(schedule, count))
     else:
@@ -661,7 +812,7 @@ async def ready_to_run(
     from scheduler_async import InvalidJobError
     from scheduler_async.command import HANDLER, run_command
 
-    if target is not None and (_store_before_command or store) not in (None, os.environ.get("SCHEDULER_ASYNC_STORE")):
+    if target is not None and (_store_before_command or store) not in (None, os.environ.get(STORE_VARIABLE)):
         misused(f"{target} has a store of its own: leave out --store.")
     if target is None:
         async with opened(store, create=create, **options) as scheduler:
@@ -678,6 +829,8 @@ async def ready_to_run(
 
 async def heeding_signals(scheduler: Scheduler, work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
     """What *work* comes to, and whether somebody asked to end meanwhile: then what runs is cancelled, and recorded."""
+    import asyncio
+
     from scheduler_async.signals import told_of_signals
 
     asked = asyncio.Event()
@@ -700,9 +853,13 @@ def trigger(
 ) -> None:
     """Run a job now, in this process, and wait for it. Its schedule stays as it is."""
     from scheduler_async.cli import forms, screen
+    from scheduler_async.command import HANDLER
 
     async def run_it() -> tuple[Any, str | None]:
         async with ready_to_run(target, store, create=False) as scheduler:
+            job = await find(scheduler, slug, namespace)
+            if target is None and job.handler != HANDLER:
+                misused(f"The job {slug} runs no command; --app names the program that has its handler {job.handler}.")
 
             async def to_its_end() -> int:
                 number = await scheduler.trigger_job(slug, namespace=namespace)
@@ -729,7 +886,7 @@ def trigger(
 
 @app.command()
 def cron(
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many at a time.")] = 1,
     target: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -759,14 +916,22 @@ def run(
     target: Annotated[
         str | None, typer.Argument(metavar="[MODULE:SCHEDULER]", help="A program's own scheduler, with its handlers.")
     ] = None,
-    max_concurrent: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = None,
-    timeout: Annotated[str, typer.Option("--timeout", help="What runs get to finish when it is asked to end.")] = "30s",
+    max_concurrent: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many at a time. Default: all.")
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="DURATION", help="What runs get to finish when it is asked to end.")
+    ] = "30s",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run jobs when they are due, until SIGTERM or SIGINT. The second one ends what runs."""
     from scheduler_async import SchedulerShutdownError
     from scheduler_async.cli import screen
+    from scheduler_async.cli.sentences import sentence_of
+    from scheduler_async.durations import parse_interval
+
+    patience = parse_interval(timeout).total_seconds()
 
     async def until_asked_to_end() -> None:
         options = {} if target is not None else {"max_concurrent": max_concurrent}
@@ -775,9 +940,9 @@ def run(
             screen.telling(scheduler, as_json=as_json),
         ):
             try:
-                await scheduler.run_until_signal(timeout)
+                await scheduler.run_until_signal(patience)
             except SchedulerShutdownError as error:
-                print(f"Error: {error}", file=sys.stderr, flush=True)
+                print(f"Error: {sentence_of(error)}", file=sys.stderr, flush=True)
                 os._exit(1)  # who does not end when told to must not keep the program; the next start records it
 
     if target is not None and max_concurrent is not None:

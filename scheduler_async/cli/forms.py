@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
 
@@ -50,12 +50,12 @@ def listed_form(job: Job) -> Form:
     }
 
 
-def cron_of(job: Job) -> str:
-    """When it runs, as it was written: the cron expression, or what there is instead."""
+def cron_of(job: Job, zone: tzinfo = UTC) -> str:
+    """When it runs, as it was written: the cron expression, or what there is instead, on the clocks of *zone*."""
     schedule = job.schedule
     if isinstance(schedule, Cron):
         return f"{schedule.expression} {schedule.tz}" if schedule.tz else schedule.expression
-    return schedule.describe()
+    return schedule.describe(zone)
 
 
 def retry_status(job: Job) -> str | None:
@@ -84,13 +84,9 @@ def upcoming_form(upcoming: Upcoming) -> Form:
     }
 
 
-def explanation_form(explanation: Explanation) -> Form:
-    """Why a job does not run."""
-    return {
-        "reason": plain(explanation.reason),
-        "until": plain(explanation.until),
-        "sentence": explanation.sentence,
-    }
+def explanation_form(explanation: Explanation, sentence: str) -> Form:
+    """Why a job does not run; the *sentence* is for people."""
+    return {"reason": plain(explanation.reason), "until": plain(explanation.until), "sentence": sentence}
 
 
 def stats_form(slug: str, stats: RunStats) -> Form:

@@ -8,22 +8,32 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from shutil import get_terminal_size
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from scheduler_async.cli import forms, words
+from scheduler_async.cli.sentences import explained
 from scheduler_async.clock import SystemClock
 from scheduler_async.events import EventKind
-from scheduler_async.models import Explanation, Job, Outcome, Phase, Priority, RunRow, Status, Upcoming
+from scheduler_async.instants import to_micros
+from scheduler_async.lifecycle import Rules, claim
+from scheduler_async.models import ENDED, Explanation, Job, Outcome, Phase, Priority, RunRow, Status, Upcoming
 from scheduler_async.scheduler import Scheduler
-from scheduler_async.schedules import Manual, Schedule
+from scheduler_async.schedules import At, Cron, Manual, Schedule
 from scheduler_async.stats import RunStats
 
 # What is not read on a terminal is read by a program, or in a file: nothing is cut off.
 WIDE = 400
+
+# Below this, nothing can be laid out: a terminal that is narrower breaks the lines as it likes.
+NARROWEST = 20
+
+# More runs than a reader wants to see one by one, below the timeline that shows them.
+MANY = 20
 
 # More rows than come in between two looks at the log.
 AT_ONCE = 1_000
@@ -52,10 +62,15 @@ def now() -> datetime:
     return _clock.now()
 
 
+def width_of(stream: TextIO) -> int:
+    """How many columns there are to write to."""
+    return max(get_terminal_size().columns, NARROWEST) if stream.isatty() else WIDE
+
+
 def console(*, stderr: bool = False) -> Console:
     """Where things are shown."""
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else WIDE, highlight=False, markup=False, emoji=False)
+    width = width_of(sys.stderr if stderr else sys.stdout)
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(sentence: str) -> None:
@@ -90,10 +105,13 @@ def table(*columns: str) -> Table:
 
 
 def moment(at: datetime | None) -> str:
-    """A moment, relative and absolute on the clock of the reader, as far as there is room."""
-    if at is not None and console().width < NARROW:
-        return words.relative(at, now())
+    """A moment, relative and absolute on the clock of the reader."""
     return words.moment(at, now(), HERE)
+
+
+def moment_in_table(at: datetime | None) -> str:
+    """A moment, relative at least, and absolute if there is room."""
+    return moment(at) if at is None or width_of(sys.stdout) >= NARROW else words.relative(at, now())
 
 
 # ---------------------------------------------------------------- jobs
@@ -101,32 +119,42 @@ def moment(at: datetime | None) -> str:
 
 def outlook(job: Job) -> str:
     """When a job runs, and what is next."""
+    if job.disabled_reason == ENDED:
+        return "ended, since nothing is left of its schedule"
     if not job.enabled:
-        return f"disabled, {job.disabled_reason}"
+        return "disabled until it is resumed"
     if job.state.phase is Phase.PAUSED:
-        return "it starts again when it is resumed"
+        return "paused until it is resumed"
     if job.status is not Status.IDLE:
         return f"{job.status.value} now"
-    if isinstance(job.schedule, Manual):
+    if isinstance(job.schedule, Manual) or job.next_run_at is None:
         return "runs when it is triggered"
-    return f"{job.schedule.describe()}; next {moment(job.next_run_at)}"
+    if not isinstance(job.schedule, At):
+        return f"{job.schedule.describe(HERE)}; next {moment(job.next_run_at)}"
+    if job.next_run_at > now():
+        return f"once, {moment(job.next_run_at)}"
+    has_passed = f"once; {words.absolute(job.next_run_at, now(), HERE)} has passed"
+    if claim(job, to_micros(now()), Rules()).attempt is None:
+        return f"{has_passed}, so that it is skipped, as its misfire policy says"
+    return f"{has_passed}, so that it is due now"
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:
     """Jobs, one on a line."""
     spaces = {job.namespace for job in jobs}
-    is_tiny = console().width < TINY
+    is_tiny = width_of(sys.stdout) < TINY
     heads = ("slug", "cron", "priority", "status", "next_due_at", "retry_status", "last_exit")
     found = table(*(head for head in heads if not is_tiny or head in ("slug", "status", "next_due_at")))
     for job in jobs:
-        name, status, due = job.id if spaces <= {"default"} else job.key, coloured(job.status), moment(job.next_run_at)
+        name, status = job.id if spaces <= {"default"} else job.key, coloured(job.status)
+        due = moment_in_table(job.next_run_at)
         if is_tiny:
             found.add_row(name, status, due)
             continue
         code = job.last_exit_code
         last = "-" if code is None else Text(str(code), "red" if code else "")
         retries = forms.retry_status(job) or "-"
-        found.add_row(name, forms.cron_of(job), coloured(job.priority), status, due, retries, last)
+        found.add_row(name, forms.cron_of(job, HERE), coloured(job.priority), status, due, retries, last)
     return found
 
 
@@ -144,6 +172,7 @@ async def watch(read: Callable[[], Awaitable[Sequence[Job]]], enough: asyncio.Ev
 
     with Live(jobs_table(await read()), console=console(), auto_refresh=False) as live:
         while not await _clock.wait(enough, 1.0):
+            live.console.width = width_of(sys.stdout)  # which may have changed
             live.update(jobs_table(await read()), refresh=True)
 
 
@@ -155,7 +184,7 @@ def show_job(job: Job, explanation: Explanation) -> None:
     form = forms.job_form(job)
     shown: dict[str, object] = {
         **form,
-        "schedule": job.schedule.describe(),
+        "schedule": job.schedule.describe(HERE),
         "retry": None if job.retry is None else job.retry.describe(),
         "payload": None if job.payload is None else json.dumps(job.payload, ensure_ascii=False),
         "metadata": json.dumps(job.metadata, ensure_ascii=False) if job.metadata else None,
@@ -166,7 +195,7 @@ def show_job(job: Job, explanation: Explanation) -> None:
         if value is not None:
             found.add_row(name, value if isinstance(value, Text) else Text(str(value)))
     console().print(found)
-    say(f"\n{explanation}")
+    say(f"\n{explained(job, explanation)}")
 
 
 # ---------------------------------------------------------------- runs
@@ -258,6 +287,8 @@ async def follow(
 async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]:
     """A line for each run that ends, and for whatever keeps the scheduler from working."""
     events = scheduler.events()
+    running = asyncio.current_task()
+    assert running is not None
 
     async def tell() -> None:
         async for event in events:
@@ -271,11 +302,17 @@ async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]
             elif event.kind is EventKind.STORE_FAILED:
                 print_line(Text(str(event.reason)), stderr=True)
 
+    def end_if_it_failed(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            running.cancel()  # nobody could know what runs: end, as if somebody had asked for it
+
     task = asyncio.create_task(tell())
+    task.add_done_callback(end_if_it_failed)
     try:
         yield
     except BaseException:
-        task.cancel()
+        if not task.cancel():
+            task.result()  # what it could not do is the reason for the end
         raise
     await task  # which ends when the scheduler has, and has told of all runs by then
 
@@ -316,18 +353,44 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
 
 
 def show_stats(found: Sequence[tuple[str, RunStats]]) -> None:
-    """How runs went, one job on a line."""
+    """How runs went, one job on a line; in sentences where a table has no room."""
     if not found:
         say("No jobs.")
+        return
+    if width_of(sys.stdout) < NARROW:
+        for slug, stats in found:
+            say(f"{slug}: {story_of_stats(stats)}")
         return
     heads = ("slug", "total", "success_rate", "p50", "p95", "delay_p50", "delay_p95", "last_run_at", "counts")
     shown = table(*heads)
     for slug, stats in found:
-        rate = "-" if stats.success_rate is None else f"{stats.success_rate:.0%}"
         times = (stats.p50_ms, stats.p95_ms, stats.delay_p50_ms, stats.delay_p95_ms)
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in stats.counts.items())
-        shown.add_row(slug, str(stats.total), rate, *map(words.took, times), moment(stats.last_run_at), counts)
+        took = map(words.took, times)
+        shown.add_row(slug, str(stats.total), rate_of(stats), *took, moment(stats.last_run_at), counts_of(stats))
     console().print(shown)
+
+
+def story_of_stats(stats: RunStats) -> str:
+    """How the runs of a job went, in words."""
+    if not stats.total:
+        return "no runs."
+    runs = "1 run" if stats.total == 1 else f"{stats.total} runs"
+    story = f"{runs} ({counts_of(stats)}), {rate_of(stats)} success"
+    if stats.p50_ms is not None:
+        story += f"; took {words.took(stats.p50_ms)} (p95 {words.took(stats.p95_ms)})"
+    if stats.delay_p50_ms is not None:
+        story += f"; late by {words.took(stats.delay_p50_ms)} (p95 {words.took(stats.delay_p95_ms)})"
+    return f"{story}; last {moment(stats.last_run_at)}." if stats.last_run_at else f"{story}."
+
+
+def rate_of(stats: RunStats) -> str:
+    """How many of the runs went well."""
+    return "-" if stats.success_rate is None else f"{stats.success_rate:.0%}"
+
+
+def counts_of(stats: RunStats) -> str:
+    """How many runs there are of each outcome."""
+    return ", ".join(f"{count} {outcome}" for outcome, count in stats.counts.items())
 
 
 # ---------------------------------------------------------------- what is to come
@@ -342,16 +405,39 @@ def show_preview(upcoming: Sequence[Upcoming], window: timedelta) -> None:
         return
     screen = console()
     begin = now()
-    width = max(min(screen.width, 120), 20)
+    width = min(screen.width, 120)
     is_ascii = screen.encoding.lower() != "utf-8"
     for line in draw_timeline(upcoming, begin, begin + window, width=width, zone=HERE, ascii=is_ascii):
         screen.print(Text(line), soft_wrap=True)
     screen.print()
+    screen.print(runs_table(upcoming) if len(upcoming) <= MANY else summary_table(upcoming))
+
+
+def runs_table(upcoming: Sequence[Upcoming]) -> Table:
+    """What will run, one run on a line."""
     found = table("at", "slug", "priority", "retries_left", "warnings")
     for one in upcoming:
-        left = "-" if one.retries_left is None else str(one.retries_left)
-        found.add_row(moment(one.at), one.job.id, coloured(one.job.priority), left, "; ".join(one.warnings))
-    screen.print(found)
+        at, priority = moment_in_table(one.at), coloured(one.job.priority)
+        found.add_row(at, one.job.id, priority, _left(one), "; ".join(one.warnings))
+    return found
+
+
+def summary_table(upcoming: Sequence[Upcoming]) -> Table:
+    """What will run, one job on a line."""
+    by_job: dict[str, list[Upcoming]] = {}
+    for one in upcoming:
+        by_job.setdefault(one.job.key, []).append(one)
+    found = table("slug", "runs", "first", "last", "priority", "retries_left", "warnings")
+    for runs in by_job.values():
+        first, last = moment_in_table(runs[0].at), moment_in_table(runs[-1].at) if len(runs) > 1 else "-"
+        warnings = dict.fromkeys(warning for one in runs for warning in one.warnings)
+        job = runs[0].job
+        found.add_row(job.id, str(len(runs)), first, last, coloured(job.priority), _left(runs[0]), "; ".join(warnings))
+    return found
+
+
+def _left(one: Upcoming) -> str:
+    return "-" if one.retries_left is None else str(one.retries_left)
 
 
 def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
@@ -360,7 +446,7 @@ def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
 
     return {
         "schedule": schedule.to_json(),
-        "description": schedule.describe(),
+        "description": schedule.describe(HERE),
         "occurrences": [
             {"at": forms.plain(one.at), "there": one.there.isoformat(), "here": one.here.isoformat(), "note": one.note}
             for one in following(schedule, now(), count, HERE)
@@ -370,20 +456,26 @@ def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
 
 
 def show_following(schedule: Schedule, count: int) -> None:
-    """The following occurrences, on both clocks, and what to look out for."""
+    """The following occurrences, on both clocks if there are two, and what to look out for."""
     from scheduler_async.cli.occurrences import following, traps
 
-    say(f"{schedule.describe()[:1].upper()}{schedule.describe()[1:]}.")
+    described = schedule.describe(HERE)
+    say(f"{described[:1].upper()}{described[1:]}.")
     found = following(schedule, now(), count, HERE)
-    same = all(one.there.utcoffset() == one.here.utcoffset() for one in found)
-    shown = table(*(("when", "at", "note") if same else ("when", "there", "here", "note")))
+    has_zone = isinstance(schedule, Cron) and any(one.there.utcoffset() != one.here.utcoffset() for one in found)
+    is_narrow = width_of(sys.stdout) < NARROW
+    heads = ("when", "there", "here") if has_zone else ("when", "at")
+    shown = table(*heads, *(() if is_narrow else ("note",)))
     for one in found:
-        there, here = (f"{at:%a %Y-%m-%d %H:%M:%S %Z}" for at in (one.there, one.here))
-        cells = (there,) if same else (there, here)
-        shown.add_row(words.relative(one.at, now()), *cells, one.note or "")
+        clocks = (one.there, one.here) if has_zone else (one.there if isinstance(schedule, Cron) else one.here,)
+        cells = (words.relative(one.at, now()), *(f"{at:%a %Y-%m-%d %H:%M:%S %Z}" for at in clocks))
+        shown.add_row(*cells, *(() if is_narrow else (one.note or "",)))
     if found:
         console().print(shown)
     else:
         say("It has no times that could be told in advance.")
+    for one in found if is_narrow else ():
+        if one.note:
+            print_line(Text.assemble((f"{one.there:%Y-%m-%d}: ", "bold"), one.note))
     for trap in traps(schedule, now()):
         print_line(Text.assemble(("Look out: ", "yellow"), trap))

@@ -35,6 +35,7 @@ LAYERS = [
     {"scheduler"},
     {"telemetry"},
     {"cli.words", "cli.forms", "cli.sentences", "cli.occurrences", "cli.timeline"},
+    {"cli.tables"},
     {"cli.screen"},
     {"cli.__init__", "cli.app"},  # which load each other: the first is what the second is part of
     {"__main__"},

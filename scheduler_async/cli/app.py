@@ -587,7 +587,7 @@ def pause(
 def resume(
     slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """Let a job go on, with a clean slate: paused, disabled or failing before."""
+    """Let a job go on that was paused, disabled or failing. It gets a clean slate."""
     changed(slug, namespace, store, as_json, "resume_job", "Resumed")
 
 
@@ -691,7 +691,7 @@ def stats(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How runs went: how many, how well, how long they took, and how late they were."""
+    """How runs went: how many, how well, how long, how late."""
     from scheduler_async.cli import forms, screen
 
     async def read() -> list[tuple[str, Any]]:
@@ -764,7 +764,7 @@ def following(
     count: Annotated[int, typer.Option("-n", "--count", metavar="N", min=1, max=1000, help="How many times.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """When a schedule runs next, what daylight saving does to it, and what to look out for."""
+    """When a schedule would run, and what to look out for."""
     from scheduler_async import At, Cron, parse_schedule
     from scheduler_async.cli import screen
     from scheduler_async.zones import check_zone

@@ -24,6 +24,8 @@ from scheduler_async.zones import DAY, Zone, find_zone
 CLOSE = 2 * DAY
 # The same Sunday of two years is up to 53 weeks apart.
 FORESIGHT = 53 * 7 * DAY
+# Then the calendar repeats itself; to look through millennia of it takes seconds, and tells nothing new.
+HORIZON = timedelta(days=146_097)  # 400 years
 # No change of offset repeats or leaves out more than a day of wall time.
 _LARGEST_SHIFT = DAY + 3600
 
@@ -44,13 +46,16 @@ class Occurrence:
 
 
 def following(schedule: Schedule, now: datetime, count: int, here: tzinfo) -> list[Occurrence]:
-    """The first *count* occurrences later than *now*; none if they depend on what runs, or on who triggers it."""
+    """The first *count* occurrences later than *now*; none if they depend on what runs, or on who triggers it.
+
+    None but the first is further away than the calendar takes to repeat itself.
+    """
     if isinstance(schedule, Delay):
         return []
     notes = _CronNotes(schedule, now) if isinstance(schedule, Cron) else None
     found: list[Occurrence] = []
     asked_at = now
-    while len(found) < count and (at := schedule.next_after(asked_at)) is not None:
+    while len(found) < count and asked_at - now < HORIZON and (at := schedule.next_after(asked_at)) is not None:
         there_at = _in_zone(at, _zone_of(schedule))
         here_at = _in_zone(at, here)
         previous = found[-1] if found else None

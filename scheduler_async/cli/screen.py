@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,13 +12,15 @@ from datetime import datetime, timedelta
 from shutil import get_terminal_size
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scheduler_async.cli import forms, words
+from scheduler_async.cli import forms, tables, words
 from scheduler_async.cli.sentences import explained
+from scheduler_async.cli.tables import Cell, Row
 from scheduler_async.clock import SystemClock
+from scheduler_async.command import HANDLER, Command
 from scheduler_async.events import EventKind
 from scheduler_async.instants import to_micros
 from scheduler_async.lifecycle import Rules, claim
@@ -89,29 +92,19 @@ def coloured(word: object) -> Text:
     return Text(str(getattr(word, "value", word)), style=COLOURS.get(word, ""))
 
 
-# What is prose is broken into lines before anything is cut off.
-PROSE = {"cron", "message", "note", "warnings", "counts"}
-
-# Below these, a table has no room for the reader's clock, and then only for what matters most.
-NARROW, TINY = 110, 60
+def laid_out(heads: Sequence[str], rows: Sequence[Row]) -> RenderableType:
+    """A table that fits, with moments on the clock of the reader."""
+    return tables.laid_out(heads, rows, width=width_of(sys.stdout), now=now(), zone=HERE)
 
 
-def table(*columns: str) -> Table:
-    """An empty table."""
-    found = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        found.add_column(column, no_wrap=column not in PROSE, overflow="fold" if column in PROSE else "ellipsis")
-    return found
+def in_columns(heads: Sequence[str], rows: Sequence[Row]) -> Table | None:
+    """The same, if it has room as a table."""
+    return tables.in_columns(heads, rows, width=width_of(sys.stdout), now=now(), zone=HERE)
 
 
 def moment(at: datetime | None) -> str:
     """A moment, relative and absolute on the clock of the reader."""
     return words.moment(at, now(), HERE)
-
-
-def moment_in_table(at: datetime | None) -> str:
-    """A moment, relative at least, and absolute if there is room."""
-    return moment(at) if at is None or width_of(sys.stdout) >= NARROW else words.relative(at, now())
 
 
 # ---------------------------------------------------------------- jobs
@@ -139,23 +132,23 @@ def outlook(job: Job) -> str:
     return f"{has_passed}, so that it is due now"
 
 
-def jobs_table(jobs: Sequence[Job]) -> Table:
+def jobs_table(jobs: Sequence[Job]) -> RenderableType:
     """Jobs, one on a line."""
-    spaces = {job.namespace for job in jobs}
-    is_tiny = width_of(sys.stdout) < TINY
+    has_namespaces = any(job.namespace != "default" for job in jobs)
     heads = ("slug", "cron", "priority", "status", "next_due_at", "retry_status", "last_exit")
-    found = table(*(head for head in heads if not is_tiny or head in ("slug", "status", "next_due_at")))
-    for job in jobs:
-        name, status = job.id if spaces <= {"default"} else job.key, coloured(job.status)
-        due = moment_in_table(job.next_run_at)
-        if is_tiny:
-            found.add_row(name, status, due)
-            continue
-        code = job.last_exit_code
-        last = "-" if code is None else Text(str(code), "red" if code else "")
-        retries = forms.retry_status(job) or "-"
-        found.add_row(name, forms.cron_of(job, HERE), coloured(job.priority), status, due, retries, last)
-    return found
+    rows = [
+        (
+            job.key if has_namespaces else job.id,
+            forms.cron_of(job, HERE),
+            coloured(job.priority),
+            coloured(job.status),
+            job.next_run_at or "-",
+            forms.retry_status(job) or "-",
+            "-" if job.last_exit_code is None else Text(str(job.last_exit_code), "red" if job.last_exit_code else ""),
+        )
+        for job in jobs
+    ]
+    return laid_out(heads, rows)
 
 
 def show_jobs(jobs: Sequence[Job]) -> None:
@@ -188,14 +181,29 @@ def show_job(job: Job, explanation: Explanation) -> None:
         "retry": None if job.retry is None else job.retry.describe(),
         "payload": None if job.payload is None else json.dumps(job.payload, ensure_ascii=False),
         "metadata": json.dumps(job.metadata, ensure_ascii=False) if job.metadata else None,
+        "enabled": "yes" if job.enabled else "no",
         "status": coloured(job.status),
     }
+    if job.handler == HANDLER:
+        shown = {**_command_shown(job), **shown, "payload": None}
     shown |= {name: moment(getattr(job, name)) for name in form if name.endswith("_at") and form[name] is not None}
     for name, value in shown.items():
         if value is not None:
             found.add_row(name, value if isinstance(value, Text) else Text(str(value)))
     console().print(found)
     say(f"\n{explained(job, explanation)}")
+
+
+def _command_shown(job: Job) -> dict[str, object]:
+    """What a command job runs, where, and with what."""
+    task = Command.from_payload(job.payload)
+    return {
+        "id": job.id,
+        "command": task.line,
+        "cwd": task.cwd,
+        "env": " ".join(f"{name}={shlex.quote(value)}" for name, value in task.env.items()) or None,
+        "payload of the command": None if task.payload is None else json.dumps(task.payload, ensure_ascii=False),
+    }
 
 
 # ---------------------------------------------------------------- runs
@@ -207,6 +215,9 @@ def story_of(row: RunRow) -> str:
         more = f" ({row.missed} occurrences)" if row.missed > 1 else ""
         return f"{row.reason.value}{more}"
     return " ".join((row.message or row.error or "").split())
+
+
+LOG = ("when", "slug", "trigger", "outcome", "took", "message")
 
 
 def cells_of(row: RunRow) -> tuple[str | Text, ...]:
@@ -222,14 +233,12 @@ def show_rows(rows: Sequence[RunRow], outputs: Mapping[int, str | None]) -> None
     if not rows:
         say("No runs.")
         return
-    if not outputs:
-        found = table("when", "slug", "trigger", "outcome", "took", "message")
-        for row in rows:
-            found.add_row(*cells_of(row))
-        console().print(found)
+    columns = None if outputs else in_columns(LOG, [cells_of(row) for row in rows])
+    if columns is not None:
+        console().print(columns)
         return
     for row in rows:
-        print_row(row, outputs[row.id])
+        print_row(row, outputs.get(row.id))
 
 
 def print_row(row: RunRow, output: str | None = None) -> None:
@@ -357,23 +366,30 @@ def show_stats(found: Sequence[tuple[str, RunStats]]) -> None:
     if not found:
         say("No jobs.")
         return
-    if width_of(sys.stdout) < NARROW:
-        for slug, stats in found:
-            say(f"{slug}: {story_of_stats(stats)}")
-        return
     heads = ("slug", "total", "success_rate", "p50", "p95", "delay_p50", "delay_p95", "last_run_at", "counts")
-    shown = table(*heads)
+    rows = [
+        (
+            slug,
+            str(stats.total),
+            rate_of(stats),
+            *map(words.took, (stats.p50_ms, stats.p95_ms, stats.delay_p50_ms, stats.delay_p95_ms)),
+            stats.last_run_at or "-",
+            counts_of(stats),
+        )
+        for slug, stats in found
+    ]
+    columns = in_columns(heads, rows)
+    if columns is not None:
+        console().print(columns)
+        return
     for slug, stats in found:
-        times = (stats.p50_ms, stats.p95_ms, stats.delay_p50_ms, stats.delay_p95_ms)
-        took = map(words.took, times)
-        shown.add_row(slug, str(stats.total), rate_of(stats), *took, moment(stats.last_run_at), counts_of(stats))
-    console().print(shown)
+        say(f"{slug}: {story_of_stats(stats)}")
 
 
 def story_of_stats(stats: RunStats) -> str:
     """How the runs of a job went, in words."""
     if not stats.total:
-        return "no runs."
+        return f"no runs ({counts_of(stats)})." if stats.counts else "no runs."
     runs = "1 run" if stats.total == 1 else f"{stats.total} runs"
     story = f"{runs} ({counts_of(stats)}), {rate_of(stats)} success"
     if stats.p50_ms is not None:
@@ -413,27 +429,25 @@ def show_preview(upcoming: Sequence[Upcoming], window: timedelta) -> None:
     screen.print(runs_table(upcoming) if len(upcoming) <= MANY else summary_table(upcoming))
 
 
-def runs_table(upcoming: Sequence[Upcoming]) -> Table:
+def runs_table(upcoming: Sequence[Upcoming]) -> RenderableType:
     """What will run, one run on a line."""
-    found = table("at", "slug", "priority", "retries_left", "warnings")
-    for one in upcoming:
-        at, priority = moment_in_table(one.at), coloured(one.job.priority)
-        found.add_row(at, one.job.id, priority, _left(one), "; ".join(one.warnings))
-    return found
+    rows = [(one.at, one.job.id, coloured(one.job.priority), _left(one), "; ".join(one.warnings)) for one in upcoming]
+    return laid_out(("at", "slug", "priority", "retries_left", "warnings"), rows)
 
 
-def summary_table(upcoming: Sequence[Upcoming]) -> Table:
+def summary_table(upcoming: Sequence[Upcoming]) -> RenderableType:
     """What will run, one job on a line."""
     by_job: dict[str, list[Upcoming]] = {}
     for one in upcoming:
         by_job.setdefault(one.job.key, []).append(one)
-    found = table("slug", "runs", "first", "last", "priority", "retries_left", "warnings")
+    rows: list[Row] = []
     for runs in by_job.values():
-        first, last = moment_in_table(runs[0].at), moment_in_table(runs[-1].at) if len(runs) > 1 else "-"
+        first, last = runs[0], runs[-1]
         warnings = dict.fromkeys(warning for one in runs for warning in one.warnings)
-        job = runs[0].job
-        found.add_row(job.id, str(len(runs)), first, last, coloured(job.priority), _left(runs[0]), "; ".join(warnings))
-    return found
+        until: Cell = last.at if len(runs) > 1 else "-"
+        priority = coloured(first.job.priority)
+        rows.append((first.job.id, str(len(runs)), first.at, until, priority, _left(first), "; ".join(warnings)))
+    return laid_out(("slug", "runs", "first", "last", "priority", "retries_left", "warnings"), rows)
 
 
 def _left(one: Upcoming) -> str:
@@ -463,19 +477,17 @@ def show_following(schedule: Schedule, count: int) -> None:
     say(f"{described[:1].upper()}{described[1:]}.")
     found = following(schedule, now(), count, HERE)
     has_zone = isinstance(schedule, Cron) and any(one.there.utcoffset() != one.here.utcoffset() for one in found)
-    is_narrow = width_of(sys.stdout) < NARROW
-    heads = ("when", "there", "here") if has_zone else ("when", "at")
-    shown = table(*heads, *(() if is_narrow else ("note",)))
+    heads = ("when", "there", "here", "note") if has_zone else ("when", "at", "note")
+    rows: list[Row] = []
     for one in found:
         clocks = (one.there, one.here) if has_zone else (one.there if isinstance(schedule, Cron) else one.here,)
-        cells = (words.relative(one.at, now()), *(f"{at:%a %Y-%m-%d %H:%M:%S %Z}" for at in clocks))
-        shown.add_row(*cells, *(() if is_narrow else (one.note or "",)))
+        cells = (f"{at:%a %Y-%m-%d %H:%M:%S %Z}" for at in clocks)
+        rows.append((words.relative(one.at, now()), *cells, one.note or ""))
     if found:
-        console().print(shown)
+        console().print(laid_out(heads, rows))
     else:
         say("It has no times that could be told in advance.")
-    for one in found if is_narrow else ():
-        if one.note:
-            print_line(Text.assemble((f"{one.there:%Y-%m-%d}: ", "bold"), one.note))
+    if 0 < len(found) < count and schedule.next_after(found[-1].at) is not None:
+        say("Later ones are left out: after 400 years the calendar repeats itself.")
     for trap in traps(schedule, now()):
         print_line(Text.assemble(("Look out: ", "yellow"), trap))

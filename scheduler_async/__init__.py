@@ -1,7 +1,9 @@
 """A persistent job scheduler for asyncio."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+# As type checkers know it. To load `typing` takes a while, in which the command line cannot be interrupted in style.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from scheduler_async.clock import Clock, SystemClock

@@ -61,9 +61,9 @@ def imports_of(file: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module == "scheduler_async":
             found |= {scheduler_async._HOMES.get(alias.name, alias.name) for alias in node.names} - {"__version__"}
         elif isinstance(node, ast.ImportFrom) and node.module == "scheduler_async.cli":
-            found |= {
-                "cli.__init__" if alias.name in ("main", "INTERRUPTED") else f"cli.{alias.name}" for alias in node.names
-            }
+            names = {alias.name for alias in node.names}
+            modules = {name for name in names if (PACKAGE / "cli" / f"{name}.py").exists()}
+            found |= {f"cli.{name}" for name in modules} | ({"cli.__init__"} if names - modules else set())
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scheduler_async."):
             found.add(node.module.removeprefix("scheduler_async."))
         elif isinstance(node, ast.Import):

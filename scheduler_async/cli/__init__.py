@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 INTERRUPTED = 130  # as shells count
@@ -10,6 +11,10 @@ INTERRUPTED = 130  # as shells count
 def main() -> None:
     """Do what the arguments of the program ask for."""
     try:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, leave)
         from scheduler_async.cli.app import run_app  # with packages that the library alone does not need
 
         run_app()
@@ -17,5 +22,10 @@ def main() -> None:
         if error.name not in ("typer", "rich", "click"):
             raise
         sys.exit(f"The command line needs the package {error.name}: pip install 'scheduler-async[cli]'")
-    except KeyboardInterrupt:  # as early as while it loads
+    except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def leave(*_: object) -> None:
+    """End at once, while nothing has been begun: what is loading would lose an interruption, or dress it up."""
+    os._exit(INTERRUPTED)

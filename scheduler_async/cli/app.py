@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import click
 import typer
 
-from scheduler_async.cli import INTERRUPTED
+from scheduler_async.cli import INTERRUPTED, leave
 
 if TYPE_CHECKING:
     import asyncio
@@ -221,9 +221,12 @@ async def opened(store: str | None, *, create: bool = False, **options: Any) -> 
 def ask(work: Coroutine[Any, Any, Any], *, with_warnings: bool = True, about_jobs: bool = True) -> Any:
     """What *work* comes to. The library's warnings appear as lines, those *about_jobs* unless the command tells."""
     import asyncio
+    import signal
 
     if with_warnings:
         show_warnings(about_jobs=about_jobs)
+    if signal.getsignal(signal.SIGINT) is leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which asyncio knows how to replace
     return asyncio.run(work)
 
 

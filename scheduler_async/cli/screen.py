@@ -70,10 +70,18 @@ def width_of(stream: TextIO) -> int:
     return max(get_terminal_size().columns, NARROWEST) if stream.isatty() else WIDE
 
 
+class Screen(Console):
+    """A console that does not end the program by itself: runs may be in progress."""
+
+    def on_broken_pipe(self) -> None:
+        """Say that nobody reads any more, as for any other output that cannot be written."""
+        raise  # noqa: PLE0704 - it is called where that is being handled
+
+
 def console(*, stderr: bool = False) -> Console:
     """Where things are shown."""
     width = width_of(sys.stderr if stderr else sys.stdout)
-    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+    return Screen(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(sentence: str) -> None:

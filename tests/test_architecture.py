@@ -67,8 +67,8 @@ def imports_of(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scheduler_async."):
             found.add(node.module.removeprefix("scheduler_async."))
         elif isinstance(node, ast.Import):
-            names = (alias.name for alias in node.names)
-            found |= {name.partition(".")[2] for name in names if name.startswith("scheduler_async")}
+            plain = (alias.name for alias in node.names)
+            found |= {name.partition(".")[2] for name in plain if name.startswith("scheduler_async")}
     return found
 
 

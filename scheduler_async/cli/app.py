@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import click
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 from scheduler_async.cli import INTERRUPTED, leave
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from scheduler_async import Job, Schedule, Scheduler
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., None])
 
 DEFAULT_STORE = "scheduler.db"
 STORE_VARIABLE = "SCHEDULER_ASYNC_STORE"
@@ -44,6 +46,31 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+ARGUMENTS = {
+    "slug": "The name of the job.",
+    "command": "A line for the shell, in quotes.",
+    "expression": "Such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
+    "target": "A program's own scheduler, with its handlers.",
+}
+
+
+class Command(TyperCommand):
+    """A command that tells what its arguments are: click 8.5 loses what typer is told about them."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument) and parameter.name in ARGUMENTS:
+                parameter.help = ARGUMENTS[parameter.name]
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Leave them to typer, which lists them before the options, whatever the version of click."""
+
+
+def command(name: str | None = None) -> Callable[[F], F]:
+    """Make a command of a function."""
+    return app.command(name, cls=Command)
 
 
 def run_app() -> None:
@@ -134,13 +161,9 @@ NamespaceOption = Annotated[str, typer.Option("--namespace", metavar="NAME", hel
 AnyNamespaceOption = Annotated[
     str | None, typer.Option("--namespace", metavar="NAME", help="Only of this namespace. Default: of all.")
 ]
-SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", help="The name of a job.", autocompletion=slugs)]
-AnySlugArgument = Annotated[
-    str | None, typer.Argument(metavar="[SLUG]", help="The name of a job. Default: all.", autocompletion=slugs)
-]
-AppOption = Annotated[
-    str | None, typer.Option("--app", metavar="MODULE:SCHEDULER", help="A program's own scheduler, with its handlers.")
-]
+SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", autocompletion=slugs)]
+AnySlugArgument = Annotated[str | None, typer.Argument(metavar="[SLUG]", autocompletion=slugs)]
+AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:SCHEDULER", help=ARGUMENTS["target"])]
 
 
 async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoReturn:
@@ -262,10 +285,6 @@ async def find(scheduler: Scheduler, slug: str, namespace: str) -> Job:
 
 # ---------------------------------------------------------------- adding and editing
 
-CommandArgument = Annotated[str, typer.Argument(metavar="COMMAND", help="A line for the shell, in quotes.")]
-NewCommandArgument = Annotated[
-    str | None, typer.Argument(metavar="[COMMAND]", help="A line for the shell, in quotes. Default: as it was.")
-]
 CronOption = Annotated[
     str | None, typer.Option("--cron", metavar="EXPR", help="By a cron expression, such as '0 9 * * *' or @daily.")
 ]
@@ -273,26 +292,28 @@ EveryOption = Annotated[
     str | None, typer.Option("--every", metavar="DURATION", help="On a fixed grid, such as 30s, 5m, 1h or 1d.")
 ]
 AfterOption = Annotated[
-    str | None, typer.Option("--after", metavar="DURATION", help="That long after the previous run ended; first now.")
+    str | None, typer.Option("--after", metavar="DURATION", help="That long after the previous run, the first at once.")
 ]
 AtOption = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="Once, such as 2026-06-15T09:00 (here) or …T09:00Z.")
+    str | None, typer.Option("--at", metavar="TIME", help="Once, such as 2026-06-15T09:00; with Z it is UTC.")
 ]
 ManualOption = Annotated[bool, typer.Option("--manual", help="Only when it is triggered.")]
 TzOption = Annotated[
     str | None,
-    typer.Option("--tz", metavar="ZONE", help="The zone of --cron and --at. Default: here.", autocompletion=zones),
+    typer.Option("--tz", metavar="ZONE", help="The zone of --cron and --at; none: here.", autocompletion=zones),
 ]
 PriorityOption = Annotated[
     str | None,
     typer.Option("--priority", click_type=click.Choice(PRIORITIES), help="Who goes first. Default: standard"),
 ]
 RETRIES_HELP = "How often it is tried again before its next time."
-TIMEOUT_HELP = "Ends it and its children after that long, such as 10m; none: when it is stuck, after 2h."
+TIMEOUT_HELP = "After that long it is ended, with its children, such as 10m; none: after 2h."
 TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT_HELP)]
 MisfireOption = Annotated[
     str | None,
-    typer.Option("--misfire", click_type=click.Choice(MISFIRES), help="What was missed. Default: run_once"),
+    typer.Option(
+        "--misfire", click_type=click.Choice(MISFIRES), help="What becomes of a missed time. Default: run_once"
+    ),
 ]
 PayloadOption = Annotated[
     str | None,
@@ -303,7 +324,9 @@ GroupOption = Annotated[
 ]
 CwdOption = Annotated[
     str | None,
-    typer.Option("--cwd", metavar="DIR", click_type=click.Path(file_okay=False), help="Where it runs."),
+    typer.Option(
+        "--cwd", metavar="DIR", click_type=click.Path(file_okay=False), help="Where it runs; for a new job: here."
+    ),
 ]
 EnvOption = Annotated[
     list[str] | None,
@@ -399,10 +422,10 @@ def environment_of(pairs: list[str] | None) -> dict[str, str]:
     return found
 
 
-@app.command()
+@command()
 def add(
-    slug: Annotated[str, typer.Argument(metavar="SLUG", help="The name of the new job.")],
-    command: CommandArgument,
+    slug: Annotated[str, typer.Argument(metavar="SLUG")],
+    command: Annotated[str, typer.Argument(metavar="COMMAND")],
     cron: CronOption = None,
     every: EveryOption = None,
     after: AfterOption = None,
@@ -453,10 +476,10 @@ def add(
     tell_of_job(ask(write(), about_jobs=False), "Added", as_json)
 
 
-@app.command()
+@command()
 def edit(
     slug: SlugArgument,
-    command: NewCommandArgument = None,
+    command: Annotated[str | None, typer.Argument(metavar="[COMMAND]")] = None,
     cron: CronOption = None,
     every: EveryOption = None,
     after: AfterOption = None,
@@ -570,7 +593,7 @@ def changed(slug: str, namespace: str, store: str | None, as_json: bool, call: s
         tell_of_job(job, did, as_json)
 
 
-@app.command()
+@command()
 def remove(
     slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
@@ -578,7 +601,7 @@ def remove(
     changed(slug, namespace, store, as_json, "remove_job", "Removed")
 
 
-@app.command()
+@command()
 def pause(
     slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
@@ -586,7 +609,7 @@ def pause(
     changed(slug, namespace, store, as_json, "pause_job", "Paused")
 
 
-@app.command()
+@command()
 def resume(
     slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
@@ -597,7 +620,7 @@ def resume(
 # ---------------------------------------------------------------- looking
 
 
-@app.command("list")
+@command("list")
 def list_jobs(
     due: Annotated[bool, typer.Option("--due", help="Only what is due now.")] = False,
     priority: Annotated[
@@ -635,7 +658,7 @@ def list_jobs(
     ask(show())
 
 
-@app.command()
+@command()
 def show(
     slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
@@ -654,7 +677,7 @@ def show(
         screen.show_job(job, explanation)
 
 
-@app.command()
+@command()
 def log(
     slug: AnySlugArgument = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="How many runs at most.")] = 20,
@@ -687,7 +710,7 @@ def log(
     ask(read())
 
 
-@app.command()
+@command()
 def stats(
     slug: AnySlugArgument = None,
     namespace: NamespaceOption = "default",
@@ -710,7 +733,7 @@ def stats(
         screen.show_stats(found)
 
 
-@app.command()
+@command()
 def preview(
     window: Annotated[
         str, typer.Option("--window", metavar="DURATION", help="How far: minutes, or a duration such as 2h or 1d.")
@@ -735,7 +758,7 @@ def preview(
         screen.show_preview(upcoming, duration)
 
 
-@app.command()
+@command()
 def explain(
     slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
@@ -755,11 +778,9 @@ def explain(
         screen.say(explained(job, explanation))
 
 
-@app.command("next")
+@command("next")
 def following(
-    expression: Annotated[
-        str, typer.Argument(metavar="EXPR", help="Such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.")
-    ],
+    expression: Annotated[str, typer.Argument(metavar="EXPR")],
     tz: Annotated[
         str | None,
         typer.Option("--tz", metavar="ZONE", help="The zone of the expression. Default: here.", autocompletion=zones),
@@ -846,7 +867,7 @@ async def heeding_signals(scheduler: Scheduler, work: Coroutine[Any, Any, T]) ->
         return await doing, asked.is_set()
 
 
-@app.command()
+@command()
 def trigger(
     slug: SlugArgument,
     target: AppOption = None,
@@ -887,7 +908,7 @@ def trigger(
         raise typer.Exit(1)
 
 
-@app.command()
+@command()
 def cron(
     jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many at a time.")] = 1,
     target: AppOption = None,
@@ -914,11 +935,9 @@ def cron(
         raise typer.Exit(INTERRUPTED)
 
 
-@app.command()
+@command()
 def run(
-    target: Annotated[
-        str | None, typer.Argument(metavar="[MODULE:SCHEDULER]", help="A program's own scheduler, with its handlers.")
-    ] = None,
+    target: Annotated[str | None, typer.Argument(metavar="[MODULE:SCHEDULER]")] = None,
     max_concurrent: Annotated[
         int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many at a time. Default: all.")
     ] = None,

@@ -1,11 +1,13 @@
-"""The cast that the tests of the whole scheduler share: its moments, and a handler that does as it is told."""
+"""The cast that the tests of the whole scheduler share: its moments, a handler that does as it is told, programs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from scheduler_async import Job, Run, Scheduler
 from scheduler_async.testing import VirtualClock
@@ -64,3 +66,21 @@ async def job_of(scheduler: Scheduler, id: str = "a") -> Job:
     job = await scheduler.get_job(id)
     assert job is not None
     return job
+
+
+@contextmanager
+def started(command: Sequence[object], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program of its own, which does not outlive the test. Nobody talks to it, unless *options* say otherwise."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([str(part) for part in command], text=True, **{**pipes, **options})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line that a program writes; an empty one when it has ended."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")

@@ -12,15 +12,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler_async import Every, Scheduler
+from scheduler_async import Every, Misfire, Priority, Scheduler, Status
+from tests.cast import line_of, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals")
 
@@ -78,28 +79,9 @@ def well(here: Path, *arguments: str) -> Done:
     return done
 
 
-@contextmanager
-def started(here: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(here: Path, *arguments: str, **options: Any) -> AbstractContextManager[subprocess.Popen[str]]:
     """The program, while it runs."""
-    process = subprocess.Popen(
-        [*PROGRAM, *arguments],
-        cwd=here,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def line_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
+    return started([*PROGRAM, *arguments], cwd=here, env=environment(), **options)
 
 
 def on_terminal(
@@ -160,7 +142,7 @@ def test_a_job_from_beginning_to_end(here: Path) -> None:
     assert "hello" in well(here, "log", "backup", "--output").out
     assert well(here, "stats", "backup", "--json").json["counts"] == {"success": 1}
 
-    assert well(here, "pause", "backup").out == "Paused backup: it starts again when it is resumed\n"
+    assert well(here, "pause", "backup").out == "Paused backup: paused until it is resumed\n"
     assert well(here, "explain", "backup", "--json").json["reason"] == "paused"
     assert well(here, "resume", "backup").out.startswith("Resumed backup: at 03:00 (UTC)")
 
@@ -216,6 +198,73 @@ def test_all_else_that_can_be_given(here: Path) -> None:
     assert well(here, "edit", "a", "--enabled", "--namespace", "tenant", "--json").json["status"] == "idle"
 
 
+def test_an_edit_takes_away_what_was_given(here: Path) -> None:
+    well(here, "add", "a", "true", "--cron", "0 3 * * *", "--timeout", "5m", "--group", "g", "--payload", "[1]")
+
+    job = well(
+        here, "edit", "a", "--timeout", "none", "--group", "none", "--payload", "null", "--manual", "--json"
+    ).json
+
+    assert (job["timeout"], job["group"], job["schedule"]["kind"]) == (None, None, "manual")
+    assert job["payload"] == {"command": "true", "cwd": str(here)}
+    assert well(here, "edit", "a", "--every", "1h", "--timeout", "1m", "--json").json["timeout"] == "1m"
+
+
+def test_an_edit_of_the_environment_leaves_the_rest_of_it(here: Path) -> None:
+    well(here, "add", "a", "true", "--env", "A=1", "--env", "B=2")
+
+    job = well(here, "edit", "a", "--env", "B=3", "--env", "C=4", "--unset-env", "A", "--json").json
+
+    assert job["payload"]["env"] == {"B": "3", "C": "4"}
+
+
+def test_another_cron_expression_keeps_its_zone(here: Path) -> None:
+    """Change what is given, and nothing else."""
+    well(here, "add", "a", "true", "--cron", "0 3 * * *", "--tz", "Asia/Tokyo")
+
+    edited = well(here, "edit", "a", "--cron", "0 4 * * *", "--json").json["schedule"]
+    assert (edited["expression"], edited["tz"]) == ("0 4 * * *", "Asia/Tokyo")
+    assert "tz" not in well(here, "edit", "a", "--tz", "none", "--json").json["schedule"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["pause", "a"], '"scheduler-async resume a --namespace t" lets it go on.', id="paused"),
+        pytest.param(
+            ["edit", "a", "--disabled"], '"scheduler-async resume a --namespace t" enables it.', id="disabled"
+        ),
+        pytest.param(["edit", "a", "--manual"], '"scheduler-async trigger a --namespace t" does.', id="manual"),
+        pytest.param(["edit", "a", "--after", "1h"], 'by "scheduler-async cron".', id="due"),
+        pytest.param(["edit", "a", "--at", "2099-06-15T09:00"], "2099-06-15 09:00 CEST, in ", id="not due"),
+    ],
+)
+def test_an_explanation_names_commands_and_the_readers_time(arguments: list[str], words: str, here: Path) -> None:
+    well(here, "add", "a", "true", "--every", "1h", "--namespace", "t")
+    changed = well(here, *arguments, "--namespace", "t")
+
+    explained = well(here, "explain", "a", "--namespace", "t").out
+
+    assert words in explained
+    assert words in well(here, "show", "a", "--namespace", "t").out
+    assert words in well(here, "explain", "a", "--namespace", "t", "--json").json["sentence"]
+    for text in (explained, changed.out):
+        assert "UTC" not in text
+        assert "()" not in text
+    assert changed.err == ""
+
+
+@pytest.mark.parametrize(
+    ("misfire", "words"),
+    [("run_once", "2020-06-15 09:00 CEST has passed, so that it is due now"), ("skip", "so that it is skipped")],
+)
+def test_a_moment_in_the_past_is_pointed_out(misfire: str, words: str, here: Path) -> None:
+    added = well(here, "add", "a", "true", "--at", "2020-06-15T09:00", "--misfire", misfire).out
+
+    assert words in added
+    assert ("1 success" if misfire == "run_once" else "1 skipped") in well(here, "cron").out
+
+
 def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
     well(here, "add", "a", "true", "--store", "one.db")
     well(here, "--store", "two.db", "add", "b", "true")
@@ -240,8 +289,8 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         pytest.param(["add", "x", " "], 2, "A command is a line for the shell", id="blank command"),
         pytest.param(["add", "x", "y", "--cron", "61 * * * *"], 2, "61 is out of range", id="cron"),
         pytest.param(["add", "x", "y", "--every", "5"], 2, "Missing time unit", id="interval"),
-        pytest.param(["add", "x", "y", "--at", "soon"], 2, "ISO 8601", id="moment"),
-        pytest.param(["add", "x", "y", "--at", "2026-13-01"], 2, "does not exist", id="no such month"),
+        pytest.param(["add", "x", "y", "--at", "soon"], 2, "'soon' is no time. One is ", id="moment"),
+        pytest.param(["add", "x", "y", "--at", "2026-13-01"], 2, "'2026-13-01' is no time: month", id="no such month"),
         pytest.param(
             ["add", "x", "y", "--cron", "@daily", "--every", "1h"], 2, "exclude each other", id="two schedules"
         ),
@@ -249,19 +298,38 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
             ["add", "x", "y", "--every", "1h", "--tz", "UTC"], 2, "the same in every zone", id="needless zone"
         ),
         pytest.param(["add", "x", "y", "--cron", "@daily", "--tz", "Mars"], 2, "Mars", id="unknown zone"),
-        pytest.param(["add", "x", "y", "--priority", "top"], 2, "high, standard, low", id="priority"),
-        pytest.param(["add", "x", "y", "--retries", "-1"], 2, "max_retries", id="retries"),
+        pytest.param(["add", "x", "y", "--priority", "top"], 2, "not one of 'high', 'standard', 'low'", id="priority"),
+        pytest.param(["add", "x", "y", "--retries", "-1"], 2, "'--retries': -1 is not in the range", id="retries"),
         pytest.param(["add", "x", "y", "--payload", "{"], 2, "--payload is no JSON", id="payload"),
+        pytest.param(["add", "x", "y", "--payload", "NaN"], 2, "--payload is no JSON", id="no number in JSON"),
+        pytest.param(["add", "x", "y", "--payload", '"\\ud800"'], 2, "--payload is no JSON", id="half a character"),
         pytest.param(["add", "x", "y", "--env", "A"], 2, "--env is NAME=VALUE", id="environment"),
+        pytest.param(["add", "x", "y", "--env", "=A"], 2, "--env is NAME=VALUE", id="variable without a name"),
+        pytest.param(["add", " x", "y"], 2, "The slug of a job is a text without blanks", id="slug"),
+        pytest.param(["add", "x", "y\udcff"], 2, "is no text in UTF-8", id="no text"),
+        pytest.param(["add", "x", "y", "--manual", "--every", "1h"], 2, "exclude each other", id="manual and not"),
+        pytest.param(
+            ["edit", "there", "--unset-env", "A"], 2, "no --env has added that", id="variable that is not there"
+        ),
         pytest.param(["add", "there", "y"], 1, 'There is a job "there" already', id="taken name"),
+        pytest.param(["add", "there", "y"], 1, '"scheduler-async edit there"', id="what to do about a taken name"),
         pytest.param(["edit", "there"], 2, "Nothing to change", id="no change"),
+        pytest.param(["edit", "there", "--timeout", "soon"], 2, "Invalid interval", id="timeout"),
         pytest.param(["edit", "gone", "--every", "1h"], 1, 'There is no job "gone"', id="edit what is not there"),
         pytest.param(["remove", "gone"], 1, 'There is no job "gone"', id="remove what is not there"),
         pytest.param(["trigger", "gone"], 1, 'There is no job "gone"', id="trigger what is not there"),
-        pytest.param(["trigger", "foreign"], 1, "elsewhere", id="trigger what others handle"),
+        pytest.param(
+            ["trigger", "foreign"],
+            2,
+            "--app names the program that has its handler elsewhere",
+            id="trigger what others handle",
+        ),
         pytest.param(["explain", "gone"], 1, 'There is no job "gone"', id="explain what is not there"),
+        pytest.param(["show", "gone"], 1, '"scheduler-async list" shows the jobs', id="what to do about a wrong name"),
+        pytest.param(["show", "tenant/a"], 1, "are named with --namespace", id="a name with its namespace"),
+        pytest.param(["resume", "over"], 1, '"scheduler-async trigger over" runs it once more', id="what has ended"),
         pytest.param(["log", "gone"], 1, 'There is no job "gone"', id="log of what is not there"),
-        pytest.param(["list", "--status", "odd"], 2, "idle, queued, running", id="status"),
+        pytest.param(["list", "--status", "odd"], 2, "not one of 'idle', 'queued', 'running'", id="status"),
         pytest.param(["list", "--watch"], 2, "--watch is for a terminal", id="nobody watches"),
         pytest.param(["cron", "--app", "json:loads", "--jobs", "2"], 2, "leave out --jobs", id="two limits"),
         pytest.param(["preview", "--window", "soon"], 2, "Invalid interval", id="window"),
@@ -271,6 +339,11 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         pytest.param(["run", "json:loads"], 1, "is no Scheduler", id="not a scheduler"),
         pytest.param(["run", "json:loads", "--store", "x.db"], 2, "a store of its own", id="two stores"),
         pytest.param(["list", "--store", "none.db"], 1, "There is no store none.db here yet", id="no store"),
+        pytest.param(["list", "--store", "empty.db"], 1, "The file empty.db is empty", id="empty store"),
+        pytest.param(["list", "--store", ""], 2, "--store names no file", id="store without a name"),
+        pytest.param(["--store", "", "list"], 2, "--store names no file", id="store without a name, first"),
+        pytest.param(["add", "x", "y", "--store", ":memory:"], 2, "would keep nothing", id="store in memory"),
+        pytest.param(["next", "every 5m", "--tz", "UTC"], 2, "the same in every zone", id="zone for nothing"),
         pytest.param(["list", "--store", "text.db"], 1, "is not a SQLite database", id="not a store"),
         pytest.param(["list", "--store", "new.db"], 1, "upgrade scheduler_async", id="newer store"),
         pytest.param(["add", "x", "y", "--store", "no/such/dir.db"], 1, "does not exist", id="no directory"),
@@ -286,7 +359,7 @@ def test_what_goes_wrong_is_a_sentence(arguments: list[str], code: int, words: s
 
     assert (done.code, done.out) == (code, "")
     assert words in done.err
-    assert "Traceback" not in done.err
+    assert not re.search(r"Traceback|\w+_\w+\(\)|max_retries|on_conflict", done.err), "that is Python, and no command"
     assert contents(troubled) == before
 
 
@@ -309,6 +382,8 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         scheduler = Scheduler(here / name)
         await scheduler.add_job(Every("1h"), handler="command", id="there", payload={"command": "true"})
         await scheduler.add_job(Every("1h"), handler="elsewhere", id="foreign")
+        ended = Every("1h", end="2020-01-01T00:00:00Z")
+        await scheduler.add_job(ended, handler="command", id="over", payload={"command": "true"})
         await scheduler.stop()
 
     asyncio.run(fill("scheduler.db"))
@@ -317,6 +392,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     db.execute("PRAGMA user_version = 99")
     db.close()
     (here / "text.db").write_text("not a store\n" * 100)
+    (here / "empty.db").touch()
     return here
 
 
@@ -381,7 +457,34 @@ def test_a_full_disk_is_a_sentence(arguments: list[str], here: Path) -> None:
         )
 
     assert done.returncode == 1
-    assert done.stderr == "Error: No space left on device.\n"
+    assert done.stderr == "Error: Cannot write the output: No space left on device.\n"
+
+
+def test_a_loop_whose_output_cannot_be_written_ends(here: Path) -> None:
+    """What runs would run unseen; what is running is finished, and recorded."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    well(here, "add", "tick", "true", "--after", "1s")
+
+    with open("/dev/full", "w") as full, running(here, "run", stdout=full) as process:  # noqa: PTH123
+        _, err = process.communicate(timeout=PATIENCE)
+
+    assert (process.returncode, err) == (1, "Error: Cannot write the output: No space left on device.\n")
+    assert {row["outcome"] for row in well(here, "log", "--json").json} == {"success"}
+
+
+def test_a_loop_whose_reader_leaves_ends(here: Path) -> None:
+    well(here, "add", "tick", "true", "--after", "1s")
+
+    with running(here, "run") as process:
+        line_of(process)
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+
+        assert process.wait(PATIENCE) == 1
+    assert err == ""
 
 
 def test_who_has_closed_the_output_gets_none(here: Path) -> None:
@@ -403,7 +506,7 @@ def test_who_has_closed_the_output_gets_none(here: Path) -> None:
 def test_what_is_interrupted_is_recorded(command: str, number: signal.Signals, here: Path) -> None:
     well(here, "add", "slow", f"touch {here}/begun; sleep 600", "--after", "1h")
 
-    with started(here, command, *(["slow"] if command == "trigger" else [])) as process:
+    with running(here, command, *(["slow"] if command == "trigger" else [])) as process:
         while not (here / "begun").exists():
             assert process.poll() is None
         process.send_signal(number)
@@ -413,6 +516,36 @@ def test_what_is_interrupted_is_recorded(command: str, number: signal.Signals, h
     assert "Traceback" not in err
     (row,) = well(here, "log", "--json").json
     assert row["outcome"] == "cancelled"
+
+
+# As long as the program loads its parts, none of which expects an interruption.
+INTERRUPTED_WHILE_LOADING = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interruption(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interruption())
+from scheduler_async.cli import main
+sys.argv[1:] = ["list"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["typer", "click.types", "scheduler_async.errors", "asyncio", "rich.console", "sqlite3"]
+)
+def test_an_interruption_is_heeded_from_the_first_moment_on(module: str, here: Path) -> None:
+    well(here, "add", "a", "true")
+    code = INTERRUPTED_WHILE_LOADING.replace("sys.argv[1]", repr(module))
+
+    with started([sys.executable, "-c", code], cwd=here, env=environment()) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+
+    assert (process.returncode, out, err) == (130, "", "")
 
 
 def test_a_reader_who_has_seen_enough_may_leave(here: Path) -> None:
@@ -458,9 +591,9 @@ def test_a_pass_runs_what_is_due_in_order_and_sums_up(here: Path) -> None:
 
 
 def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
-    well(here, "add", "tick", "echo tick", "--every", "1s")
+    well(here, "add", "tick", "echo tick", "--after", "1s")
 
-    with started(here, "run") as process:
+    with running(here, "run") as process:
         assert re.search(r"tick  \w+  success  \S+  Completed in ", line_of(process))
         assert " success " in line_of(process)
         process.send_signal(signal.SIGTERM)
@@ -476,7 +609,7 @@ def test_the_second_signal_ends_what_runs(number: signal.Signals, here: Path) ->
     well(here, "add", "quick", "true", "--every", "1s")
     well(here, "add", "slow", f"touch {here}/begun; sleep 600", "--after", "1h")
 
-    with started(here, "run") as process:
+    with running(here, "run") as process:
         while not (here / "begun").exists():
             line_of(process)
         process.send_signal(number)
@@ -507,7 +640,7 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
     (here / "mine.py").write_text(PROGRAM_WITH_SCHEDULER)
     well(here, "add", "command", "true", "--after", "1h", "--store", "own.db")
 
-    with started(here, "run", "mine:scheduler", "--json") as process:
+    with running(here, "run", "mine:scheduler", "--json") as process:
         seen: set[str] = set()
         while seen != {"declared", "command"}:
             row = json.loads(line_of(process))
@@ -522,12 +655,12 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
 
 
 def test_log_follows_what_another_process_runs(here: Path) -> None:
-    well(here, "add", "tick", "echo so it goes", "--every", "1s")
+    well(here, "add", "tick", "echo so it goes", "--after", "1s")
 
     with (
-        started(here, "log", "--follow", "--json") as following,
-        started(here, "log", "tick", "--follow", "--output") as reading,
-        started(here, "run"),
+        running(here, "log", "--follow", "--json") as following,
+        running(here, "log", "tick", "--follow", "--output") as reading,
+        running(here, "run"),
     ):
         first, second = (json.loads(line_of(following)) for _ in range(2))
         lines = [line_of(reading) for _ in range(4)]
@@ -555,7 +688,7 @@ async def test_a_pass_beside_a_running_scheduler_runs_nothing_twice(here: Path) 
     """As the system's cron does, while somebody has left `run` running."""
     well(here, "add", "tick", "sleep 0.2", "--every", "1s")
 
-    with started(here, "run") as process:
+    with running(here, "run") as process:
         for _ in range(3):
             line_of(process)
             well(here, "cron")
@@ -579,15 +712,40 @@ def test_a_terminal_has_colours_and_a_pipe_has_none(here: Path) -> None:
     assert "\x1b" not in well(here, "list").out
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_tables_fit_the_terminal(columns: int, here: Path) -> None:
-    well(
-        here, "add", "a-job-with-quite-a-long-name", "true", "--cron", "0 3 1,15 * MON-FRI", "--tz", "Europe/Stockholm"
-    )
+def without_colours(seen: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)
 
-    for arguments in (["list"], ["show", "a-job-with-quite-a-long-name"], ["stats"], ["preview", "--window", "30d"]):
-        seen = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", on_terminal(here, *arguments, columns=columns))
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_tables_fit_the_terminal_and_nothing_is_cut_off(columns: int, here: Path) -> None:
+    slug = "a-job-with-quite-a-long-name"
+    well(here, "add", slug, "exit 3", "--cron", "0 3 1,15 * MON-FRI", "--tz", "Europe/Stockholm")
+    call(here, "trigger", slug)
+
+    for arguments, words in [
+        (["list"], ["0/2", "idle", "standard", "MON-FRI", "in "]),
+        (["show", slug], ["exit 3", "CET"]),
+        (["stats"], ["error", "0%", "ago"]),
+        (["log"], ["manual", "error", "Exited", "after"]),
+        (["preview", "--window", "30d"], ["in ", "standard"]),
+        (["next", "30 2 28 3 *", "--tz", "Asia/Tokyo", "-n", "2"], ["02:30:00 JST", "CET", "in "]),
+    ]:
+        seen = without_colours(on_terminal(here, *arguments, columns=columns))
         assert max(map(len, seen.splitlines())) <= columns, seen
+        for word in (*words, *([slug] if arguments[0] != "next" else [])):
+            assert word in seen, seen
+        assert "…" not in seen or arguments[0] == "preview"  # whose timeline has room for part of a name
+
+
+@pytest.mark.parametrize("columns", [0, 1, 10])
+def test_a_terminal_of_no_size_is_no_reason_to_fail(columns: int, here: Path) -> None:
+    well(here, "add", "backup", "true", "--every", "10m")
+    well(here, "trigger", "backup")
+
+    for command in ("list", "show backup", "stats", "log", "preview", "explain backup", "--help"):
+        seen = without_colours(on_terminal(here, *command.split(), columns=columns))
+        assert "Traceback" not in seen
+        assert ("scheduler-async" if command == "--help" else "backup") in seen
 
 
 def test_moments_are_relative_and_on_the_readers_clock(here: Path) -> None:
@@ -616,6 +774,34 @@ def test_preview_draws_what_is_to_come(here: Path) -> None:
     assert well(here, "preview").out == "Nothing is due in that time.\n"
 
 
+def test_a_long_preview_has_a_line_for_each_job(here: Path) -> None:
+    well(here, "add", "often", "true", "--every", "10m")
+    well(here, "add", "once", "true", "--at", "2099-01-01T00:00")
+    well(here, "add", "hourly", "true", "--cron", "@hourly")
+
+    lines = well(here, "preview", "--window", "1d").out.splitlines()
+
+    assert len(lines) == 8  # the scale, two lines of marks, and a table of two
+    assert re.match(r"often +144 +in 9m .* +in 23h 59m", lines[-2]) or re.match(r"often +144 +in 9m", lines[-1])
+    assert len(well(here, "preview", "--window", "1d", "--json").json) == 168
+
+
+def test_rare_times_are_found_quickly_and_no_further_than_the_calendar_repeats_itself(here: Path) -> None:
+    shown = well(here, "next", "0 0 29 2 *", "-n", "1000").out
+
+    assert shown.count("-02-29 00:00:00") == 97
+    assert "after 400 years the calendar repeats itself" in shown
+
+
+def test_next_shows_one_clock_for_what_has_no_zone(here: Path) -> None:
+    shown = well(here, "next", "every 5m", "-n", "2").out
+
+    assert "UTC" not in shown
+    assert "there" not in shown
+    assert "2099-06-15 09:00:00 CEST" in well(here, "next", "2099-06-15T09:00").out
+    assert "2099-06-15 02:00:00 CEST" in well(here, "next", "2099-06-15T09:00", "--tz", "Asia/Tokyo").out
+
+
 def test_a_pass_shows_what_it_is_doing(here: Path) -> None:
     well(here, "add", "slow-one", "sleep 1", "--after", "1h")
 
@@ -625,13 +811,39 @@ def test_a_pass_shows_what_it_is_doing(here: Path) -> None:
     assert "1 task executed (1 success)" in seen
 
 
-def test_a_shell_completes_the_names_of_jobs(here: Path) -> None:
-    well(here, "add", "backup", "true")
-    asked = {"_SCHEDULER_ASYNC_COMPLETE": "complete_bash", "COMP_WORDS": "scheduler-async show ", "COMP_CWORD": "2"}
+def completed(here: Path, line: str, **env: str) -> list[str]:
+    """What a shell would offer to complete *line*."""
+    words = {"COMP_WORDS": f"scheduler-async {line}", "COMP_CWORD": str(len(line.split(" ")))}
+    return call(here, env={"_SCHEDULER_ASYNC_COMPLETE": "complete_bash", **words, **env}).out.split()
 
-    assert call(here, env=asked).out.split() == ["backup"]
-    assert call(here / "..", env=asked).out.split() == []
-    assert "show" in call(here, env={**asked, "COMP_WORDS": "scheduler-async s", "COMP_CWORD": "1"}).out.split()
+
+def test_a_shell_completes_the_names_of_jobs(here: Path) -> None:
+    """Of the store that the line names, before or after the command, or the environment."""
+    well(here, "add", "backup", "true")
+    well(here, "add", "other", "true", "--store", "other.db")
+    well(here, "add", "theirs", "true", "--store", "other.db", "--namespace", "tenant")
+
+    assert completed(here, "show ") == ["backup"]
+    assert completed(here, "--store other.db show o") == ["other"]
+    assert completed(here, "show --store other.db o") == ["other"]
+    assert completed(here, "show ", SCHEDULER_ASYNC_STORE="other.db") == ["other"]
+    assert completed(here, "show --store other.db --namespace tenant ") == ["theirs"]
+    assert completed(here / "..", "show ") == []
+    assert "show" in completed(here, "s")
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        pytest.param("list --status ", list(Status), id="status"),
+        pytest.param("list --priority ", list(Priority), id="priority to look for"),
+        pytest.param("add a b --priority ", list(Priority), id="priority"),
+        pytest.param("edit a --misfire ", list(Misfire), id="misfire"),
+        pytest.param("add a b --tz Europe/Stoc", ["Europe/Stockholm"], id="zone"),
+    ],
+)
+def test_a_shell_completes_values(line: str, values: list[str], here: Path) -> None:
+    assert completed(here, line) == values
 
 
 def test_the_program_knows_its_version(here: Path) -> None:
@@ -646,9 +858,14 @@ def test_a_zone_can_be_changed_and_nothing_else(here: Path) -> None:
     assert call(here, "edit", "often", "--tz", "Asia/Tokyo").code == 2
 
 
-def test_help_names_every_command(here: Path) -> None:
+def test_help_names_every_command_and_says_what_all_else_is(here: Path) -> None:
     shown = well(here, "--help").out
 
     for command in COMMANDS:
         assert re.search(rf"^  {command} ", shown, re.MULTILINE)
-        assert well(here, command, "--help").out
+        told = well(here, command, "--help").out
+        _, listed = re.split(r"^(?:Arguments|Options):$", told, maxsplit=1, flags=re.MULTILINE)
+        for line in re.findall(r"^  (\S.+)", re.sub(r"\n {3,}", "  ", listed), re.MULTILINE):
+            what, words, *_ = [*re.split(r" {2,}", line), ""]
+            assert words, f"{command} does not say what {what} is"
+            assert not words.startswith("["), f"{command} does not say what {what} is"

@@ -11,8 +11,8 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
@@ -21,30 +21,14 @@ import pytest
 
 from scheduler_async import At, Delay, Every, JobSpec, Manual, Outcome, Run, Schedule, Scheduler, engine, nodes
 from scheduler_async.instants import from_micros
+from tests.cast import line_of, started
 
 pytestmark = pytest.mark.timeout(60)
 
 
-@contextmanager
-def program(code: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A Python program of its own, which does not outlive the test."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def line_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+def program(code: str, *arguments: str | Path) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A Python program that the test talks to."""
+    return started([sys.executable, "-c", textwrap.dedent(code), *arguments], stdin=subprocess.PIPE)
 
 
 HANGS = """

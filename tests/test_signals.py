@@ -8,14 +8,13 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from scheduler_async import Outcome, RunRow, Scheduler
+from tests.cast import line_of, started
 
 PATIENCE = 60.0  # seconds: a machine may be busy; what hangs, hangs longer
 
@@ -102,26 +101,10 @@ BUSY = """
 """
 
 
-@contextmanager
-def program(path: Path, text: str = PROGRAM, **parts: object) -> Iterator[Any]:
+def program(path: Path, text: str = PROGRAM, **parts: object) -> AbstractContextManager[subprocess.Popen[str]]:
     defaults = {"before": "", "timeout": "30", "around": "asyncio.run(main())"}
     text = textwrap.dedent(text).format(**defaults | parts)
-    process = subprocess.Popen(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", text, str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def line_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+    return started([sys.executable, "-X", "dev", "-W", "error", "-c", text, path])
 
 
 async def end_of(process: subprocess.Popen[str]) -> tuple[int, str, str]:

@@ -55,7 +55,9 @@ def following(schedule: Schedule, now: datetime, count: int, here: tzinfo) -> li
     notes = _CronNotes(schedule, now) if isinstance(schedule, Cron) else None
     found: list[Occurrence] = []
     asked_at = now
-    while len(found) < count and asked_at - now < HORIZON and (at := schedule.next_after(asked_at)) is not None:
+    while len(found) < count and (at := schedule.next_after(asked_at)) is not None:
+        if found and at - now > HORIZON:
+            break
         there_at = _in_zone(at, _zone_of(schedule))
         here_at = _in_zone(at, here)
         previous = found[-1] if found else None

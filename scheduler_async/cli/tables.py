@@ -44,8 +44,8 @@ def in_columns(heads: Sequence[str], rows: Sequence[Row], *, width: int, now: da
         if sum(wide) + _BETWEEN * (len(wide) - 1) > width:
             continue
         found = Table(box=None, pad_edge=False, header_style="bold")
-        for name in names:
-            found.add_column(name, no_wrap=name not in PROSE, overflow="fold")
+        for name, least in zip(names, wide, strict=True):
+            found.add_column(name, no_wrap=name not in PROSE, overflow="fold", min_width=least)
         for row in texts:
             found.add_row(*row)
         return found

@@ -1,0 +1,77 @@
+"""What the library says, for people who have commands and no calls."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from scheduler_async import (
+    Explanation,
+    InvalidJobError,
+    Job,
+    JobAlreadyRunningError,
+    JobEndedError,
+    JobExistsError,
+    JobNotFoundError,
+    JobSpec,
+    Manual,
+    SchedulerError,
+    SchedulerShutdownError,
+    SkipReason,
+)
+from scheduler_async.cli.sentences import explained, sentence_of
+from scheduler_async.lifecycle import add
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            JobNotFoundError("a"),
+            'There is no job "a". "scheduler-async list" shows the jobs there are.',
+        ),
+        (
+            JobExistsError("a b", "tenant"),
+            (
+                'There is a job "a b" in namespace "tenant" already. Choose another name, or change that one with '
+                "\"scheduler-async edit 'a b' --namespace tenant\"."
+            ),
+        ),
+        (
+            JobEndedError("a"),
+            (
+                'Job "a" has ended: nothing is left of its schedule. "scheduler-async edit a --every 1h" gives it a '
+                'new one, and "scheduler-async trigger a" runs it once more.'
+            ),
+        ),
+        (
+            JobAlreadyRunningError("a"),
+            'Job "a" is running already. A job runs once at a time: try again when it is done.',
+        ),
+        (
+            SchedulerShutdownError(5.0, 2),
+            "2 runs do not end: they are left behind, and recorded as interrupted by the next scheduler.",
+        ),
+        (InvalidJobError("That is wrong.", "id"), "That is wrong."),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_says_what_to_type(error: SchedulerError, sentence: str) -> None:
+    assert sentence_of(error) == sentence
+
+
+@pytest.fixture
+def job() -> Job:
+    return add(JobSpec(Manual(), handler="command"), id="a", handler="command", now=0)
+
+
+@pytest.mark.parametrize("reason", [None, *SkipReason])
+def test_no_explanation_names_a_call(reason: SkipReason | None, job: Job) -> None:
+    explanation = Explanation(reason=reason, until=None, sentence='Job "a" waits.', remedy=None)
+
+    sentence = explained(job, explanation)
+
+    assert sentence.startswith('Job "a" waits.')
+    assert not re.search(r"\(\)|_job", sentence)
+    assert sentence.count("scheduler-async") == sentence.count('"scheduler-async')

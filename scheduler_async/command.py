@@ -4,7 +4,12 @@
     await scheduler.add_job(Every("1h"), handler="command", payload=Command("backup.sh").to_payload())
 
 A command and all its children are a process group of their own. A timeout ends the group, and so does the death of
-the scheduler, however sudden: a run that is taken up elsewhere must not meet the first one.
+the scheduler, however sudden: a run that is taken up elsewhere must not meet the first one. A child that leaves the
+group (`setsid`) is not ended: nobody knows it any more.
+
+The run is over when the shell is, and then nobody reads its output any more. What the command leaves in the background
+lives on, and ends at the first line that it writes there, as if it wrote to a reader who has left (SIGPIPE): it needs
+an output of its own, `server >>server.log 2>&1 &`.
 """
 
 from __future__ import annotations

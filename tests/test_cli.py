@@ -504,11 +504,11 @@ def test_who_has_closed_the_output_gets_none(here: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("command", ["trigger", "cron"])
 def test_what_is_interrupted_is_recorded(command: str, number: signal.Signals, here: Path) -> None:
-    well(here, "add", "slow", f"touch {here}/begun; sleep 600", "--after", "1h")
+    os.mkfifo(here / "begun")
+    well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
 
     with running(here, command, *(["slow"] if command == "trigger" else [])) as process:
-        while not (here / "begun").exists():
-            assert process.poll() is None
+        (here / "begun").read_text()
         process.send_signal(number)
         _, err = process.communicate(timeout=PATIENCE)
 
@@ -606,12 +606,11 @@ def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_the_second_signal_ends_what_runs(number: signal.Signals, here: Path) -> None:
-    well(here, "add", "quick", "true", "--every", "1s")
-    well(here, "add", "slow", f"touch {here}/begun; sleep 600", "--after", "1h")
+    os.mkfifo(here / "begun")
+    well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
 
     with running(here, "run") as process:
-        while not (here / "begun").exists():
-            line_of(process)
+        (here / "begun").read_text()
         process.send_signal(number)
         assert process.stderr is not None
         asked = process.stderr.readline()

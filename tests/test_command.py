@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
@@ -17,7 +15,7 @@ from scheduler_async import InvalidJobError, Manual, Outcome, RunRow, Scheduler,
 from scheduler_async.command import Command, run_command
 from scheduler_async.models import Json
 from scheduler_async.output import KEPT
-from tests.cast import PATIENCE
+from tests.cast import PATIENCE, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")
 
@@ -43,25 +41,17 @@ async def run(scheduler: Scheduler, task: Command, timeout: str | None = None) -
     return row, await scheduler.run_output(number)
 
 
-async def ends(pid: int) -> None:
-    """Wait until a process is gone, or is only waited for by whoever inherited it."""
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """A pipe with a name: who reads it learns when the last process that has it open is gone."""
+    os.mkfifo(tmp_path / "fifo")
+    return tmp_path / "fifo"
+
+
+async def heard(fifo: Path) -> str:
+    """All that is written to *fifo*, until nobody has it open any more."""
     async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            except (FileNotFoundError, ProcessLookupError):
-                return
-            if state == "Z":
-                return
-            await asyncio.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        return await asyncio.to_thread(fifo.read_text)
 
 
 @pytest.mark.parametrize(
@@ -130,19 +120,21 @@ async def test_others_get_a_turn_while_a_command_writes_without_end(scheduler: S
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param("sleep 600 & echo $!; sleep 600", id="and its children"),
-        pytest.param("trap '' TERM; sleep 600 & echo $!; wait; wait", id="however stubborn"),
-        pytest.param("(trap '' TERM; sleep 600) & echo $!; sleep 600", id="however stubborn its children"),
+        pytest.param("sleep 600 & sleep 600", id="and its children"),
+        pytest.param("trap '' TERM; sleep 600 & wait; wait", id="however stubborn"),
+        pytest.param("(trap '' TERM; sleep 600) & sleep 600", id="however stubborn its children"),
     ],
 )
-async def test_a_timeout_ends_the_whole_group(line: str, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timeout_ends_the_whole_group(
+    line: str, scheduler: Scheduler, fifo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(command, "GRACE", 0.1)
+    until_all_are_gone = asyncio.create_task(heard(fifo))
 
-    row, written = await run(scheduler, Command(line), timeout="1s")
+    row, _ = await run(scheduler, Command(f"exec 9>{fifo}; {line}"), timeout="1s")
 
     assert row.outcome is Outcome.TIMEOUT
-    assert written is not None
-    await ends(int(written))
+    assert await until_all_are_gone == ""
 
 
 async def test_a_command_has_a_moment_to_tidy_up(scheduler: Scheduler) -> None:
@@ -152,28 +144,39 @@ async def test_a_command_has_a_moment_to_tidy_up(scheduler: Scheduler) -> None:
     assert written == "bye\n"
 
 
-async def test_what_a_command_leaves_in_the_background_may_stay(scheduler: Scheduler) -> None:
+@pytest.mark.parametrize(
+    ("output", "last_words"),
+    [
+        pytest.param(">/dev/null", "still here\n", id="with an output of its own"),
+        pytest.param("", "", id="until it writes where nobody reads"),
+    ],
+)
+async def test_what_a_command_leaves_in_the_background_may_stay(
+    output: str, last_words: str, scheduler: Scheduler, fifo: Path, tmp_path: Path
+) -> None:
     """As with a shell: the command is over when it is over."""
-    row, written = await run(scheduler, Command("sleep 600 >/dev/null & echo $!"))
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    until_it_is_gone = asyncio.create_task(heard(fifo))
+
+    row, _ = await run(scheduler, Command(f"(exec 9>{fifo}; read _ <{go}; echo; echo still here >&9) {output} &"))
 
     assert row.outcome is Outcome.SUCCESS
-    assert written is not None
-    assert is_alive(int(written))
-    os.kill(int(written), signal.SIGKILL)
+    await asyncio.to_thread(go.write_text, "go\n")
+    assert await until_it_is_gone == last_words
 
 
-async def test_a_stop_that_cancels_ends_commands(scheduler: Scheduler, tmp_path: Path) -> None:
-    note = tmp_path / "pid"
-    task = Command(f"echo $$ > {note}.new; mv {note}.new {note}; sleep 600")
+async def test_a_stop_that_cancels_ends_commands(scheduler: Scheduler, fifo: Path) -> None:
+    task = Command(f"exec 9>{fifo}; echo begun >&9; sleep 600")
     await scheduler.add_job(Manual(), handler="command", id="it", payload=task.to_payload())
     await scheduler.trigger_job("it")
-    async with asyncio.timeout(PATIENCE):
-        while not note.exists():
-            await asyncio.sleep(0.01)
+    told = await asyncio.to_thread(fifo.open)
+    assert await asyncio.to_thread(told.readline) == "begun\n"
 
     await scheduler.stop(cancel=True)
 
-    await ends(int(note.read_text()))
+    assert await asyncio.to_thread(told.read) == ""
+    told.close()
 
 
 KILLED = """
@@ -184,7 +187,7 @@ KILLED = """
     async def main():
         scheduler = Scheduler(sys.argv[1])
         scheduler.handler("command")(run_command)
-        line = "sleep 600 & echo $$ $! > " + sys.argv[2] + ".new; mv " + sys.argv[2] + ".new " + sys.argv[2] + "; wait"
+        line = f"exec 9>{sys.argv[2]}; sleep 600 & echo begun >&9; wait"
         await scheduler.add_job(Manual(), handler="command", id="it", payload=Command(line).to_payload())
         async with scheduler:
             await scheduler.trigger_job("it")
@@ -194,24 +197,15 @@ KILLED = """
 """
 
 
-async def test_a_command_does_not_outlive_its_scheduler(tmp_path: Path) -> None:
+async def test_a_command_does_not_outlive_its_scheduler(fifo: Path, tmp_path: Path) -> None:
     """Whoever takes up the run would run it beside the first one."""
-    note = tmp_path / "pids"
-    program = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path / "jobs.db"), str(note)],
-        stdin=subprocess.DEVNULL,
-    )
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not note.exists():
-                await asyncio.sleep(0.01)
-    finally:
+    with started([sys.executable, "-c", textwrap.dedent(KILLED), tmp_path / "jobs.db", fifo]) as program:
+        told = await asyncio.to_thread(fifo.open)
+        assert await asyncio.to_thread(told.readline) == "begun\n"
         program.kill()
-        program.wait()
 
-    shell, child = map(int, note.read_text().split())
-    await ends(shell)
-    await ends(child)
+        assert await asyncio.to_thread(told.read) == ""
+        told.close()
 
 
 @pytest.mark.parametrize(

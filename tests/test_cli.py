@@ -142,7 +142,7 @@ def test_a_job_from_beginning_to_end(here: Path) -> None:
     assert "hello" in well(here, "log", "backup", "--output").out
     assert well(here, "stats", "backup", "--json").json["counts"] == {"success": 1}
 
-    assert well(here, "pause", "backup").out == "Paused backup: paused until it is resumed\n"
+    assert well(here, "pause", "backup").out == "Paused backup: it starts again when it is resumed\n"
     assert well(here, "explain", "backup", "--json").json["reason"] == "paused"
     assert well(here, "resume", "backup").out.startswith("Resumed backup: at 03:00 (UTC)")
 

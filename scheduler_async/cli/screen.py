@@ -125,7 +125,7 @@ def outlook(job: Job) -> str:
     if not job.enabled:
         return "disabled until it is resumed"
     if job.state.phase is Phase.PAUSED:
-        return "paused until it is resumed"
+        return "it starts again when it is resumed"
     if job.status is not Status.IDLE:
         return f"{job.status.value} now"
     if isinstance(job.schedule, Manual) or job.next_run_at is None:

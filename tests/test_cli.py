@@ -188,10 +188,25 @@ def test_every_kind_of_schedule_can_be_given(options: list[str], schedule: dict[
 
 def test_all_else_that_can_be_given(here: Path) -> None:
     options = ["--misfire", "skip", "--payload", '{"to": ["ops"]}', "--env", "A=b=c", "--env", "E=", "--cwd", "/"]
-    job = well(here, "add", "a", "env", *options, "--disabled", "--group", "g", "--namespace", "tenant", "--json").json
+    job = well(
+        here,
+        "add",
+        "a",
+        "env",
+        *options,
+        "--priority",
+        "HIGH",
+        "--disabled",
+        "--group",
+        "g",
+        "--namespace",
+        "tenant",
+        "--json",
+    ).json
 
     assert job["payload"] == {"command": "env", "cwd": "/", "env": {"A": "b=c", "E": ""}, "payload": {"to": ["ops"]}}
     assert (job["misfire"], job["status"], job["group"], job["namespace"]) == ("skip", "disabled", "g", "tenant")
+    assert job["priority"] == "high"
     assert call(here, "show", "a").code == 1
     assert "A=b=c" in well(here, "trigger", "a", "--namespace", "tenant").out
     assert [row["slug"] for row in well(here, "list", "--status", "disabled", "--json").json] == ["a"]
@@ -348,6 +363,7 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         pytest.param(["list", "--store", "new.db"], 1, "upgrade scheduler_async", id="newer store"),
         pytest.param(["add", "x", "y", "--store", "no/such/dir.db"], 1, "does not exist", id="no directory"),
         pytest.param(["nonsense"], 2, "nonsense", id="no such command"),
+        pytest.param(["lsit"], 2, "No such command 'lsit'", id="a command with a slip of the pen"),
         pytest.param(["list", "--nonsense"], 2, "--nonsense", id="no such option"),
     ],
 )
@@ -681,6 +697,21 @@ def test_a_list_is_watched_until_the_reader_has_seen_enough(here: Path) -> None:
 
     assert seen.count("next_due_at") >= 2
     assert "Traceback" not in seen
+
+
+def test_who_starts_the_loop_at_a_terminal_learns_that_it_runs(here: Path) -> None:
+    """It may be hours before there is anything else to see."""
+    well(here, "add", "rare", "true", "--after", "1h")
+
+    seen = without_colours(on_terminal(here, "run", until="Completed"))
+
+    assert seen.index("Running the jobs of scheduler.db") < seen.index("rare  schedule  success")
+    well(here, "edit", "rare", "--after", "1s")
+    with running(here, "run") as process:
+        line_of(process)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert "Running" not in err
 
 
 async def test_a_pass_beside_a_running_scheduler_runs_nothing_twice(here: Path) -> None:

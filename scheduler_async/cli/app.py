@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -44,6 +44,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    suggest_commands=False,  # click does
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -122,6 +123,8 @@ def misused(sentence: str) -> NoReturn:
 
 def slugs(context: typer.Context) -> list[tuple[str, str]]:
     """The names of the jobs in the store that the line so far names, and when they run."""
+    from scheduler_async.cli.words import ReadersZone
+
     given = context.params
     before = {} if context.parent is None else context.parent.params
     store = given.get("store") or before.get("store")
@@ -129,7 +132,7 @@ def slugs(context: typer.Context) -> list[tuple[str, str]]:
     async def read() -> list[tuple[str, str]]:
         async with opened(store) as scheduler:
             jobs = await scheduler.list_jobs(namespace=given.get("namespace"))
-            return [(job.id, job.schedule.describe()) for job in jobs]
+            return [(job.id, job.schedule.describe(ReadersZone())) for job in jobs]
 
     try:
         return list(ask(read(), with_warnings=False))
@@ -145,6 +148,12 @@ def zones() -> list[str]:
 
 
 # ---------------------------------------------------------------- what commands have in common
+
+
+def one_of(values: Sequence[str]) -> click.Choice[str]:
+    """An option that takes one of *values*, however they are written."""
+    return click.Choice(values, case_sensitive=False)
+
 
 StoreOption = Annotated[
     str | None,
@@ -304,16 +313,14 @@ TzOption = Annotated[
 ]
 PriorityOption = Annotated[
     str | None,
-    typer.Option("--priority", click_type=click.Choice(PRIORITIES), help="Who goes first. Default: standard"),
+    typer.Option("--priority", click_type=one_of(PRIORITIES), help="Who goes first. Default: standard"),
 ]
 RETRIES_HELP = "How often it is tried again before its next time."
 TIMEOUT_HELP = "After that long it is ended, with its children, such as 10m; none: after 2h."
 TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT_HELP)]
 MisfireOption = Annotated[
     str | None,
-    typer.Option(
-        "--misfire", click_type=click.Choice(MISFIRES), help="What becomes of a missed time. Default: run_once"
-    ),
+    typer.Option("--misfire", click_type=one_of(MISFIRES), help="What becomes of a missed time. Default: run_once"),
 ]
 PayloadOption = Annotated[
     str | None,
@@ -624,10 +631,10 @@ def resume(
 def list_jobs(
     due: Annotated[bool, typer.Option("--due", help="Only what is due now.")] = False,
     priority: Annotated[
-        str | None, typer.Option("--priority", click_type=click.Choice(PRIORITIES), help="Only those with it.")
+        str | None, typer.Option("--priority", click_type=one_of(PRIORITIES), help="Only those with it.")
     ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", click_type=click.Choice(STATUSES), help="Only those with it.")
+        str | None, typer.Option("--status", click_type=one_of(STATUSES), help="Only those with it.")
     ] = None,
     namespace: AnyNamespaceOption = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
@@ -956,6 +963,7 @@ def run(
     patience = parse_interval(timeout).total_seconds()
 
     async def until_asked_to_end() -> None:
+        screen.say_aside(f"Running the jobs of {target or store_path(store)} when they are due, until Ctrl-C.")
         options = {} if target is not None else {"max_concurrent": max_concurrent}
         async with (
             ready_to_run(target, store, create=True, **options) as scheduler,

@@ -89,6 +89,12 @@ def say(sentence: str) -> None:
     print_line(Text(sentence))
 
 
+def say_aside(sentence: str) -> None:
+    """One sentence for somebody who sits at a terminal, and for nobody else."""
+    if sys.stderr.isatty():
+        print_line(Text(sentence, "dim"), stderr=True)
+
+
 def print_line(line: Text, *, stderr: bool = False) -> None:
     """A line, which a terminal breaks between words, and nobody else breaks."""
     screen = console(stderr=stderr)

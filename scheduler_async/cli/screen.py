@@ -337,6 +337,7 @@ async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]
         if not task.cancel():
             task.result()  # what it could not do is the reason for the end
         raise
+    task.remove_done_callback(end_if_it_failed)
     await task  # which ends when the scheduler has, and has told of all runs by then
 
 

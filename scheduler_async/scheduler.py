@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
@@ -13,8 +13,6 @@ from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
-
-from anyio import CancelScope
 
 from scheduler_async import lifecycle
 from scheduler_async.clock import Clock, SystemClock
@@ -214,7 +212,7 @@ class Scheduler:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with CancelScope(shield=True):  # a scope that is cancelled would not let us wait for anything
+        with _shielded():
             await self.stop()
 
     @property
@@ -267,7 +265,7 @@ class Scheduler:
                 words = "Asked to end; runs have %s to finish. The next signal cancels them"
                 say(INFO, words, _time_for(seconds), extra={"signal": True})
             finally:
-                with CancelScope(shield=True):
+                with _shielded():
                     await self._stop_or_hurry(seconds, hurried)
 
     async def _stop_or_hurry(self, seconds: float | None, hurried: asyncio.Event) -> None:
@@ -710,7 +708,7 @@ class Scheduler:
         try:
             yield
         finally:
-            with CancelScope(shield=True):
+            with _shielded():
                 await self._cancel_after(self.stop())
 
     async def cleanup_ctx(self, app: object) -> AsyncIterator[None]:
@@ -793,6 +791,13 @@ def _store_of(store: str | Path | Store) -> Store:
     if not hasattr(store, "claim_due"):
         raise SchedulerError(f"A store is a path, or a store object, not {quoted(store)}.")
     return store
+
+
+def _shielded() -> AbstractContextManager[object]:
+    """Where we can wait: a scope of anyio that is cancelled would not let us wait for anything."""
+    from anyio import CancelScope  # noqa: PLC0415 - a command that only looks at jobs needs none, and starts sooner
+
+    return CancelScope(shield=True)
 
 
 def _moment(micros: Micros | None) -> datetime | None:

@@ -12,6 +12,7 @@ import uvloop
 from scheduler_async import Outcome
 
 # ruff: noqa: F401 - they are imported to be run
+from tests.cast import line_of
 from tests.test_processes import test_a_run_whose_process_was_killed_is_run_again_at_the_next_start
 from tests.test_rulings import (
     test_a_job_does_not_overlap_itself,
@@ -41,7 +42,7 @@ from tests.test_scheduler import (
     test_stop_with_cancel_ends_runs_and_logs_them,
     test_the_current_run_is_known_below_the_handler,
 )
-from tests.test_signals import STUBBORN, end_of, line_of, program, rows_of
+from tests.test_signals import STUBBORN, end_of, program, rows_of
 from tests.test_watchdog import complaints, test_a_handler_that_blocks_is_named
 
 ON_UVLOOP = "import uvloop; uvloop.run(main())"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,13 +40,22 @@ class Prepared:
 
     def call(self, arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> Ended:
         """Run the program, and wait for it."""
-        request = json.dumps({"arguments": arguments, "cwd": str(cwd), "env": dict(env)}).encode()
         with Path(os.devnull).open("rb") as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            socket.send_fds(self._socket, [request], [nothing.fileno(), out.fileno(), err.fileno()])
-            code = int(self._socket.recv(MESSAGE))
+            self.begin(arguments, cwd, env, [nothing.fileno(), out.fileno(), err.fileno()])
+            code = self.end()
             out.seek(0)
             err.seek(0)
             return Ended(code, out.read().decode(), err.read().decode())
+
+    def begin(self, arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str], streams: Sequence[int]) -> int:
+        """Start the program with these *streams*, and return the number of its process."""
+        request = json.dumps({"arguments": arguments, "cwd": str(cwd), "env": dict(env)}).encode()
+        socket.send_fds(self._socket, [request], streams)
+        return int(self._socket.recv(MESSAGE))
+
+    def end(self) -> int:
+        """Wait for the program that was started, and return its exit code."""
+        return int(self._socket.recv(MESSAGE))
 
     def close(self) -> None:
         """End the process, which has nobody to wait for any more."""
@@ -65,6 +74,7 @@ def serve(channel: socket.socket) -> list[str]:
             break
         for stream in streams:
             os.close(stream)
+        channel.send(str(copy).encode())
         channel.send(str(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])).encode())
     channel.close()
     for number, stream in enumerate(streams):

@@ -23,7 +23,7 @@ from scheduler_async.health import Signs
 from scheduler_async.instants import SECOND, Micros, from_micros, span
 from scheduler_async.jumps import GLANCE, JUMP, WallClock, describe_jump
 from scheduler_async.lifecycle import Rules, sooner
-from scheduler_async.logs import say
+from scheduler_async.logs import is_heard, say
 from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReason, Status, Trigger
 from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.records import row_of, row_of_skip
@@ -339,6 +339,7 @@ class Engine:
         for task in self._services:
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
+        self.runner.close()
         if self._checkup is not None:
             await asyncio.wait([self._checkup])
         if self.node is not None:
@@ -739,19 +740,19 @@ class Engine:
             words = "Run %d of %s is not ours any more; its result is dropped"
             say(WARNING, words, run.id, run.job.key, extra=run.named)
             return
-        milliseconds = (item.finished_at - item.started_at) / 1000
         level = WARNING if ending.outcome.is_failure else INFO
-        problem = f": {ending.error}" if ending.error else ""
-        say(
-            level,
-            "Run %d of %s: %s in %.0f ms%s",
-            run.id,
-            run.job.key,
-            ending.outcome,
-            milliseconds,
-            problem,
-            extra={**run.named, "outcome": ending.outcome.value, "duration_ms": milliseconds},
-        )
+        if is_heard(level):
+            milliseconds = (item.finished_at - item.started_at) / 1000
+            say(
+                level,
+                "Run %d of %s: %s in %.0f ms%s",
+                run.id,
+                run.job.key,
+                ending.outcome,
+                milliseconds,
+                f": {ending.error}" if ending.error else "",
+                extra={**run.named, "outcome": ending.outcome.value, "duration_ms": milliseconds},
+            )
         if self.events.has_listeners:
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=edit.job, run=row_of(item, self._node_name))
         self.announce_edit(edit, item.finished_at)

@@ -245,11 +245,15 @@ def _names_of_caller() -> dict[str, Any]:
     return {} if frame is None else dict(frame.f_locals)
 
 
+# What most runs come to.
+SUCCESS = Ending(outcome=Outcome.SUCCESS)
+
+
 def ending_of(answer: object) -> Ending:
     """What a handler's answer says about its run."""
     match answer:
         case None | True:
-            return Ending(outcome=Outcome.SUCCESS)
+            return SUCCESS
         case False:
             return Ending(outcome=Outcome.SUCCESS, disable=True)
         case Ending():
@@ -262,7 +266,7 @@ def ending_of(answer: object) -> Ending:
         case Result():
             return _told(answer)
         case _:
-            return Ending(outcome=Outcome.SUCCESS)
+            return SUCCESS
 
 
 def _told(result: Result) -> Ending:

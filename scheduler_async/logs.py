@@ -13,6 +13,11 @@ from collections.abc import Mapping
 logger = logging.getLogger("scheduler_async")
 
 
+def is_heard(level: int) -> bool:
+    """Whether anybody listens: what is said most often need not be put into words for nobody."""
+    return logger.isEnabledFor(level)
+
+
 def say(
     level: int,
     message: str,

@@ -40,7 +40,7 @@ class Outcome(StrEnum):
     @property
     def is_failure(self) -> bool:
         """Whether it counts against the job."""
-        return self in (Outcome.ERROR, Outcome.TIMEOUT, Outcome.INTERRUPTED)
+        return self is Outcome.ERROR or self is Outcome.TIMEOUT or self is Outcome.INTERRUPTED
 
 
 class Status(StrEnum):
@@ -465,9 +465,8 @@ class Job:
         return from_micros(self.updated)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """A run that is about to begin: which occurrence, which try, and why now."""
+class Attempt(NamedTuple):
+    """A run that is about to begin: which occurrence, which try, and why now. A tuple: every run makes one."""
 
     scheduled_for: Micros
     attempt: int
@@ -541,7 +540,7 @@ class StopSignal(Protocol):
         """Return when the scheduler is stopping."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Run:
     """One run, as the handler gets it."""
 
@@ -554,7 +553,32 @@ class Run:
     trigger: Trigger
     stopping: StopSignal = field(repr=False)
     """Set when the scheduler stops: a long run can watch it, and end early."""
-    _output: Output = field(default_factory=Output, repr=False, compare=False)
+    _output: Output = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        *,
+        id: int,
+        job: Job,
+        payload: Json,
+        scheduled_for: datetime,
+        fired_at: datetime,
+        attempt: int,
+        trigger: Trigger,
+        stopping: StopSignal,
+        _output: Output | None = None,
+    ) -> None:
+        self.__dict__.update(  # as for a job: every run makes one
+            id=id,
+            job=job,
+            payload=payload,
+            scheduled_for=scheduled_for,
+            fired_at=fired_at,
+            attempt=attempt,
+            trigger=trigger,
+            stopping=stopping,
+            _output=Output() if _output is None else _output,
+        )
 
     def write(self, text: str | bytes) -> None:
         """Keep *text* with the run, for `Scheduler.run_output`: the last 64 KiB of all that is written."""

@@ -27,6 +27,8 @@ class Output:
 
     def text(self) -> str | None:
         """What is kept, or None if nothing was written. What is no UTF-8 shows as �."""
+        if not self._parts:
+            return None
         with self._lock:
             kept = b"".join(self._parts)[-KEPT:]
         # The cut may have gone through a character: what is left of it is left out.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import ERROR
 from typing import Any
 
-from scheduler_async.clock import Clock, Timer
+from scheduler_async.clock import Clock
+from scheduler_async.deadlines import Deadlines
 from scheduler_async.durations import describe_duration
 from scheduler_async.events import Observer
 from scheduler_async.handlers import _current_run, ending_of, ending_of_exception
@@ -24,7 +24,7 @@ from scheduler_async.store import ClaimedRun
 Call = Callable[[Run], Awaitable[object]]
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, slots=True)
 class ActiveRun:
     """A run of this process, from its claim until its ending is committed."""
 
@@ -81,6 +81,7 @@ class Runner:
         self._observers = observers
         self._begin, self._ended, self._dropped = begin, ended, dropped
         self._active: dict[int, ActiveRun] = {}
+        self._deadlines = Deadlines(clock, self._time_out)
         self.stopping = asyncio.Event()
 
     def __len__(self) -> int:
@@ -129,42 +130,48 @@ class Runner:
         active.done.set()
 
     async def _run(self, active: ActiveRun, call: Call, *, queued: bool) -> object:
-        slot: AbstractAsyncContextManager[object] = self._slots if self._slots is not None else nullcontext()
-        async with slot:
-            if self.stopping.is_set() or (queued and not await self._begin(active)):
-                return None
-            claimed = active.claimed
-            active.started_at = self._clock.micros()
-            run = Run(
-                id=claimed.id,
-                job=claimed.job,
-                payload=json.loads(claimed.payload_json),
-                scheduled_for=from_micros(claimed.attempt.scheduled_for),
-                fired_at=from_micros(active.started_at),
-                attempt=claimed.attempt.attempt,
-                trigger=claimed.attempt.trigger,
-                stopping=self.stopping,
-                _output=active.output,
-            )
-            _current_run.set(run)  # this task's own context
-            active.observers = [observer.run_begins(run) for observer in self._observers]
-            timer = self._time_limit(active)
-            active.begun.set()
-            try:
-                return await call(run)
-            except SystemExit as error:  # a handler that fails, not a reason to take the others down
-                return ending_of_exception(error)
-            finally:
-                if timer is not None:
-                    timer.cancel()
+        if self._slots is None:
+            return await self._run_in_slot(active, call, queued=queued)
+        async with self._slots:
+            return await self._run_in_slot(active, call, queued=queued)
 
-    def _time_limit(self, active: ActiveRun) -> Timer | None:
-        def time_out() -> None:
-            active.timed_out = True
-            if active.task is not None:
-                active.task.cancel()
+    async def _run_in_slot(self, active: ActiveRun, call: Call, *, queued: bool) -> object:
+        if self.stopping.is_set() or (queued and not await self._begin(active)):
+            return None
+        claimed = active.claimed
+        active.started_at = self._clock.micros()
+        run = Run(
+            id=claimed.id,
+            job=claimed.job,
+            payload=None if claimed.payload_json == "null" else json.loads(claimed.payload_json),
+            scheduled_for=from_micros(claimed.attempt.scheduled_for),
+            fired_at=from_micros(active.started_at),
+            attempt=claimed.attempt.attempt,
+            trigger=claimed.attempt.trigger,
+            stopping=self.stopping,
+            _output=active.output,
+        )
+        _current_run.set(run)  # this task's own context
+        active.observers = [observer.run_begins(run) for observer in self._observers]
+        if active.limit is not None:
+            self._deadlines.add(active.limit, active)
+        active.begun.set()
+        try:
+            return await call(run)
+        except SystemExit as error:  # a handler that fails, not a reason to take the others down
+            return ending_of_exception(error)
+        finally:
+            if active.limit is not None:
+                self._deadlines.discard(active.limit, active)
 
-        return None if active.limit is None else self._clock.call_later(active.limit.total_seconds(), time_out)
+    def _time_out(self, active: ActiveRun) -> None:
+        active.timed_out = True
+        if active.task is not None:
+            active.task.cancel()
+
+    def close(self) -> None:
+        """Nobody runs any more."""
+        self._deadlines.close()
 
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Called when the task is done, even if it was cancelled before its first step."""

@@ -59,8 +59,7 @@ class Decision(NamedTuple):
     decide: Decide
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedRun:
+class ClaimedRun(NamedTuple):
     """A run that is ours: the job is marked, the row is written, and the handler may start."""
 
     id: int
@@ -92,8 +91,7 @@ class Claims:
     """When the next job comes due. What is due already, and could not be claimed, does not count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedRun:
+class EndedRun(NamedTuple):
     """A run of ours that has ended, to be recorded."""
 
     run: ClaimedRun

@@ -25,7 +25,7 @@ LAYERS = [
     {"schedules"},
     {"retries"},
     {"models"},
-    {"lifecycle", "handlers", "events", "stats", "health", "testing"},
+    {"deadlines", "lifecycle", "handlers", "events", "stats", "health", "testing"},
     {"store"},
     {"records", "nodes", "runner", "line", "watchdog", "sqlite_writing"},
     {"sqlite_work"},

@@ -1381,7 +1381,7 @@ async def test_a_released_claim_never_was(
     assert await runs(store) == []
     assert await store.held(node) == set()
     again = await claim_only(store, node, now)
-    assert replace(again.attempt, claimed_at=0) == replace(run.attempt, claimed_at=0)
+    assert again.attempt._replace(claimed_at=0) == run.attempt._replace(claimed_at=0)
 
 
 @pytest.mark.parametrize("schedule", [HOURLY, Manual()], ids=["with a next run", "without one"])
@@ -1535,8 +1535,8 @@ async def test_an_ending_with_another_run_id_is_refused(store: Store, node: int)
     await add(store, "a")
     run = await claim_only(store, node)
 
-    assert await finish(store, replace(run, id=run.id + 1), ERROR) is None
-    assert await finish(store, replace(run, id=run.id - 1), ERROR) is None
+    assert await finish(store, run._replace(id=run.id + 1), ERROR) is None
+    assert await finish(store, run._replace(id=run.id - 1), ERROR) is None
     assert await store.held(node) == {run.id}
     assert await finish(store, run) is not None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -59,13 +60,15 @@ async def tidy() -> Result:
 
 
 def user_of(request: web.Request) -> str:
-    """Who asks. Put your authentication here: whoever can say who they are could be anybody.
-
-    Each user has a namespace: nobody can see, change or run the reminders of others.
-    """
+    """Who asks. Put your authentication here: whoever can say who they are could be anybody."""
     if "X-User" not in request.headers:
         raise web.HTTPUnauthorized(text="The header X-User says who you are.")
     return request.headers["X-User"]
+
+
+def space_of(request: web.Request) -> str:
+    """The namespace of who asks: nobody can see, change or run the reminders of others, or the service's own jobs."""
+    return f"user-{user_of(request)}"
 
 
 def as_json(job: Job) -> dict[str, Any]:
@@ -84,16 +87,17 @@ answer = partial(web.json_response, dumps=partial(json.dumps, default=str))
 
 @routes.post("/reminders")
 async def add(request: web.Request) -> web.Response:
-    user = user_of(request)
     new = await request.json()
     if not isinstance(new, dict) or not isinstance(new.get("text"), str):
         raise InvalidJobError('A reminder is a JSON object with a "schedule" and a "text".', "text")
+    if not re.fullmatch(r"[\w.-]+", str(new.get("id", "-"))):
+        raise InvalidJobError("The id of a reminder is part of a URL: letters, digits, and - _ . alone.", "id")
     job = await scheduler.add_job(
         parse_schedule(new.get("schedule", ""), new.get("tz")),
         handler="remind",
         id=new.get("id"),
-        namespace=user,
-        user_id=user,
+        namespace=space_of(request),
+        user_id=user_of(request),
         payload={"text": new["text"]},
     )
     return answer(as_json(job), status=201)
@@ -101,33 +105,33 @@ async def add(request: web.Request) -> web.Response:
 
 @routes.get("/reminders")
 async def list_all(request: web.Request) -> web.Response:
-    return answer([as_json(job) for job in await scheduler.list_jobs(namespace=user_of(request))])
+    return answer([as_json(job) for job in await scheduler.list_jobs(namespace=space_of(request))])
 
 
 @routes.post("/reminders/{id}/trigger")
 async def trigger(request: web.Request) -> web.Response:
-    run_id = await scheduler.trigger_job(request.match_info["id"], namespace=user_of(request))
+    run_id = await scheduler.trigger_job(request.match_info["id"], namespace=space_of(request))
     return answer({"run": run_id}, status=202)
 
 
 @routes.delete("/reminders/{id}")
 async def remove(request: web.Request) -> web.Response:
-    await scheduler.remove_job(request.match_info["id"], namespace=user_of(request))
+    await scheduler.remove_job(request.match_info["id"], namespace=space_of(request))
     return web.Response(status=204)
 
 
 @routes.get("/reminders/{id}/runs")
 async def runs(request: web.Request) -> web.Response:
-    job_id, user = request.match_info["id"], user_of(request)
-    if await scheduler.get_job(job_id, namespace=user) is None:
-        raise JobNotFoundError(job_id, user)
-    rows = await scheduler.run_log(job_id, namespace=user, limit=20)
+    job_id, space = request.match_info["id"], space_of(request)
+    if await scheduler.get_job(job_id, namespace=space) is None:
+        raise JobNotFoundError(job_id, space)
+    rows = await scheduler.run_log(job_id, namespace=space, limit=20)
     return answer([asdict(row) for row in rows])
 
 
 @routes.get("/reminders/{id}/explain")
 async def explain(request: web.Request) -> web.Response:
-    explanation = await scheduler.explain(request.match_info["id"], namespace=user_of(request))
+    explanation = await scheduler.explain(request.match_info["id"], namespace=space_of(request))
     return answer({"reason": explanation.reason, "until": explanation.until, "sentence": str(explanation)})
 
 
@@ -148,7 +152,7 @@ async def refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer({"detail": str(error)}, status=409)
     except (InvalidScheduleError, InvalidJobError) as error:
         return answer({"detail": str(error)}, status=422)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         return answer({"detail": f"The body is not JSON: {error}"}, status=422)
     except SchedulerError as error:  # the store fails, or the scheduler is stopping
         return answer({"detail": str(error)}, status=503)

@@ -18,7 +18,7 @@ from typing import Annotated
 import uvicorn
 from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from scheduler_async import (
     Cron,
@@ -66,7 +66,7 @@ class NewReminder(BaseModel):
     """"every 5m", "0 9 * * 1-5", "2026-06-15T09:00:00Z" or "manual"."""
     tz: str | None = None
     text: str
-    id: str | None = None
+    id: str | None = Field(default=None, pattern=r"^[\w.-]+$")  # it is part of a URL
 
 
 class Reminder(BaseModel):
@@ -94,17 +94,24 @@ def user_of(x_user: Annotated[str, Header()]) -> str:
     return x_user
 
 
-# Each user has a namespace: nobody can see, change or run the reminders of others.
 User = Annotated[str, Depends(user_of)]
 
 
+def space_of(user: User) -> str:
+    """The namespace of who asks: nobody can see, change or run the reminders of others, or the service's own jobs."""
+    return f"user-{user}"
+
+
+Space = Annotated[str, Depends(space_of)]
+
+
 @app.post("/reminders", status_code=201)
-async def add(user: User, new: NewReminder) -> Reminder:
+async def add(user: User, space: Space, new: NewReminder) -> Reminder:
     job = await scheduler.add_job(
         parse_schedule(new.schedule, new.tz),
         handler="remind",
         id=new.id,
-        namespace=user,
+        namespace=space,
         user_id=user,
         payload={"text": new.text},
     )
@@ -112,30 +119,30 @@ async def add(user: User, new: NewReminder) -> Reminder:
 
 
 @app.get("/reminders")
-async def list_all(user: User) -> list[Reminder]:
-    return [Reminder.of(job) for job in await scheduler.list_jobs(namespace=user)]
+async def list_all(space: Space) -> list[Reminder]:
+    return [Reminder.of(job) for job in await scheduler.list_jobs(namespace=space)]
 
 
 @app.post("/reminders/{id}/trigger", status_code=202)
-async def trigger(user: User, id: str) -> dict[str, int]:
-    return {"run": await scheduler.trigger_job(id, namespace=user)}
+async def trigger(space: Space, id: str) -> dict[str, int]:
+    return {"run": await scheduler.trigger_job(id, namespace=space)}
 
 
 @app.delete("/reminders/{id}", status_code=204)
-async def remove(user: User, id: str) -> None:
-    await scheduler.remove_job(id, namespace=user)
+async def remove(space: Space, id: str) -> None:
+    await scheduler.remove_job(id, namespace=space)
 
 
 @app.get("/reminders/{id}/runs")
-async def runs(user: User, id: str, limit: int = 20) -> list[RunRow]:
-    if await scheduler.get_job(id, namespace=user) is None:
-        raise JobNotFoundError(id, user)
-    return await scheduler.run_log(id, namespace=user, limit=limit)
+async def runs(space: Space, id: str, limit: int = 20) -> list[RunRow]:
+    if await scheduler.get_job(id, namespace=space) is None:
+        raise JobNotFoundError(id, space)
+    return await scheduler.run_log(id, namespace=space, limit=limit)
 
 
 @app.get("/reminders/{id}/explain")
-async def explain(user: User, id: str) -> dict[str, str | datetime | None]:
-    explanation = await scheduler.explain(id, namespace=user)
+async def explain(space: Space, id: str) -> dict[str, str | datetime | None]:
+    explanation = await scheduler.explain(id, namespace=space)
     return {"reason": explanation.reason, "until": explanation.until, "sentence": str(explanation)}
 
 

@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from scheduler_async.clock import Clock, SystemClock
-from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerShutdownError, StoreError, quoted
+from scheduler_async.errors import (
+    JobNotFoundError,
+    PayloadError,
+    SchedulerError,
+    SchedulerShutdownError,
+    StoreError,
+    quoted,
+)
 from scheduler_async.events import Event, EventKind, Events
 from scheduler_async.handlers import Handlers
 from scheduler_async.health import Signs
@@ -161,6 +168,7 @@ class Engine:
         self._grown: dict[int, int] = {}
         # By the monotonic clock: when the loop last looked, and until when it means to look again.
         self._looked_at: float | None = None
+        self._claimed_at = float("-inf")
         self._looks_again_by = float("inf")
         self._checkup: asyncio.Task[_Checkup] | None = None
 
@@ -450,6 +458,8 @@ class Engine:
         async with self._claiming(now) as node:
             self._learned = None
             claims = await self.ask(self.store.claim_due(now, self._terms(node, limit)))
+            if claims.runs:
+                self._claimed_at = self.clock.monotonic()
             started = [self._begin(claimed) for claimed in claims.runs]
         self._hungry = claims.is_full
         self._next_due = _earliest(claims.next_due, self._learned)
@@ -726,14 +736,14 @@ class Engine:
         edits = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
         for (active, item), edit in zip(ended, edits, strict=True):
             active.outcome, active.after = item.ending.outcome, None if edit is None else edit.job
-            self._announce_ending(item, edit)
+            self._announce_ending(item, edit, active.error)
         self._heed(max((item.finished_at for _, item in ended), default=0))
         for active, _, _ in batch:
             self.runner.forget(active)
         if self._hungry or self._stale:
             self._changed.set()
 
-    def _announce_ending(self, item: EndedRun, edit: Edit | None) -> None:
+    def _announce_ending(self, item: EndedRun, edit: Edit | None, error: BaseException | None) -> None:
         run, ending = item.run, item.ending
         if edit is None:
             self._stale = True
@@ -752,6 +762,8 @@ class Engine:
                 milliseconds,
                 f": {ending.error}" if ending.error else "",
                 extra={**run.named, "outcome": ending.outcome.value, "duration_ms": milliseconds},
+                # Where a handler failed, but for what it was never called with.
+                exc_info=None if isinstance(error, PayloadError) else error,
             )
         if self.events.has_listeners:
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=edit.job, run=row_of(item, self._node_name))
@@ -904,6 +916,7 @@ class Engine:
             running_for=0.0 if self.started_at is None else (now - self.started_at) / SECOND,
             overdue=0.0 if due is None else (now - due) / SECOND,
             has_room=self._claim_limit() > 0,
+            unclaimed_for=elapsed - self._claimed_at,
             misfire_grace=None if grace is None else grace / SECOND,
         )
 

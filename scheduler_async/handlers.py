@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, get_args, get_type_hints
 
 from scheduler_async.clock import Clock
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
@@ -45,6 +46,7 @@ class Handlers:
         self._by_name: dict[str, Callable[[Run], Awaitable[object]]] = {}
         self._functions: dict[str, Handler] = {}
         self._arguments: dict[str, _Arguments] = {}
+        self._fallback_arguments: _Arguments | None = None
         self._fallback: Callable[[Run], Awaitable[object]] | None = None
         self._threads: CapacityLimiter | None = None
 
@@ -63,6 +65,7 @@ class Handlers:
     def register_fallback(self, function: Handler) -> None:
         """Let *function* handle every job whose name has no handler of its own."""
         self._fallback = self._adapted(function)
+        self._fallback_arguments = _Arguments.of(function)
 
     def name_of(self, handler: str | Handler) -> str:
         """The name of *handler*, which is one already or a registered function."""
@@ -80,7 +83,7 @@ class Handlers:
 
     def check_payload(self, name: str, payload_json: str) -> None:
         """Raise a `PayloadError` if the handler of this *name* is here and takes another payload."""
-        arguments = self._arguments.get(name)
+        arguments = self._arguments.get(name, self._fallback_arguments)
         if arguments is not None and arguments.reader is not None:
             arguments.payload_of(json.loads(payload_json))
 
@@ -103,13 +106,13 @@ class Handlers:
             raise InvalidJobError(f"A handler is a function, not {quoted(function)}.", "handler")
         arguments = _Arguments.of(function)
         if _is_async(function):
-            return function if arguments.are_the_run else lambda run: function(*arguments.given(run))
+            return function if arguments.are_the_run else lambda run: arguments.call(function, run)
         from anyio import CapacityLimiter, to_thread  # noqa: PLC0415 - a program without plain handlers starts sooner
 
         async def in_thread(run: Run) -> object:
             if self._threads is None:
                 self._threads = CapacityLimiter(MAX_THREADS)
-            work = partial(function, *arguments.given(run))
+            work = partial(arguments.call, function, run)
             with self._clock.working_in_thread():
                 # A thread cannot be stopped: it is waited for, so that the job does not run twice at once.
                 answer = await carried_through(to_thread.run_sync(_without_exit(work), limiter=self._threads))
@@ -152,8 +155,10 @@ NONE = inspect.Parameter.empty
 class _Arguments(NamedTuple):
     """What a handler is called with: a run, its payload as a type of the user's, both or nothing."""
 
-    names: tuple[str, ...] = ()
-    """"run" and "payload", in the order that the function takes them."""
+    positional: tuple[str, ...] = ()
+    """RUN and PAYLOAD, in the order that the function takes them."""
+    keywords: Mapping[str, str] = {}
+    """RUN and PAYLOAD by the names of those parameters that cannot be given by their place."""
     reader: Reader | None = None
     """Makes the payload."""
     default: object = NONE
@@ -161,12 +166,13 @@ class _Arguments(NamedTuple):
 
     @property
     def are_the_run(self) -> bool:
-        return self.names == (RUN,)
+        return self.positional == (RUN,) and not self.keywords
 
-    def given(self, run: Run) -> list[object]:
-        """The arguments for *run*."""
-        payload = None if self.reader is None else self.payload_of(run.payload)
-        return [run if name == RUN else payload for name in self.names]
+    def call(self, function: Handler, run: Run) -> Any:
+        """Call *function* for *run*."""
+        given = {RUN: run, PAYLOAD: None if self.reader is None else self.payload_of(run.payload)}
+        keywords = {name: given[kind] for name, kind in self.keywords.items()}
+        return function(*[given[kind] for kind in self.positional], **keywords)
 
     def payload_of(self, value: Json) -> object:
         """The payload that is made of *value*."""
@@ -177,45 +183,63 @@ class _Arguments(NamedTuple):
     def of(cls, function: Handler) -> _Arguments:
         """What *function* asks for."""
         try:
-            parameters = list(inspect.signature(function).parameters.values())
+            parameters = inspect.signature(function).parameters.values()
         except (TypeError, ValueError):  # some builtins do not tell
             return cls()
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
-        required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        names: list[str] = []
-        reader, default = None, NONE
-        for parameter in positional:
+        taken: dict[str, inspect.Parameter] = {}
+        positional: list[str] = []
+        keywords: dict[str, str] = {}
+        reader = None
+        is_in_place = True  # nothing before it is left out
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
             asked = _reader_of(function, parameter)
-            # What has a default was not meant for a run, unless it says so.
-            is_for_run = parameter in required or parameter.name == RUN or parameter.kind is parameter.VAR_POSITIONAL
-            if asked is not None and PAYLOAD not in names:
-                reader, default = asked, parameter.default
-                names.append(PAYLOAD)
-            elif asked is None and RUN not in names and is_for_run:
-                names.append(RUN)
+            kind = PAYLOAD if asked is not None else RUN
+            if kind in taken or (kind is RUN and not _is_for_run(parameter)):
+                if parameter.default is NONE and parameter.kind is not parameter.VAR_POSITIONAL:
+                    _refuse_parameter(function, parameter)
+                is_in_place = False
+                continue
+            taken[kind] = parameter
+            reader = asked or reader
+            if is_in_place and parameter.kind is not parameter.KEYWORD_ONLY:
+                positional.append(kind)
             else:
-                break
-        if len(required) > len(names) or any(p.kind is p.KEYWORD_ONLY for p in required):
-            label = name_of_function(function)
-            raise InvalidJobError(
-                f"The handler {label} needs {len(required)} arguments. A handler takes a Run, a payload that is "
-                "annotated with a dataclass or a model, both, or nothing: async def f(run: Run, report: Report).",
-                "handler",
-            )
-        return cls(tuple(names), reader, default)
+                keywords[parameter.name] = kind
+        default = taken[PAYLOAD].default if PAYLOAD in taken else NONE
+        return cls(tuple(positional), keywords, reader, default)
+
+
+def _is_for_run(parameter: inspect.Parameter) -> bool:
+    """What has a default was not meant for a run, unless it says so; what needs a name is not either."""
+    if parameter.name == RUN:
+        return True
+    return parameter.default is NONE and parameter.kind is not parameter.KEYWORD_ONLY
+
+
+def _refuse_parameter(function: Handler, parameter: inspect.Parameter) -> NoReturn:
+    raise InvalidJobError(
+        f"The handler {name_of_function(function)} cannot be called: nobody knows its {parameter.name}. "
+        "A handler takes a Run, a payload that is annotated with a dataclass or a model (or is called payload, and is "
+        "annotated with anything JSON can be made into), both, or nothing: async def f(run: Run, report: Report).",
+        "handler",
+    )
 
 
 def _reader_of(function: Handler, parameter: inspect.Parameter) -> Reader | None:
     """What makes the payload for a *parameter* that is annotated as one; None if it is not."""
-    if parameter.annotation is parameter.empty:
+    if parameter.annotation is NONE or parameter.kind is parameter.VAR_POSITIONAL:
         return None
     annotation = _evaluated(function, parameter)
-    if annotation in (None, Run) or Run in get_args(annotation):
+    if annotation in (Any, object, Run) or Run in get_args(annotation) or _may_be_a_run(annotation):
         return None
     from scheduler_async.payloads import UnreadableTypeError, is_structured, reader_for  # noqa: PLC0415 - few need it
 
     if parameter.name != PAYLOAD and not is_structured(annotation):
-        return None
+        if parameter.default is NONE:
+            _refuse_parameter(function, parameter)
+        return None  # it is meant for others who call the function
     try:
         return reader_for(annotation)
     except UnreadableTypeError as error:
@@ -224,8 +248,13 @@ def _reader_of(function: Handler, parameter: inspect.Parameter) -> Reader | None
         ) from error
 
 
+def _may_be_a_run(annotation: Any) -> bool:
+    """Whether it is a protocol: a run may be one of those who keep it, and JSON never is."""
+    return isinstance(annotation, type) and getattr(annotation, "_is_protocol", False)
+
+
 def _evaluated(function: Handler, parameter: inspect.Parameter) -> Any:
-    """The type that a *parameter* is annotated with; None if it stands for something that is not to be had here."""
+    """The type that a *parameter* is annotated with."""
     inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
     if not hasattr(inner, "__globals__") and not inspect.ismethod(inner):
         inner = type(inner).__call__  # an object
@@ -233,8 +262,15 @@ def _evaluated(function: Handler, parameter: inspect.Parameter) -> Any:
     names = getattr(inner, "__globals__", {})
     try:
         return get_type_hints(holder, names, _names_of_caller(), include_extras=True)[parameter.name]
-    except (NameError, AttributeError, TypeError):  # imported for type checkers only
-        return None
+    except (NameError, AttributeError, TypeError) as error:
+        # Imported for type checkers only, as `Run` often is.
+        if parameter.name == RUN or re.search(r"\bRun\b", str(parameter.annotation)):
+            return Run
+        raise InvalidJobError(
+            f"The handler {name_of_function(function)} is annotated with {quoted(parameter.annotation)}, which is not "
+            f"known where it is registered ({error}). Define it before, or import it for more than type checkers.",
+            "handler",
+        ) from error
 
 
 def _names_of_caller() -> dict[str, Any]:

@@ -62,6 +62,8 @@ class Signs:
     """How late the job is that has waited longest."""
     has_room: bool
     """Whether one more run could start."""
+    unclaimed_for: float
+    """How long ago a run was last claimed."""
     misfire_grace: float | None
 
 
@@ -88,7 +90,9 @@ def _failure(signs: Signs) -> str | None:
     # What came due while nothing ran is not late by our fault.
     overdue = min(signs.overdue, signs.running_for)
     grace = LATE if signs.misfire_grace is None else signs.misfire_grace
-    if signs.has_room and overdue > max(grace, PATIENCE):
+    # Whoever works off a line has room for a moment each time that a run ends.
+    is_idle = signs.has_room and signs.unclaimed_for > PATIENCE
+    if is_idle and overdue > max(grace, PATIENCE):
         return f"A job has been due for {_told(overdue)} and was not started, although there is room for it."
     return None
 

@@ -23,10 +23,10 @@ def say(
     message: str,
     *values: object,
     extra: Mapping[str, object] | None = None,
-    exc_info: bool = False,
+    exc_info: bool | BaseException | None = False,
 ) -> None:
     """Log *message*; a log handler that raises is reported on stderr."""
     try:
-        logger.log(level, message, *values, extra=extra, exc_info=exc_info)
+        logger.log(level, message, *values, extra=extra, exc_info=exc_info, stacklevel=2)
     except Exception:  # a handler of the user's
         traceback.print_exc()

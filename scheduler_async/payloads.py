@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+)
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from pathlib import Path
 from typing import (
     Annotated,
@@ -23,7 +32,9 @@ from typing import (
     Literal,
     NewType,
     NotRequired,
+    Required,
     TypeAlias,
+    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -46,43 +57,56 @@ class UnreadableTypeError(TypeError):
     """A type that cannot be made of JSON."""
 
 
-@lru_cache(maxsize=1024)
 def reader_for(annotation: Any) -> Reader:
     """What makes a value of type *annotation*; raises `UnreadableTypeError` if nothing does."""
+    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if origin is Annotated:
+        return reader_for(inner[0])
     if annotation in _being_made:  # it holds others of its kind
         return _being_made[annotation]
     if annotation in (Any, object):
         return lambda value, _where: value
+    if annotation in _WORDS:
+        return _reader_of_class(annotation)
     if annotation in _BY_TEXT:
         return _reader_of_text(annotation)
     for kind, make in _MAKERS:
-        if kind(annotation):
+        if kind(origin):
             return make(annotation)
-    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
     if origin in (Union, types.UnionType):
         return _reader_of_union(annotation, inner)
     if origin is Literal:
         return _reader_of_literal(inner)
-    if origin is Annotated:
-        return reader_for(inner[0])
     if origin is tuple:
         return _reader_of_tuple(inner)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if origin in _MAPPINGS:
         return _reader_of_mapping(inner)
-    if isinstance(origin, type) and issubclass(origin, (Sequence, AbstractSet)):
-        return _reader_of_items(origin, inner)
+    if origin in _ITEMS:
+        return _reader_of_items(_ITEMS[origin], inner)
     raise UnreadableTypeError(f"{name_of_type(annotation)} cannot be made of JSON")
+
+
+_MAPPINGS = (dict, Mapping, MutableMapping)
+_ITEMS: Mapping[Any, Callable[[Any], Any]] = {
+    **dict.fromkeys((list, Sequence, MutableSequence, Collection, Iterable), list),
+    **dict.fromkeys((set, AbstractSet, MutableSet), set),
+    frozenset: frozenset,
+}
 
 
 def is_structured(annotation: Any) -> bool:
     """Whether it is a dataclass, a typed dict or a model, or holds one: nothing but a payload is annotated so."""
-    is_model = isinstance(annotation, type) and hasattr(annotation, "__pydantic_validator__")
+    kind = get_origin(annotation) or annotation
     return (
-        is_model
-        or (isinstance(annotation, type) and is_dataclass(annotation))
-        or is_typeddict(annotation)
+        _is_model(kind)
+        or (isinstance(kind, type) and is_dataclass(kind))
+        or is_typeddict(kind)
         or any(map(is_structured, get_args(annotation)))
     )
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")
 
 
 def name_of_type(annotation: Any) -> str:
@@ -93,12 +117,20 @@ def name_of_type(annotation: Any) -> str:
 def plain(value: Any) -> Any:
     """*value* as JSON holds it, if it is a dataclass or a model or holds one; anything else is left as it is."""
     if hasattr(value, "__pydantic_validator__"):
-        from pydantic import TypeAdapter  # noqa: PLC0415 - whoever made the value has it
-
-        return TypeAdapter(type(value)).dump_python(value, mode="json")
+        return _plain_model(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain_inside(getattr(value, field.name)) for field in fields(value) if field.init}
     return value
+
+
+def _plain_model(value: Any) -> Any:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - whoever made the value has it
+
+    adapter = TypeAdapter(type(value))
+    text = adapter.dump_json(value, by_alias=True, round_trip=True)
+    if adapter.validate_json(text) != value:  # a secret shows only stars
+        raise TypeError(f"a {type(value).__name__} that does not come back from JSON as it was")
+    return json.loads(text)
 
 
 def _plain_inside(value: Any) -> Any:
@@ -112,12 +144,17 @@ def _plain_inside(value: Any) -> Any:
     if isinstance(value, (Decimal, UUID, Path)):
         return str(value)
     if isinstance(value, Mapping):
-        return {key: _plain_inside(inner) for key, inner in value.items()}
+        return {_plain_key(key): _plain_inside(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain_inside(inner) for inner in value]
     if isinstance(value, AbstractSet):
         return sorted((_plain_inside(inner) for inner in value), key=repr)
     return plain(value)
+
+
+def _plain_key(key: Any) -> Any:
+    found = _plain_inside(key)
+    return str(found) if type(found) is int else found
 
 
 # ---------------------------------------------------------------- what is one value
@@ -136,7 +173,7 @@ def _reader_of_class(annotation: Any) -> Reader:
     words = _WORDS[annotation]
 
     def read(value: Any, where: str) -> Any:
-        if type(value) is annotation:
+        if type(value) is annotation or (value is None and annotation is None):
             return value
         if annotation is float and type(value) is int:
             return float(value)
@@ -155,10 +192,6 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def _reader_of_none(_annotation: Any) -> Reader:
-    return _reader_of_class(type(None))
-
-
 _BY_TEXT: dict[Any, tuple[Callable[[str], Any], str]] = {
     datetime: (datetime.fromisoformat, 'a moment such as "2026-06-15T09:00:00Z"'),
     date: (date.fromisoformat, 'a date such as "2026-06-15"'),
@@ -175,12 +208,11 @@ def _reader_of_text(annotation: Any) -> Reader:
 
     def read(value: Any, where: str) -> Any:
         if isinstance(value, str):
-            try:
+            with suppress(ValueError, ArithmeticError):  # Decimal and timedelta have errors of their own
                 return convert(value)
-            except (ValueError, ArithmeticError):  # Decimal has an error of its own
-                pass
         elif annotation is timedelta and type(value) in (int, float):
-            return timedelta(seconds=value)
+            with suppress(ArithmeticError):
+                return timedelta(seconds=value)
         raise _misfit(where, words, value)
 
     return read
@@ -238,15 +270,15 @@ def _list_of(value: Any, where: str) -> list[Any]:
     return value
 
 
-def _reader_of_items(origin: type, inner: tuple[Any, ...]) -> Reader:
+def _reader_of_items(build: Callable[[Any], Any], inner: tuple[Any, ...]) -> Reader:
     reader = reader_for(inner[0]) if inner else reader_for(Any)
-    build: Callable[[Any], Any] = frozenset if origin is frozenset else set if issubclass(origin, AbstractSet) else list
 
     def read(value: Any, where: str) -> Any:
+        items = [reader(item, f"{where}[{place}]") for place, item in enumerate(_list_of(value, where))]
         try:
-            return build([reader(item, f"{where}[{place}]") for place, item in enumerate(_list_of(value, where))])
+            return build(items)
         except TypeError:
-            raise _misfit(where, "a list of different values that are no lists themselves", value) from None
+            raise _misfit(where, "a list of values that are no lists or dicts themselves", value) from None
 
     return read
 
@@ -274,17 +306,33 @@ def _dict_of(value: Any, where: str) -> dict[str, Any]:
 
 
 def _reader_of_mapping(inner: tuple[Any, ...]) -> Reader:
-    read_key, read_value = map(reader_for, inner or (Any, Any))
+    kind, item_kind = inner or (Any, Any)
+    read_key, read_item = _key_reader(kind), reader_for(item_kind)
 
     def read(value: Any, where: str) -> Any:
         items = _dict_of(value, where).items()
-        return {read_key(key, f"a key of {where}"): read_value(item, f"{where}.{key}") for key, item in items}
+        return {read_key(key, f"a key of {where}"): read_item(item, _below(where, key)) for key, item in items}
+
+    return read
+
+
+def _key_reader(kind: Any) -> Reader:
+    """Keys are texts in JSON, also those that are whole numbers for us."""
+    if kind is not int:
+        return reader_for(kind)
+
+    def read(value: Any, where: str) -> Any:
+        try:
+            return int(value)
+        except ValueError:
+            raise _misfit(where, _WORDS[int], value) from None
 
     return read
 
 
 def _reader_of_fields(annotation: Any, required: AbstractSet[str], names: Sequence[str]) -> Reader:
-    hints = get_type_hints(annotation, include_extras=False)
+    made = get_origin(annotation) or annotation
+    hints = _types_of_fields(annotation)
     readers: dict[str, Reader] = {}
 
     def read(value: Any, where: str) -> Any:
@@ -292,12 +340,12 @@ def _reader_of_fields(annotation: Any, required: AbstractSet[str], names: Sequen
         if missing := [name for name in names if name in required and name not in given]:
             raise PayloadError(f"{_below(where, missing[0])} is missing")
         if unknown := [name for name in given if name not in readers]:
-            raise PayloadError(f"{name_of_type(annotation)} has no {_shown(unknown[0])}; it has {', '.join(names)}")
+            raise PayloadError(f"{name_of_type(made)} has no {_shown(unknown[0])}; it has {', '.join(names)}")
         parts = {name: readers[name](part, _below(where, name)) for name, part in given.items()}
         try:
-            return annotation(**parts)
-        except (ValueError, TypeError) as error:  # its own checks, in __post_init__
-            raise PayloadError(f"{where} makes no {name_of_type(annotation)}: {error}") from error
+            return made(**parts)
+        except Exception as error:  # its own checks, in __post_init__, may raise anything
+            raise PayloadError(f"{where} makes no {name_of_type(made)}: {error}") from error
 
     _being_made[annotation] = read
     try:
@@ -310,21 +358,41 @@ def _reader_of_fields(annotation: Any, required: AbstractSet[str], names: Sequen
 _being_made: dict[Any, Reader] = {}
 
 
+def _types_of_fields(annotation: Any) -> dict[str, Any]:
+    """What the fields of a class are; those of a generic one as its arguments say."""
+    made = get_origin(annotation) or annotation
+    try:
+        hints = get_type_hints(made)
+    except NameError as error:
+        raise UnreadableTypeError(f"a type in {name_of_type(made)} is not to be found: {error}") from error
+    arguments = dict(zip(getattr(made, "__parameters__", ()), get_args(annotation), strict=False))
+    return {name: _filled_in(hint, arguments) for name, hint in hints.items()}
+
+
+def _filled_in(hint: Any, arguments: Mapping[Any, Any]) -> Any:
+    if isinstance(hint, TypeVar):
+        return arguments.get(hint, Any)
+    unknown = getattr(hint, "__parameters__", ())
+    return hint[tuple(arguments.get(one, Any) for one in unknown)] if unknown and get_args(hint) else hint
+
+
 def _below(where: str, name: str) -> str:
     return f"{where}.{name}"
 
 
 def _reader_of_dataclass(annotation: Any) -> Reader:
-    taken = [field for field in fields(annotation) if field.init]
+    taken = [field for field in fields(get_origin(annotation) or annotation) if field.init]
     required = {field.name for field in taken if field.default is MISSING and field.default_factory is MISSING}
     return _reader_of_fields(annotation, required, [field.name for field in taken])
 
 
 def _reader_of_typed_dict(annotation: Any) -> Reader:
-    hints = get_type_hints(annotation, include_extras=True)
-    # A class whose annotations are texts does not know which of its keys are not required.
-    left_out = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
-    return _reader_of_fields(annotation, annotation.__required_keys__ - left_out, list(hints))
+    made = get_origin(annotation) or annotation
+    hints = get_type_hints(made, include_extras=True)
+    # A class whose annotations are texts does not know which of its keys say themselves whether they are required.
+    said = {name: get_origin(hint) for name, hint in hints.items()}
+    required = {name for name in made.__required_keys__ if said[name] is not NotRequired}
+    return _reader_of_fields(annotation, required | {name for name in said if said[name] is Required}, list(hints))
 
 
 def _reader_by_pydantic(annotation: Any) -> Reader:
@@ -334,7 +402,7 @@ def _reader_by_pydantic(annotation: Any) -> Reader:
 
     def read(value: Any, where: str) -> Any:
         try:
-            return adapter.validate_python(value)
+            return adapter.validate_json(json.dumps(value))  # whose rules are those for what came as JSON
         except ValidationError as error:
             problems = [f"{'.'.join([where, *map(str, one['loc'])])}: {one['msg']}" for one in error.errors()]
             raise PayloadError("; ".join(problems)) from error
@@ -343,12 +411,11 @@ def _reader_by_pydantic(annotation: Any) -> Reader:
 
 
 _MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Reader]], ...] = (
-    (lambda kind: kind is None, _reader_of_none),
-    (_WORDS.__contains__, _reader_of_class),
-    (lambda kind: isinstance(kind, type) and hasattr(kind, "__pydantic_validator__"), _reader_by_pydantic),
+    (_is_model, _reader_by_pydantic),
     (lambda kind: isinstance(kind, type) and is_dataclass(kind), _reader_of_dataclass),
     (is_typeddict, _reader_of_typed_dict),
     (lambda kind: isinstance(kind, type) and issubclass(kind, Enum), _reader_of_enum),
     (lambda kind: isinstance(kind, NewType), lambda kind: reader_for(kind.__supertype__)),
+    (lambda kind: isinstance(kind, TypeVar), lambda _kind: reader_for(Any)),
     (lambda kind: hasattr(kind, "__value__"), lambda kind: reader_for(kind.__value__)),  # type Name = …
 )

@@ -45,6 +45,8 @@ class ActiveRun:
     """What its handler wrote."""
     observers: Sequence[Callable[[Ending | None, BaseException | None], None]] = ()
     """Who wants to know how it ended."""
+    error: BaseException | None = None
+    """What its handler raised."""
     outcome: Outcome | None = None
     after: Job | None = None
     """How it ended and what the job looks like then, once that is committed."""
@@ -175,7 +177,7 @@ class Runner:
 
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Called when the task is done, even if it was cancelled before its first step."""
-        error = None if task.cancelled() else task.exception()
+        error = active.error = None if task.cancelled() else task.exception()
         if active.disowned:
             self._tell_observers(active, None, error)
             self.forget(active)

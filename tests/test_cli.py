@@ -551,7 +551,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    "module", ["typer", "click.types", "scheduler_async.errors", "asyncio", "rich.console", "sqlite3"]
+    "module", ["typer", "click.types", "scheduler_async.errors", "asyncio", "rich.console", "scheduler_async.sqlite"]
 )
 def test_an_interruption_is_heeded_from_the_first_moment_on(module: str, here: Path) -> None:
     well(here, "add", "a", "true")

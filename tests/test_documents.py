@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -242,15 +243,18 @@ def test_with_structlog_the_ids_are_keys() -> None:
 
     started, ran, stopped = (json.loads(line) for line in logged_after(program))
 
+    datetime.fromisoformat(ran["timestamp"])
     assert ran == {
         "event": "Run 1 of default/daily: success in 2000 ms",
+        "level": "info",
         "job": "default/daily",
         "run": 1,
         "attempt": 1,
         "outcome": "success",
         "duration_ms": 2000.0,
+        "timestamp": ran["timestamp"],
     }
-    assert (list(started), list(stopped)) == (["event"], ["event"])
+    assert list(started) == list(stopped) == ["event", "level", "timestamp"]
     assert sum(line.startswith("logging.") for line in program.splitlines()) == 2, "two lines, as it says"
     for key in ran:
         assert f'"{key}": ' in program

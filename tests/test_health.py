@@ -32,6 +32,7 @@ WELL = Signs(
     running_for=3600.0,
     overdue=0.0,
     has_room=True,
+    unclaimed_for=600.0,
     misfire_grace=60.0,
 )
 
@@ -88,6 +89,7 @@ def moody() -> MoodyStore:
             id="late beyond the grace",
         ),
         pytest.param({"overdue": 90.0, "has_room": False}, None, id="late for want of room"),
+        pytest.param({"overdue": 90.0, "unclaimed_for": 3.0}, None, id="late, and working it off"),
         pytest.param({"overdue": 86_400.0, "running_for": 2.0}, None, id="late since before it was started"),
         pytest.param({"overdue": 1.0, "misfire_grace": 0.0}, None, id="on its way, without any grace"),
         pytest.param(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,23 @@ ENDS = [
     pytest.param(Outcome.SKIPPED, "skipped", logging.INFO, id="skipped"),
     pytest.param(ValueError("no"), "error", logging.WARNING, id="failure"),
 ]
+
+
+async def test_a_failure_says_where_the_handler_failed(
+    scheduler: Scheduler, clock: VirtualClock, lines: list[logging.LogRecord]
+) -> None:
+    @scheduler.handler("fails")
+    async def fails() -> None:
+        raise KeyError("missing")
+
+    await scheduler.add_job(At(NOON), handler="fails", id="a")
+    await clock.advance()
+
+    (line,) = (line for line in lines if facts_of(line).get("outcome"))
+    assert isinstance(line.exc_info, tuple)
+    assert isinstance(line.exc_info[1], KeyError)
+    assert 'raise KeyError("missing")' in "".join(traceback.format_exception(line.exc_info[1]))
+    assert line.module == "engine", "where it is said, not where all is said"
 
 
 @pytest.mark.parametrize(("answer", "outcome", "level"), ENDS)

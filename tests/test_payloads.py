@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NewType, NotRequired, Required, TypedDict, TypeVar
 from uuid import UUID
 
 import pydantic
@@ -165,7 +165,7 @@ def test_any_duration_comes_back(duration: timedelta) -> None:
         (Tree, {"name": "a", "below": [{"name": "b"}, {"name": 1}]}, "payload.below[1].name is a text, not 1"),
         (dict[str, Report], {"x": {"to": 1}}, "payload.x.to is a text, not 1"),
         (list[int], {"a": 1}, 'payload is a list, not {"a": 1}'),
-        (set[Any], [[1]], "payload is a list of different values that are no lists themselves, not [[1]]"),
+        (set[Any], [[1]], "payload is a list of values that are no lists or dicts themselves, not [[1]]"),
         (tuple[int, str], [1], "payload is a list of 2, not [1]"),
         (int | list[int], "x", 'payload is of type int | list[int], not "x"'),
         (Colour, "green", 'payload is one of "red", "blue", not "green"'),
@@ -346,12 +346,16 @@ async def test_without_annotations_a_handler_gets_its_run() -> None:
     assert (await ran_with(make, {"to": "ops"}))[0] == {"to": "ops"}
 
 
-async def test_an_annotation_that_only_type_checkers_know_stands_for_the_run() -> None:
+@pytest.mark.parametrize("name", ["run", "r"])
+async def test_an_annotation_that_only_type_checkers_know_may_stand_for_the_run(name: str) -> None:
     def make(given: list[Any]) -> Any:
         async def send(run: OnlyForTypes) -> None:
             given.append(run)
 
-        return send
+        async def send_also(r: only_for_types.Run) -> None:  # type: ignore[name-defined]  # noqa: F821
+            given.append(r)
+
+        return send if name == "run" else send_also
 
     assert isinstance((await ran_with(make, {"to": "ops"}))[0], Run)
 
@@ -484,7 +488,11 @@ def test_a_handler_that_asks_for_more_is_refused() -> None:
 
     async def odd(report: Report, *, verbose: bool) -> None: ...
 
-    for function in (two_payloads, two_runs, odd):
+    async def unnamed(letter: dict[str, str]) -> None: ...
+
+    async def number(run: Run, count: int) -> None: ...
+
+    for function in (two_payloads, two_runs, odd, unnamed, number):
         with pytest.raises(InvalidJobError, match="A handler takes a Run, a payload"):
             scheduler.handler(function)
 
@@ -501,10 +509,172 @@ def test_a_handler_whose_payload_cannot_be_made_is_refused() -> None:
 def test_a_payload_that_json_cannot_hold_is_refused() -> None:
     @dataclass
     class Odd:
-        numbers: dict[int, str]
+        numbers: dict[Any, str]
         thing: object = None
 
+    class Secret(pydantic.BaseModel):
+        password: pydantic.SecretStr
+
     with pytest.raises(InvalidJobError, match="keys that are no texts"):
-        to_json_text(Odd({1: "a"}), "payload")
+        to_json_text(Odd({1.5: "a"}), "payload")
     with pytest.raises(InvalidJobError, match="Object of type VirtualClock is not JSON"):
         to_json_text(Odd({}, VirtualClock()), "payload")
+    with pytest.raises(InvalidJobError, match="a Secret that does not come back from JSON as it was"):
+        to_json_text(Secret(password=pydantic.SecretStr("hunter2")), "payload")
+
+
+# ---------------------------------------------------------------- what a first version got wrong
+
+
+def and_back(value: Any, annotation: Any = None) -> Any:
+    return read(annotation or type(value), json.loads(to_json_text(value, "payload")))
+
+
+class Aliased(pydantic.BaseModel):
+    to_addr: str = pydantic.Field(alias="toAddr")
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    at: datetime
+
+
+class Computing(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    number: int
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def doubled(self) -> int:
+        return 2 * self.number
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Aliased(toAddr="x"), Strict(at=datetime(2026, 1, 5, tzinfo=UTC)), Computing(number=2)],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_model_comes_back_whatever_its_rules(model: pydantic.BaseModel) -> None:
+    assert and_back(model) == model
+
+
+def test_types_in_another_order_are_other_types() -> None:
+    moment = datetime(2026, 1, 5, tzinfo=UTC)
+
+    assert read(str | datetime, moment.isoformat()) == moment.isoformat()
+    assert read(datetime | str, moment.isoformat()) == moment
+    assert read(list[str | datetime], [moment.isoformat()]) == [moment.isoformat()]
+    assert read(list[datetime | str], [moment.isoformat()]) == [moment]
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Box(Generic[T]):
+    content: T
+    more: list[T] = field(default_factory=list)
+
+
+def test_a_generic_dataclass_holds_what_it_says() -> None:
+    assert read(Box[int], {"content": 1, "more": [2]}) == Box(1, [2])
+    assert read(Box, {"content": 1, "more": ["x"]}) == Box[Any](1, ["x"])
+    with pytest.raises(PayloadError, match=r'payload\.more\[0\] is a whole number, not "x"'):
+        read(Box[int], {"content": 1, "more": ["x"]})
+
+
+def test_keys_may_be_numbers_and_enums() -> None:
+    @dataclass
+    class Counted:
+        by_number: dict[int, str]
+        by_colour: dict[Colour, int]
+
+    value = Counted({1: "a"}, {Colour.RED: 2})
+
+    assert and_back(value) == value
+    with pytest.raises(PayloadError, match='a key of payload is a whole number, not "x"'):
+        read(dict[int, str], {"x": "a"})
+
+
+def test_any_check_of_a_dataclass_may_fail() -> None:
+    @dataclass
+    class Fussy:
+        number: int
+
+        def __post_init__(self) -> None:
+            raise KeyError(self.number)
+
+    with pytest.raises(PayloadError, match="payload makes no Fussy: 1"):
+        read(Fussy, {"number": 1})
+
+
+def test_a_duration_beyond_all_measure_does_not_fit() -> None:
+    with pytest.raises(PayloadError, match=r"payload is a duration .*, not 1e\+300"):
+        read(timedelta, 1e300)
+
+
+class Half(TypedDict, total=False):
+    name: Required[str]
+    number: int
+
+
+def test_a_key_that_is_required_among_those_that_are_not() -> None:
+    assert read(Half, {"name": "a"}) == {"name": "a"}
+    with pytest.raises(PayloadError, match=r"payload\.name is missing"):
+        read(Half, {"number": 1})
+
+
+@pytest.mark.parametrize("annotation", [bytes, bytes | None, complex, type("N", (tuple,), {})])
+def test_what_json_has_no_form_for_is_refused(annotation: Any) -> None:
+    with pytest.raises(UnreadableTypeError):
+        reader_for(annotation)
+
+
+def test_a_note_that_cannot_be_hashed_is_no_harm() -> None:
+    assert read(Annotated[Report, {"x": 1}], {"to": "a"}) == Report("a")
+
+
+@dataclass
+class Unfinished:
+    thing: OnlyForTypes
+
+
+def test_a_type_that_is_not_to_be_found_is_named() -> None:
+    with pytest.raises(UnreadableTypeError, match=r"a type in Unfinished is not to be found: .*OnlyForTypes"):
+        reader_for(Unfinished)
+
+
+def test_an_annotation_that_is_not_to_be_found_is_refused() -> None:
+    """Rather than to give a run to who wants something else."""
+    scheduler = Scheduler(":memory:")
+
+    async def later(report: OnlyForTypes) -> None: ...
+
+    with pytest.raises(
+        InvalidJobError, match='annotated with "OnlyForTypes", which is not known where it is registered'
+    ):
+        scheduler.handler(later)
+
+
+@pytest.mark.parametrize("kind", ["after another default", "by name"])
+async def test_a_payload_is_given_wherever_it_is_asked_for(kind: str) -> None:
+    def make(given: list[Any]) -> Any:
+        async def after(run: Run, namespace: str = "x", report: Report = Report("?")) -> None:  # noqa: B008
+            given.append((namespace, report))
+
+        async def by_name(run: Run, namespace: str = "x", *, report: Report) -> None:
+            given.append((namespace, report))
+
+        return after if kind == "after another default" else by_name
+
+    assert (await ran_with(make, {"to": "ops"}))[0] == ("x", Report("ops"))
+
+
+async def test_the_handler_of_all_others_has_its_payloads_checked_too() -> None:
+    async with Scheduler(":memory:", clock=VirtualClock("2026-01-05T12:00:00Z")) as scheduler:
+
+        @scheduler.on_job_due
+        async def anything(report: Report) -> None: ...
+
+        with pytest.raises(PayloadError, match=r"payload\.to is missing"):
+            await scheduler.add_job(Manual(), handler="whatever", payload={})

@@ -235,7 +235,7 @@ async def test_users_add_run_and_explain_jobs_over_http(tmp_path: Path, command:
             _, explanation = await ask("GET", "/reminders/tea/explain")
             assert isinstance(explanation, dict)
             assert explanation["reason"] == "not_due"
-            assert explanation["sentence"].startswith('Job "ada/tea" is not due: it runs at 16:00 on Monday')
+            assert explanation["sentence"].startswith('Job "user-ada/tea" is not due: it runs at 16:00 on Monday')
 
             refused = {
                 409: await ask("POST", "/reminders", tea),
@@ -249,6 +249,10 @@ async def test_users_add_run_and_explain_jobs_over_http(tmp_path: Path, command:
             assert (await ask("GET", "/reminders/coffee/runs"))[0] == 404
             assert (await ask("GET", "/reminders/coffee/explain"))[0] == 404
             assert (await ask("POST", "/reminders", {"text": "When?"}))[0] == 422
+            assert (await ask("POST", "/reminders", {**tea, "id": "a/b c"}))[0] == 422
+            assert (await ask("DELETE", "/reminders/tidy", user="default"))[0] == 404, "the service's own job"
+            async with ada.post("/reminders", data=b"\xff", headers={"Content-Type": "application/json"}) as answer:
+                assert answer.status in (400, 422)
 
             assert (await ask("DELETE", "/reminders/tea"))[0] == 204
             assert (await ask("DELETE", "/reminders/tea"))[0] == 404

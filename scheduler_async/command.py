@@ -35,6 +35,9 @@ HANDLER = "command"
 # What a group gets to tidy up, between SIGTERM and SIGKILL.
 GRACE = 5.0  # seconds
 
+# How often to look whether all of a group have ended: nobody is told when a stranger's child does.
+LOOK = 0.02  # seconds
+
 # At least what a pipe holds.
 PIPE = 1024 * 1024  # bytes
 
@@ -176,11 +179,21 @@ def _read(run: Run, output: int) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask the whole group to end, and after a while make it."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
+    """Ask the whole group to end, and after a while make it. Those who are asked may outlive their shell."""
+    _send(process, signal.SIGTERM)
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), GRACE)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        async with asyncio.timeout(GRACE):
+            await process.wait()
+            while _send(process, 0):  # noqa: ASYNC110 - see LOOK
+                await asyncio.sleep(LOOK)
+    _send(process, signal.SIGKILL)
     await process.wait()
+
+
+def _send(process: asyncio.subprocess.Process, number: int) -> bool:
+    """Send a signal to all of the group; False if there is nobody left."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True

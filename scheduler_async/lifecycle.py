@@ -187,6 +187,7 @@ def resume(job: Job, now: Micros) -> Change:
         disabled_reason=None,
         disabled_at=None,
         consecutive_errors=0,
+        interruptions=0,
         retry_count=0,
         period_start=None,
     )
@@ -328,7 +329,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         if room.clock_is_believed
         else "waits, since the wall clock jumped by more than a year: nothing starts before it has gone back, or for a "
         "day. If the clock is right, a restart lets it count at once.",
-        SkipReason.DISABLED: f"is disabled: {state.disabled_reason}.",
+        SkipReason.DISABLED: f"is disabled: {str(state.disabled_reason).rstrip('.')}.",
         SkipReason.ENDED: "has ended: nothing is left of its schedule.",
         SkipReason.PAUSED: "is paused.",
         SkipReason.MANUAL_ONLY: "runs only when it is triggered.",
@@ -511,7 +512,7 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
         skips: tuple[Skip, ...] = ()
         by_hand = run.trigger is Trigger.MANUAL
         if not by_hand:
-            state = state._replace(consecutive_errors=0)
+            state = state._replace(consecutive_errors=0, interruptions=0)
         if state.next_run_at is None and state.regular_at is None and not (by_hand and state.phase is Phase.DISABLED):
             skips = _merged(job, max(run.claimed_at, run.scheduled_for), now, SkipReason.ALREADY_RUNNING)
         elif state.phase is Phase.ACTIVE:
@@ -521,9 +522,10 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
         return _after_manual_run(job, state, run.claimed_at, now)
 
     if ending.outcome.is_failure:
-        state = state._replace(consecutive_errors=state.consecutive_errors + 1)
+        interruptions = state.interruptions + 1 if ending.outcome is Outcome.INTERRUPTED else 0
+        state = state._replace(consecutive_errors=state.consecutive_errors + 1, interruptions=interruptions)
     elif ending.outcome is not Outcome.CANCELLED:
-        state = state._replace(consecutive_errors=0, retry_count=0, period_start=None)
+        state = state._replace(consecutive_errors=0, interruptions=0, retry_count=0, period_start=None)
 
     if state.next_run_at is not None:
         return Change(state=state)  # edited during the run: what comes next is settled
@@ -551,6 +553,7 @@ def after_run(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules)
         retry_count=state.retry_count,
         period_start=state.period_start,
         at_once=at_once,
+        interruptions=state.interruptions,
     )
     state = state._replace(retry_count=verdict.retry_count, period_start=verdict.period_start)
     if interrupted and not rerun:

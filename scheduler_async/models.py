@@ -261,6 +261,8 @@ class JobState(NamedTuple):
     regular_at: Micros | None = None
     """The first regular occurrence that has left no row yet, while a retry or a delay stands before it."""
     consecutive_errors: int = 0
+    interruptions: int = 0
+    """How many of the last failures, without another one between, were deaths of the process."""
     retry_count: int = 0
     period_start: Micros | None = None
     """When the failures that `retry_count` counts began."""

@@ -134,14 +134,18 @@ class Retry:
         retry_count: int,
         period_start: Micros | None,
         at_once: bool = False,
+        interruptions: int = 0,
     ) -> Verdict:
         """What follows from a failure at *failed_at*, which *consecutive_errors* counts already.
 
         *at_once* is for runs that were interrupted: what would be retried later, or not at all, is retried now,
-        as long as the counts allow.
+        as long as the counts allow. *interruptions* are how many such there were in a row, this one included.
         """
-        limit = self.disable_after if self.disable_after is not None or not at_once else MAX_INTERRUPTIONS
-        if limit is not None and consecutive_errors >= limit:
+        if self.disable_after is None:
+            is_enough = at_once and interruptions >= MAX_INTERRUPTIONS
+        else:
+            is_enough = consecutive_errors >= self.disable_after
+        if is_enough:
             return Verdict(disable=True, retry_count=retry_count, period_start=period_start)
         match self.kind:
             case RetryKind.BACKOFF:

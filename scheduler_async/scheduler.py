@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -76,6 +77,8 @@ LAST_WORDS = 5.0  # seconds
 
 # More than any store holds, and no more than it can count.
 MANY = 2**62
+
+A_STORE = 'A store is the path of a SQLite file such as "jobs.db", or ":memory:".'
 
 # What decides whether a handler can be called.
 CALL = {"handler", "payload"}
@@ -609,12 +612,16 @@ class Scheduler:
         await self._engine.ready()
         return await self._ask(self._store.list_runs(wanted))
 
+    async def get_run(self, run_id: int) -> RunRow | None:
+        """One row of the run log, or None if there is none with this id."""
+        _check_run_id(run_id)
+        await self._engine.ready()
+        rows = await self._ask(self._store.list_runs(RunFilter(run=run_id)))
+        return rows[0] if rows else None
+
     async def run_output(self, run_id: int) -> str | None:
         """What a run wrote with `Run.write`, or its command to its standard output; None if that was nothing."""
-        if type(run_id) is not int:
-            raise InvalidJobError(
-                f"run_id is a whole number, the id of a row of run_log(), not {quoted(run_id)}.", "run_id"
-            )
+        _check_run_id(run_id)
         await self._engine.ready()
         return await self._ask(self._store.output_of(run_id))
 
@@ -785,8 +792,10 @@ def _store_of(store: str | Path | Store) -> Store:
         text = str(store)
         if text.startswith(("postgresql://", "postgres://")):
             raise SchedulerError("PostgreSQL is not supported yet. Use the path of a SQLite file.")
+        if re.match(r"[a-z0-9+]+://", text):
+            raise SchedulerError(f"There is no store of the kind {quoted(text.partition(':')[0])}. {A_STORE}")
         if not text:
-            raise SchedulerError('A store is the path of a SQLite file such as "jobs.db", or ":memory:".')
+            raise SchedulerError(A_STORE)
         return SQLiteStore(text)
     if not hasattr(store, "claim_due"):
         raise SchedulerError(f"A store is a path, or a store object, not {quoted(store)}.")
@@ -826,6 +835,13 @@ def _whole(number: int | None, name: str, smallest: int = 1) -> int | None:
     if not isinstance(number, int) or isinstance(number, bool) or number < smallest:
         raise InvalidJobError(f"{name} is a whole number from {smallest} up, or None.", name)
     return min(number, MANY)
+
+
+def _check_run_id(run_id: int) -> None:
+    if type(run_id) is not int:
+        raise InvalidJobError(
+            f"run_id is a whole number, the id of a row of run_log(), not {quoted(run_id)}.", "run_id"
+        )
 
 
 def _check_key(id: str, namespace: str) -> None:

@@ -162,6 +162,8 @@ MIGRATIONS: Final = (
         ) STRICT
         """,
     ),
+    # 3: deaths of the process are counted apart from failures of the job
+    ("ALTER TABLE state ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0",),
 )
 
 LOOK_AT_ALL: Final = (
@@ -287,7 +289,7 @@ class SQLiteStore:
         name = getattr(error, "sqlite_errorname", "") or ""
         path = Path(self.path)
         sentences = {
-            "SQLITE_BUSY": f"is locked by another program for more than {BUSY_TIMEOUT:g} s. It is tried again later.",
+            "SQLITE_BUSY": f"is locked by another program for more than {BUSY_TIMEOUT:g} s. Nothing was changed.",
             "SQLITE_LOCKED": "is locked by another connection of this process.",
             "SQLITE_FULL": "cannot grow: the disk is full. Nothing was changed; it goes on once there is room.",
             "SQLITE_NOTADB": "is not a SQLite database. Choose another file: this one was left as it is.",

@@ -364,6 +364,9 @@ class Work:
     def list_runs(self, db: sqlite3.Connection, wanted: RunFilter) -> list[RunRow]:
         conditions: list[str] = []
         values: list[object] = []
+        if wanted.run is not None:
+            conditions.append("r.id = ?")
+            values.append(wanted.run)
         if wanted.id is not None and wanted.namespace is not None:
             conditions.append("r.uid = (SELECT uid FROM job WHERE namespace = ? AND id = ?)")
             values += [wanted.namespace, wanted.id]

@@ -163,6 +163,7 @@ def has_metadata(job: Job, wanted: Mapping[str, object]) -> bool:
 class RunFilter:
     """Which rows of the run log to read, newest first; None is any."""
 
+    run: int | None = None
     namespace: str | None = None
     id: str | None = None
     outcome: Outcome | None = None

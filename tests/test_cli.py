@@ -313,7 +313,7 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         ),
         pytest.param(["add", "x", "y", "--cron", "@daily", "--tz", "Mars"], 2, "Mars", id="unknown zone"),
         pytest.param(["add", "x", "y", "--priority", "top"], 2, "not one of 'high', 'standard', 'low'", id="priority"),
-        pytest.param(["add", "x", "y", "--retries", "-1"], 2, "'--retries': -1 is not in the range", id="retries"),
+        pytest.param(["add", "x", "y", "--retries", "-1"], 2, "'--retries': -1 is not between", id="retries"),
         pytest.param(["add", "x", "y", "--payload", "{"], 2, "--payload is no JSON", id="payload"),
         pytest.param(["add", "x", "y", "--payload", "NaN"], 2, "--payload is no JSON", id="no number in JSON"),
         pytest.param(["add", "x", "y", "--payload", '"\\ud800"'], 2, "--payload is no JSON", id="half a character"),
@@ -689,6 +689,73 @@ def test_log_follows_what_another_process_runs(here: Path) -> None:
     assert first["id"] < second["id"]
     assert [bool(re.search(r"tick +\w+ +success", line)) for line in lines] == [True, False, True, False]
     assert lines[1] == lines[3] == "    so it goes"
+
+
+def test_log_follows_what_takes_longer_than_many_others(here: Path) -> None:
+    """Its row is older than all that are looked at when it ends."""
+    os.mkfifo(here / "go")
+    well(here, "add", "long", "read _ < go")
+    well(here, "add", "short", "true")
+    well(here, "trigger", "short")
+    code = "import sys; from scheduler_async.cli import main, screen; screen.AT_ONCE = 2; main()"
+
+    with running(here, "trigger", "long") as long:
+        while not well(here, "log", "long", "--json").json:
+            assert long.poll() is None
+        follow = [sys.executable, "-c", code, "log", "--follow", "--json"]
+        with started(follow, cwd=here, env=environment()) as following:
+            told = [json.loads(line_of(following))["job_id"]]  # it has seen what goes on
+            for _ in range(3):
+                well(here, "trigger", "short")
+                told.append(json.loads(line_of(following))["job_id"])
+            (here / "go").write_text("go\n")
+            told.append(json.loads(line_of(following))["job_id"])
+
+    assert told == ["short", "short", "short", "short", "long"]
+
+
+def test_a_job_that_is_removed_while_it_is_triggered_is_a_sentence(here: Path) -> None:
+    os.mkfifo(here / "begun")
+    well(here, "add", "a", "echo > begun; sleep 60")
+
+    with running(here, "trigger", "a") as triggered:
+        (here / "begun").read_text()
+        well(here, "remove", "a")
+        _, err = triggered.communicate(timeout=PATIENCE)
+
+    assert (triggered.returncode, err) == (1, "Error: The job a was removed while it ran, and its run was ended.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("add a true --retries x", "Invalid value for '--retries': 'x' is no whole number"),
+        ("add a true --retries -1", "Invalid value for '--retries': -1 is not between 0 and 1,000,000"),
+        ("add a true --retrys 1", "No such option"),
+        ("ad a true", "No such command 'ad'"),
+        ("add a", "Missing argument"),
+        ("add a true --priority highest", "Invalid value for '--priority': 'highest' is not one of"),
+        ("next @daily -n 1001", "Invalid value for '-n' / '--count': 1001 is not between 1 and 1,000"),
+    ],
+)
+def test_misuse_is_one_sentence(arguments: str, sentence: str, here: Path) -> None:
+    done = call(here, *arguments.split())
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"Error: {sentence}")
+    assert done.err.count("\n") == 1
+    assert '--help" shows what there is.\n' in done.err
+
+
+def test_another_kind_of_store_is_named(here: Path) -> None:
+    done = call(here, "--store", "mysql://h/x", "list")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith('Error: There is no store of the kind "mysql". A store is the path of a SQLite file')
+
+
+def test_a_moment_that_has_passed_is_said_to_have(here: Path) -> None:
+    assert "Its time has passed." in well(here, "next", "2020-01-01T00:00:00Z").out
 
 
 def test_a_list_is_watched_until_the_reader_has_seen_enough(here: Path) -> None:

@@ -144,6 +144,16 @@ async def test_a_command_has_a_moment_to_tidy_up(scheduler: Scheduler) -> None:
     assert written == "bye\n"
 
 
+async def test_whoever_outlives_their_shell_may_tidy_up_too(scheduler: Scheduler) -> None:
+    """A shell dies of the signal at once; what it started may have a file to finish."""
+    inner = "trap 'sleep 0.2; echo tidied; exit' TERM; sleep 600 & wait"
+
+    row, written = await run(scheduler, Command(f'sh -c "{inner}"; echo never'), timeout="1s")
+
+    assert row.outcome is Outcome.TIMEOUT
+    assert written == "tidied\n"
+
+
 @pytest.mark.parametrize(
     ("output", "last_words"),
     [

@@ -625,6 +625,19 @@ def test_a_job_that_kills_its_process_every_time_is_given_up(schedule: Schedule,
     assert story.job.disabled_reason == "5 failures in a row, the last: interrupted"
 
 
+def test_a_job_that_failed_before_is_not_given_up_for_one_interruption() -> None:
+    story = Story(Every("1h"), retry=Retry.none())
+    for number in range(1, 9):
+        story.pass_at(NOON + number * HOUR, ERROR)
+    run = story.start_at(NOON + 9 * HOUR)
+    assert run is not None
+
+    story.end_at(NOON + 9 * HOUR, run, INTERRUPTED)
+
+    assert story.job.enabled
+    assert story.job.state.next_run_at == NOON + 9 * HOUR
+
+
 def test_a_cancelled_run_is_no_failure_and_is_owed_still() -> None:
     story = Story(Every("1h"))
     story.pass_at(NOON + HOUR, ERROR)

@@ -105,13 +105,19 @@ def test_none_goes_on() -> None:
 @pytest.mark.parametrize("policy", [Retry.backoff(), Retry.in_window(), Retry.budget(), Retry.none()], ids=str)
 def test_an_interruption_is_tried_again_at_once_but_not_for_ever(policy: Retry) -> None:
     """A job that takes its process down each time must end, whatever its policy."""
-    first = fail(policy, at_once=True)
-    last = fail(policy, at_once=True, consecutive_errors=5, retry_count=4, period_start=NOW)
+    first = fail(policy, at_once=True, interruptions=1)
+    last = fail(policy, at_once=True, interruptions=5, consecutive_errors=5, retry_count=4, period_start=NOW)
 
     assert first.retry_at == NOW
     assert not first.disable
     assert last.disable
-    assert not fail(policy, at_once=True, consecutive_errors=4).disable
+    assert not fail(policy, at_once=True, interruptions=4, consecutive_errors=4).disable
+
+
+@pytest.mark.parametrize("policy", [Retry.in_window(), Retry.budget(), Retry.none()], ids=str)
+def test_an_interruption_after_failures_is_the_first_of_its_kind(policy: Retry) -> None:
+    """A job that fails for ever and may do so is not given up because a machine was restarted once."""
+    assert not fail(policy, at_once=True, interruptions=1, consecutive_errors=100).disable
 
 
 def test_an_interruption_spends_a_retry() -> None:

@@ -84,9 +84,14 @@ def run_app() -> None:
     try:
         try:
             check_arguments(sys.argv[1:])
-            app(prog_name="scheduler-async")
+            code = app(prog_name="scheduler-async", standalone_mode=False)
         finally:
             sys.stdout.flush()
+        sys.exit(code or 0)
+    except click.Abort:
+        sys.exit(INTERRUPTED)
+    except click.UsageError as error:
+        refuse(error)
     except SchedulerError as error:
         from scheduler_async.cli.sentences import sentence_of
 
@@ -111,6 +116,16 @@ def fail(sentence: str, code: int) -> NoReturn:
     """End the program: it was asked for what makes no sense (2), or what did not work (1)."""
     print(f"Error: {sentence}", file=sys.stderr)
     sys.exit(code)
+
+
+def refuse(error: click.UsageError) -> NoReturn:
+    """Say in a sentence what click has to say in four lines."""
+    message = error.format_message()
+    if "\n" in message:  # all of the help, for who asked for nothing
+        print(message, file=sys.stderr)
+        sys.exit(2)
+    program = "scheduler-async" if error.ctx is None else error.ctx.command_path
+    misused(f'{message.rstrip(".")}. "{program} --help" shows what there is.')
 
 
 def misused(sentence: str) -> NoReturn:
@@ -150,6 +165,25 @@ def zones() -> list[str]:
 # ---------------------------------------------------------------- what commands have in common
 
 
+class WholeNumber(click.ParamType):  # type: ignore[type-arg]
+    """An option that takes a whole number, no smaller than *least* and no larger than *most*."""
+
+    name = "number"
+
+    def __init__(self, least: int, most: int = 1_000_000) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, or what is wrong with it."""
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is no whole number", param, ctx)
+        if not self.least <= number <= self.most:
+            self.fail(f"{number} is not between {self.least} and {self.most:,}", param, ctx)
+        return number
+
+
 def one_of(values: Sequence[str]) -> click.Choice[str]:
     """An option that takes one of *values*, however they are written."""
     return click.Choice(values, case_sensitive=False)
@@ -161,7 +195,7 @@ StoreOption = Annotated[
         "--store",
         metavar="PATH",
         envvar=STORE_VARIABLE,
-        click_type=click.Path(),
+        click_type=click.Path(readable=False),
         help=f"The file that holds the jobs. Default: {DEFAULT_STORE}",
     ),
 ]
@@ -440,7 +474,9 @@ def add(
     manual: ManualOption = False,
     tz: TzOption = None,
     priority: PriorityOption = None,
-    retries: Annotated[int, typer.Option("--retries", metavar="N", min=0, help=RETRIES_HELP)] = DEFAULT_RETRIES,
+    retries: Annotated[
+        int, typer.Option("--retries", metavar="N", click_type=WholeNumber(0), help=RETRIES_HELP)
+    ] = DEFAULT_RETRIES,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
     payload: PayloadOption = None,
@@ -494,7 +530,9 @@ def edit(
     manual: ManualOption = False,
     tz: TzOption = None,
     priority: PriorityOption = None,
-    retries: Annotated[int | None, typer.Option("--retries", metavar="N", min=0, help=RETRIES_HELP)] = None,
+    retries: Annotated[
+        int | None, typer.Option("--retries", metavar="N", click_type=WholeNumber(0), help=RETRIES_HELP)
+    ] = None,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
     payload: PayloadOption = None,
@@ -687,7 +725,9 @@ def show(
 @command()
 def log(
     slug: AnySlugArgument = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="How many runs at most.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", click_type=WholeNumber(0), help="How many runs at most.")
+    ] = 20,
     output: Annotated[bool, typer.Option("--output", help="With what the runs wrote.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as runs end.")] = False,
     namespace: AnyNamespaceOption = None,
@@ -792,7 +832,9 @@ def following(
         str | None,
         typer.Option("--tz", metavar="ZONE", help="The zone of the expression. Default: here.", autocompletion=zones),
     ] = None,
-    count: Annotated[int, typer.Option("-n", "--count", metavar="N", min=1, max=1000, help="How many times.")] = 10,
+    count: Annotated[
+        int, typer.Option("-n", "--count", metavar="N", click_type=WholeNumber(1, 1000), help="How many times.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """When a schedule would run, and what to look out for."""
@@ -898,8 +940,9 @@ def trigger(
                 return number
 
             number, _ = await heeding_signals(scheduler, to_its_end())
-            rows = await scheduler.run_log(slug, namespace=namespace)
-            (row,) = (row for row in rows if row.id == number)
+            row = await scheduler.get_run(number)
+            if row is None:
+                fail(f"The job {slug} was removed while it ran, and its run was ended.", 1)
             return row, await scheduler.run_output(number)
 
     row, output = ask(run_it())
@@ -917,7 +960,9 @@ def trigger(
 
 @command()
 def cron(
-    jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many at a time.")] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many at a time.")
+    ] = 1,
     target: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -946,7 +991,8 @@ def cron(
 def run(
     target: Annotated[str | None, typer.Argument(metavar="[MODULE:SCHEDULER]")] = None,
     max_concurrent: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="How many at a time. Default: all.")
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many at a time. Default: all."),
     ] = None,
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="DURATION", help="What runs get to finish when it is asked to end.")

@@ -289,8 +289,13 @@ async def follow(
     """Rows as they come, oldest first, whichever process writes them, until the reader has seen enough."""
     before = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
     told = {row.id for row in before if row.outcome is not None} - {row.id for row in rows}
+    going_on = {row.id for row in before if row.outcome is None}
     while True:
-        for row in reversed(rows):
+        # What takes long has more newer rows than are looked at.
+        older = sorted(going_on - {row.id for row in rows}, reverse=True)
+        found = [row for row in [await scheduler.get_run(run) for run in older] if row is not None]
+        going_on = {row.id for row in (*rows, *found) if row.outcome is None}
+        for row in reversed([*rows, *found]):
             if row.outcome is not None and row.id not in told:
                 told.add(row.id)
                 output = await scheduler.run_output(row.id) if with_output else None
@@ -501,7 +506,8 @@ def show_following(schedule: Schedule, count: int) -> None:
     if found:
         console().print(laid_out(heads, rows))
     else:
-        say("It has no times that could be told in advance.")
+        is_over = isinstance(schedule, At) or schedule.end is not None
+        say("Its time has passed." if is_over else "It has no times that could be told in advance.")
     if 0 < len(found) < count and schedule.next_after(found[-1].at) is not None:
         say("Later ones are left out: after 400 years the calendar repeats itself.")
     for trap in traps(schedule, now()):

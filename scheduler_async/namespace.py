@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler_async.handlers import Handler
+from scheduler_async.arguments import Handler
 from scheduler_async.models import Job, OnConflict
 from scheduler_async.schedules import Schedule
 

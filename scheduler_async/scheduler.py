@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from scheduler_async import lifecycle
+from scheduler_async.arguments import Handler, name_of_function
 from scheduler_async.clock import Clock, SystemClock
 from scheduler_async.durations import parse_interval
 from scheduler_async.engine import Engine, Limits
@@ -30,7 +31,6 @@ from scheduler_async.errors import (
     quoted,
 )
 from scheduler_async.events import EventKind, EventStream
-from scheduler_async.handlers import Handler, name_of_function
 from scheduler_async.health import Health, judge
 from scheduler_async.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
 from scheduler_async.lifecycle import Room, Rules

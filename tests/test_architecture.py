@@ -25,6 +25,7 @@ LAYERS = [
     {"schedules"},
     {"retries"},
     {"models"},
+    {"arguments"},
     {"deadlines", "lifecycle", "handlers", "events", "stats", "health", "testing"},
     {"store"},
     {"records", "nodes", "runner", "line", "watchdog", "sqlite_writing"},

@@ -656,6 +656,14 @@ def test_an_annotation_that_is_not_to_be_found_is_refused() -> None:
         scheduler.handler(later)
 
 
+def test_what_has_a_default_need_not_be_found() -> None:
+    scheduler = Scheduler(":memory:")
+
+    async def fine(run: Run, more: OnlyForTypes | None = None) -> None: ...
+
+    assert scheduler.handler(fine) is fine
+
+
 @pytest.mark.parametrize("kind", ["after another default", "by name"])
 async def test_a_payload_is_given_wherever_it_is_asked_for(kind: str) -> None:
     def make(given: list[Any]) -> Any:

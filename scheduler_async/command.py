@@ -182,12 +182,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """Ask the whole group to end, and after a while make it. Those who are asked may outlive their shell."""
     _send(process, signal.SIGTERM)
     with suppress(TimeoutError):
-        async with asyncio.timeout(GRACE):
-            await process.wait()
-            while _send(process, 0):  # noqa: ASYNC110 - see LOOK
-                await asyncio.sleep(LOOK)
+        await asyncio.wait_for(_until_all_are_gone(process), GRACE)
     _send(process, signal.SIGKILL)
     await process.wait()
+
+
+async def _until_all_are_gone(process: asyncio.subprocess.Process) -> None:
+    await process.wait()
+    while _send(process, 0):
+        await _clock.wait(asyncio.Event(), LOOK)
 
 
 def _send(process: asyncio.subprocess.Process, number: int) -> bool:

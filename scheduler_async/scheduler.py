@@ -356,12 +356,17 @@ class Scheduler:
 
     async def update_job(self, id: str, *, namespace: str = "default", **changes: Any) -> Job:
         """Change what is given, and nothing else. A changed schedule counts from now; a run in progress goes on."""
+        return await self._edit_job(id, namespace, lambda _: changes)
+
+    async def _edit_job(self, id: str, namespace: str, changes_of: Callable[[Job], dict[str, Any]]) -> Job:
+        """Change what *changes_of* makes of the job as it is, with nobody changing it in between."""
         _check_key(id, namespace)
         now = self._clock.micros()
 
         def decide(job: Job | None) -> Edit:
             if job is None:
                 raise JobNotFoundError(id, namespace)
+            changes = changes_of(job)
             spec = self._checked(lifecycle.edited_spec(job, changes))
             return _edited(job, self._with_fitting_payload(spec) if changes.keys() & CALL else spec, now)
 

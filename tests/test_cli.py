@@ -714,6 +714,18 @@ def test_log_follows_what_takes_longer_than_many_others(here: Path) -> None:
     assert told == ["short", "short", "short", "short", "long"]
 
 
+def test_edits_at_the_same_time_lose_nothing(here: Path) -> None:
+    well(here, "add", "a", "true")
+
+    edits = [
+        subprocess.Popen([*PROGRAM, "edit", "a", "--env", f"NUMBER_{number}=1"], cwd=here, env=environment())
+        for number in range(4)
+    ]
+
+    assert [edit.wait(PATIENCE) for edit in edits] == [0, 0, 0, 0]
+    assert sorted(well(here, "show", "a", "--json").json["payload"]["env"]) == [f"NUMBER_{n}" for n in range(4)]
+
+
 def test_a_job_that_is_removed_while_it_is_triggered_is_a_sentence(here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "a", "echo > begun; sleep 60")

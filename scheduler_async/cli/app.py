@@ -551,7 +551,7 @@ def edit(
     """
     from dataclasses import replace
 
-    from scheduler_async import Retry
+    from scheduler_async import InvalidJobError, Retry
     from scheduler_async.command import HANDLER, Command
 
     schedule = schedule_of(cron, every, after, at, manual, unless_none(tz))
@@ -559,11 +559,11 @@ def edit(
 
     def changed_task(job: Job) -> Command:
         if job.handler != HANDLER:
-            misused(f"The job {slug} runs no command: its handler is {job.handler}.")
+            raise InvalidJobError(f"The job {slug} runs no command: its handler is {job.handler}.", "handler")
         task = Command.from_payload(job.payload)
         missing = [name for name in unset_env or [] if name not in task.env]
         if missing:
-            misused(f"--unset-env {missing[0]}: no --env has added that to {slug}.")
+            raise InvalidJobError(f"--unset-env {missing[0]}: no --env has added that to {slug}.", "payload")
         kept = {name: value for name, value in task.env.items() if name not in (unset_env or [])}
         return replace(
             task,
@@ -573,24 +573,28 @@ def edit(
             env={**kept, **added},
         )
 
+    def changes_of(job: Job) -> dict[str, Any]:
+        given: dict[str, Any] = {
+            "schedule": zoned(schedule, job, tz),
+            "priority": priority,
+            "retry": None if retries is None else Retry.in_window(retries),
+            "misfire": misfire,
+            "enabled": None if disabled is None else not disabled,
+        }
+        changes = {name: value for name, value in given.items() if value is not None}
+        taken_away = {"timeout": timeout, "group": group}
+        changes |= {name: unless_none(value) for name, value in taken_away.items() if value is not None}
+        if any(part is not None for part in (command, payload, cwd, env, unset_env)):
+            changes["payload"] = changed_task(job).to_payload()
+        if not changes:
+            raise InvalidJobError(
+                'Nothing to change was given. "scheduler-async edit --help" shows what can be.', "changes"
+            )
+        return changes
+
     async def write() -> Job:
         async with opened(store) as scheduler:
-            job = await find(scheduler, slug, namespace)
-            given: dict[str, Any] = {
-                "schedule": zoned(schedule, job, tz),
-                "priority": priority,
-                "retry": None if retries is None else Retry.in_window(retries),
-                "misfire": misfire,
-                "enabled": None if disabled is None else not disabled,
-            }
-            changes = {name: value for name, value in given.items() if value is not None}
-            taken_away = {"timeout": timeout, "group": group}
-            changes |= {name: unless_none(value) for name, value in taken_away.items() if value is not None}
-            if any(part is not None for part in (command, payload, cwd, env, unset_env)):
-                changes["payload"] = changed_task(job).to_payload()
-            if not changes:
-                misused('Nothing to change was given. "scheduler-async edit --help" shows what can be.')
-            return await scheduler.update_job(slug, namespace=namespace, **changes)
+            return await scheduler._edit_job(slug, namespace, changes_of)
 
     tell_of_job(ask(write(), about_jobs=False), "Changed", as_json)
 
@@ -599,7 +603,7 @@ def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | Non
     """What an edit makes of the schedule: another expression keeps the zone, another zone keeps the expression."""
     from dataclasses import replace
 
-    from scheduler_async import Cron
+    from scheduler_async import Cron, InvalidJobError
 
     old = job.schedule
     if isinstance(old, Cron) and isinstance(schedule, Cron):
@@ -607,7 +611,7 @@ def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | Non
     if schedule is not None or tz is None:
         return schedule
     if not isinstance(old, Cron):
-        misused("--tz is for jobs with --cron; give the schedule too.")
+        raise InvalidJobError("--tz is for jobs with --cron; give the schedule too.", "schedule")
     return replace(old, tz=unless_none(tz))
 
 

@@ -63,9 +63,11 @@ def tests(session: nox.Session) -> None:
     """The tests, on every Python there is; on the first of them also what takes long, and branch by branch."""
     session.install("-e", ".[cli,otel]", *group("test"))
     if session.python == PYTHONS[0]:
-        session.run("coverage", "run", "-m", "pytest", "-m", "not exhaustive", "-n", "auto", *session.posargs)
+        pytest = ("pytest", "-n", "auto", *session.posargs)
+        session.run("coverage", "run", "-m", *pytest, "-m", "not exhaustive and not deep")
+        session.run(*pytest, "-m", "deep")
     else:
-        session.run("pytest", "-m", "not exhaustive and not once", "-n", "auto", *session.posargs)
+        session.run("pytest", "-n", "auto", *session.posargs, "-m", "not (exhaustive or once or deep)")
 
 
 @nox.session

@@ -276,6 +276,7 @@ def cases(draw: st.DrawFn) -> tuple[str, Change, str]:
 
 @settings(max_examples=60)
 @given(cases())
+@pytest.mark.deep
 def test_notes_are_true_and_none_is_missing(case: tuple[str, Change, str]) -> None:
     """Held against a clock that is walked minute by minute, around a change of an awkward zone."""
     zone, change, expression = case

@@ -229,6 +229,7 @@ SHARES = st.dictionaries(
 
 @settings(max_examples=150)
 @given(SHARES, MOMENTS, SPANS, st.integers(20, 300), st.sampled_from(ZONES), st.booleans())
+@pytest.mark.deep
 def test_every_run_is_in_its_place_and_no_line_is_too_wide(
     shares: dict[str, list[Fraction]], begin: datetime, span: timedelta, width: int, zone: str, ascii: bool
 ) -> None:
@@ -289,6 +290,7 @@ def is_shown_between(first: datetime, last: datetime, label: str, zone: ZoneInfo
 
 @pytest.mark.parametrize("width", [20, 21, 80, 299, 300])
 @pytest.mark.parametrize("jobs", [1, 50, 5000])
+@pytest.mark.deep
 def test_five_thousand_runs_fit(width: int, jobs: int) -> None:
     cast = [a_job(f"job-{number:04}") for number in range(jobs)]
     upcoming = [

@@ -664,6 +664,7 @@ almost_lines = st.lists(
 @given(text=st.text() | st.text(CRON_ALPHABET, max_size=40) | almost_lines.map(" ".join))
 @settings(max_examples=5_000)
 @pytest.mark.timeout(300)
+@pytest.mark.deep
 def test_any_text_is_an_expression_or_is_refused_quickly(text: str) -> None:
     """Expressions come from settings, chats and strangers: one error to catch, and never a long wait."""
     assert_read_quickly(lambda padding: Cron(text + padding, tz="UTC"))
@@ -680,6 +681,7 @@ def test_any_text_is_an_expression_or_is_refused_quickly(text: str) -> None:
 )
 @settings(max_examples=5_000)
 @pytest.mark.timeout(300)
+@pytest.mark.deep
 def test_any_text_is_a_schedule_or_is_refused_quickly(text: str) -> None:
     """What a person types is read by the same rule: a schedule, or one kind of error."""
     assert_read_quickly(lambda padding: parse_schedule(text + padding))

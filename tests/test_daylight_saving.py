@@ -549,6 +549,7 @@ PROBES = (
 
 
 @pytest.mark.parametrize("zone", AWKWARD_ZONES)
+@pytest.mark.deep
 def test_every_change_of_an_awkward_zone_is_handled_as_the_rules_demand(zone: str) -> None:
     """Each of these zones has broken a scheduler somewhere; the answers are counted out minute by minute."""
     found = changes_of(zone)
@@ -670,6 +671,7 @@ SECOND_BY_SECOND_ZONES = (
 
 
 @pytest.mark.parametrize("zone", SECOND_BY_SECOND_ZONES)
+@pytest.mark.deep
 def test_the_next_run_is_always_later_around_a_change(zone: str) -> None:
     """An answer that is not later than the question would be a loop that runs a job as fast as it can."""
     # The latest change in which the clock leapt, since leaping is what leads others astray.

@@ -83,6 +83,7 @@ class Runner:
         self._observers = observers
         self._begin, self._ended, self._dropped = begin, ended, dropped
         self._active: dict[int, ActiveRun] = {}
+        self._running = 0
         self._deadlines = Deadlines(clock, self._time_out)
         self.stopping = asyncio.Event()
 
@@ -94,8 +95,8 @@ class Runner:
 
     @property
     def running(self) -> int:
-        """How many handlers are running."""
-        return sum(active.begun.is_set() for active in self)
+        """How many handlers are running. Other threads may ask, too."""
+        return self._running
 
     def run_of(self, task: asyncio.Task[Any]) -> tuple[Job, int] | None:
         """The job and the id of the run that *task* is part of: the run itself, or a task that its handler started."""
@@ -128,7 +129,8 @@ class Runner:
 
     def forget(self, active: ActiveRun) -> None:
         """Its ending is settled."""
-        self._active.pop(active.claimed.id, None)
+        if self._active.pop(active.claimed.id, None) is not None and active.begun.is_set():
+            self._running -= 1
         active.done.set()
 
     async def _run(self, active: ActiveRun, call: Call, *, queued: bool) -> object:
@@ -158,6 +160,7 @@ class Runner:
         if active.limit is not None:
             self._deadlines.add(active.limit, active)
         active.begun.set()
+        self._running += 1
         try:
             return await call(run)
         except SystemExit as error:  # a handler that fails, not a reason to take the others down

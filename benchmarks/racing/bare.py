@@ -1,0 +1,230 @@
+"""The limits: the least that could be done for each question, by `loop.call_at` and by `sqlite3` with nobody deciding.
+
+Where rows are written, they are the rows that scheduler_async writes, in a file that it made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from racing import arrivals, ours
+from racing.courses import MARGIN, WARM_UP, Figures, watch_idling, watch_seconds
+from racing.watching import Heartbeat, peak_memory, spread_of
+
+# Larger ones gain nothing.
+BATCH = 1_000
+
+INSERT_RUN = """
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
+    VALUES (?, ?, ?, 1, 'schedule', ?, ?, 'bare')
+"""
+CLAIM = """
+    UPDATE state
+       SET activity = 'running', next_run_at = ?, retry_of = NULL, attempts = 1, regular_at = NULL, retry_count = 0,
+           last_run_at = ?, run = ?, node = 1
+     WHERE uid = ?
+"""
+FINISH_RUN = "UPDATE run SET started_at = ?, finished_at = ?, outcome = 'success' WHERE id = ?"
+FINISH = """
+    UPDATE state
+       SET phase = ?, disabled_reason = ?, disabled_at = ?, activity = 'idle', next_run_at = ?, attempts = 0,
+           last_run_at = ?, last_success_at = ?, run = NULL, node = NULL
+     WHERE uid = ?
+"""
+
+
+class File:
+    """A store of scheduler_async, written to by hand."""
+
+    def __init__(self, path: str) -> None:
+        self._db = connect(path)
+        self._next_run = 1
+
+    def claim(self, uids: Sequence[int], moment: int, next_run_at: int | None) -> list[tuple[int, int]]:
+        """One transaction; returns each job with its run."""
+        now = micros()
+        runs = list(zip(uids, range(self._next_run, self._next_run + len(uids)), strict=True))
+        self._next_run += len(uids)
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany(CLAIM, ((next_run_at, now, run, uid) for uid, run in runs))
+        self._db.executemany(INSERT_RUN, ((run, uid, moment, now, now) for uid, run in runs))
+        self._db.execute("COMMIT")
+        return runs
+
+    def finish(self, runs: Sequence[tuple[int, int]], next_run_at: int | None) -> None:
+        """One transaction. Who runs no more is disabled."""
+        now = micros()
+        end = ("disabled", "ended", now) if next_run_at is None else ("active", None, None)
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany(FINISH, ((*end, next_run_at, now, now, uid) for uid, _ in runs))
+        self._db.executemany(FINISH_RUN, ((now, now, run) for _, run in runs))
+        self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def connect(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA foreign_keys = ON")
+    return db
+
+
+def micros() -> int:
+    return time.time_ns() // 1000
+
+
+async def make_file(path: str, count: int) -> None:
+    """With *count* jobs, as scheduler_async stores them."""
+    maker = ours.Contestant()
+    await maker.open(Path(path))
+    await maker.add_all_at([(f"job-{number}", time.time() + 3600) for number in range(count)])
+    await maker.close()
+
+
+async def ticks(path: str, probes: int, gap: float) -> Figures:  # noqa: ARG001 (it has no file)
+    loop = asyncio.get_running_loop()
+    arrivals.expect(probes + WARM_UP)
+    first, first_in_loop = time.time() + MARGIN, loop.time() + MARGIN
+    due = {str(number): first + number * gap for number in range(probes + WARM_UP)}
+    for id, moment in due.items():
+        loop.call_at(first_in_loop + moment - first, arrivals.note, id)
+    await arrivals.all_here()
+    lateness = [moment - due[id] for moment, id in arrivals.begun][WARM_UP:]
+    return {**spread_of(lateness), "lateness_ms": [round(late * 1000, 4) for late in lateness]}
+
+
+async def burst(path: str, count: int) -> Figures:
+    await make_file(path, count)
+    file = File(path)
+    last = 0.0
+
+    def write() -> None:
+        nonlocal last
+        for first in range(1, count + 1, BATCH):
+            runs = file.claim(range(first, min(first + BATCH, count + 1)), micros(), None)
+            last = time.perf_counter()
+            file.finish(runs, None)
+        file.close()
+
+    async with Heartbeat() as heart:
+        begun = time.perf_counter()
+        await asyncio.to_thread(write)
+        durable = time.perf_counter() - begun
+    return {
+        "last_handler_s": last - begun,
+        "durable_s": durable,
+        "durable_per_s": count / durable,
+        "stall_ms": heart.stalled,
+        "worked_ms": heart.worked,
+    }
+
+
+async def sustained(path: str, jobs: int, seconds: int, spread: bool) -> Figures:  # noqa: ARG001 (one batch is the least)
+    await make_file(path, jobs)
+    file = File(path)
+    anchor = time.time() + MARGIN
+    names = {uid: f"job-{uid}" for uid in range(1, jobs + 1)}
+    arrivals.expect(jobs * seconds + 1)
+
+    async def run() -> None:
+        for second in range(seconds):
+            await asyncio.sleep(anchor + second - time.time())
+            moment = int((anchor + second) * 1e6)
+            runs = await asyncio.to_thread(file.claim, list(names), moment, moment + 1_000_000)
+            await asyncio.gather(*(arrivals.work(name) for name in names.values()))
+            await asyncio.to_thread(file.finish, runs, moment + 1_000_000)
+
+    running = asyncio.create_task(run(), name="bare")
+
+    async def close() -> None:
+        await running
+        file.close()
+
+    return await watch_seconds(anchor, seconds, dict.fromkeys(names.values(), 0.0), close)
+
+
+async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
+    """The rows of both tables, and, as `one_table_…`, only those of the table of jobs."""
+    await make_file(path, one_at_a_time + in_bulk)
+    source = sqlite3.connect(path)
+    schema = source.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'").fetchall()
+    jobs = source.execute("SELECT * FROM job ORDER BY uid").fetchall()
+    states = source.execute("SELECT * FROM state ORDER BY uid").fetchall()
+    source.close()
+    insert_job = f"INSERT INTO job VALUES ({', '.join('?' for _ in jobs[0])})"
+    insert_state = f"INSERT INTO state VALUES ({', '.join('?' for _ in states[0])})"
+    figures: Figures = {}
+    for prefix, with_state in (("", True), ("one_table_", False)):
+        db = connect(f"{path}.{prefix}copy")
+        for (statement,) in schema:
+            db.execute(statement)
+        db.execute("INSERT INTO handler VALUES (1, 'work')")
+        begun = time.perf_counter()
+        for job, state in zip(jobs[:one_at_a_time], states, strict=False):
+            db.execute("BEGIN IMMEDIATE")
+            db.execute(insert_job, job)
+            if with_state:
+                db.execute(insert_state, state)
+            db.execute("COMMIT")
+        figures[f"{prefix}one_at_a_time_per_s"] = one_at_a_time / (time.perf_counter() - begun)
+        begun = time.perf_counter()
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany(insert_job, jobs[one_at_a_time:])
+        if with_state:
+            db.executemany(insert_state, states[one_at_a_time:])
+        db.execute("COMMIT")
+        figures[f"{prefix}in_bulk_per_s"] = in_bulk / (time.perf_counter() - begun)
+        db.close()
+    return figures
+
+
+async def cold_start(path: str) -> Figures:
+    """Open the file, and find the first that is due."""
+    begun = time.perf_counter()
+    db = connect(path)
+    found = db.execute(
+        "SELECT uid FROM state INDEXED BY state_due WHERE phase = 'active' AND activity = 'idle' "
+        "AND next_run_at IS NOT NULL AND handler = 1 AND next_run_at <= ?",
+        (micros(),),
+    ).fetchone()
+    took = time.perf_counter() - begun
+    assert found, "nothing is due"
+    db.close()
+    return {"first_start_s": took, "peak_mb": peak_memory()}
+
+
+async def idle(path: str, seconds: float) -> Figures:  # noqa: ARG001 (it has no file)
+    async def close() -> None: ...
+
+    return await watch_idling(seconds, close)
+
+
+async def growth(path: str, passes: int, gap: float, runs: int) -> Figures:  # noqa: ARG001 (no time is waited for)
+    """The same rows for one job at a time, and for many at once."""
+    soon = time.time() + 3600
+    maker = ours.Contestant()
+    await maker.open(Path(path))
+    await maker.add_all_at([(f"soon-{number}", soon) for number in range(passes + runs)])
+    await maker.close()
+    file = File(path)
+    found = sqlite3.connect(path)
+    uids = [uid for (uid,) in found.execute("SELECT uid FROM state WHERE next_run_at <= ?", (int(soon * 1e6) + 1,))]
+    found.close()
+    begun = time.process_time()
+    for uid in uids[:passes]:
+        file.finish(file.claim([uid], micros(), None), None)
+    after_passes = time.process_time()
+    file.finish(file.claim(uids[passes:], micros(), None), None)
+    after_runs = time.process_time()
+    file.close()
+    return {
+        "pass_us": (after_passes - begun) / passes * 1e6,
+        "run_us": (after_runs - after_passes) / runs * 1e6,
+    }

@@ -1,0 +1,83 @@
+"""Who takes part, where each of them lives, and how one is sent to do one measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from racing.courses import Figures
+
+BENCHMARKS = Path(__file__).parents[1]
+PEERS = BENCHMARKS / ".peers"
+
+
+class Failed(Exception):
+    """Why there is no figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """A module of `racing`, and what it needs. Who needs nothing runs where this runs."""
+
+    name: str
+    module: str
+    colour: str
+    packages: tuple[str, ...] = ()
+
+    @property
+    def is_peer(self) -> bool:
+        return bool(self.packages)
+
+    def send(self, course: str, *, limit: float, **arguments: object) -> Figures:
+        """Do one measurement in a process of its own; `Failed` if it takes longer than *limit* seconds, or breaks."""
+        command = [self.python(), "-m", "racing", self.module, course, json.dumps(arguments)]
+        places = [str(BENCHMARKS), str(BENCHMARKS.parent)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+        try:
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"not within {limit:g} s") from None
+        if done.returncode:
+            raise Failed((done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"])[-1])
+        return cast(Figures, json.loads(done.stdout.splitlines()[-1]))
+
+    def python(self) -> str:
+        """The interpreter that has what it needs; made at first use."""
+        if not self.is_peer:
+            return sys.executable
+        home = PEERS / self.module
+        python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        ready = home / "ready"
+        wanted = "\n".join((sys.version, *self.packages))
+        if not ready.exists() or ready.read_text() != wanted:
+            print(f"An environment for {self.name} is made, once …", file=sys.stderr)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+            subprocess.run([str(python), "-m", "pip", "install", "--quiet", *self.packages], check=True)
+            ready.write_text(wanted)
+        return str(python)
+
+
+BARE = Contestant(name="bare limit", module="bare", colour="#888888")
+OURS = Contestant(name="scheduler_async", module="ours", colour="#0b6e4f")
+APSCHEDULER_3 = Contestant(
+    name="APScheduler 3.11",
+    module="apscheduler3",
+    colour="#d1495b",
+    packages=("apscheduler==3.11.*", "sqlalchemy>=2,<3"),
+)
+APSCHEDULER_4 = Contestant(
+    name="APScheduler 4.0.0a6",
+    module="apscheduler4",
+    colour="#edae49",
+    # It imports sniffio without asking for it.
+    packages=("apscheduler==4.0.0a6", "sniffio", "sqlalchemy[asyncio]>=2,<3", "aiosqlite"),
+)
+ASYNCZ = Contestant(name="asyncz", module="asyncz", colour="#30638e", packages=("asyncz==0.17.*", "sqlalchemy>=2,<3"))
+
+PEERS_ALL = (APSCHEDULER_3, APSCHEDULER_4, ASYNCZ)
+EVERYBODY = (BARE, OURS, *PEERS_ALL)

@@ -1,0 +1,246 @@
+"""A race: everybody by turns, several times, medians, a table, what was to be reached, and the files that keep it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+
+from racing.contestants import BENCHMARKS, EVERYBODY, Contestant, Failed
+from racing.courses import Figures
+
+Size = int | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lap:
+    """One contestant, one size; with a copy of *store* if there is one, and else with a file of its own."""
+
+    contestant: Contestant
+    size: Size
+    arguments: dict[str, object]
+    store: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    words: str
+    value: float | None
+    limit: float
+    at_most: bool
+    unit: str = ""
+
+    @property
+    def verdict(self) -> str:
+        if self.value is None:
+            return "not measured"
+        return "reached" if (self.value <= self.limit if self.at_most else self.value >= self.limit) else "missed"
+
+    def __str__(self) -> str:
+        value = "–" if self.value is None else f"{self.value:,.4g}"
+        bound = "at most" if self.at_most else "at least"
+        return f"{self.verdict:<12} {self.words}: {value}{self.unit} ({bound} {self.limit:,.4g}{self.unit})"
+
+
+def options_of(description: str, add: Callable[[argparse.ArgumentParser], object]) -> argparse.Namespace:
+    """What every script can be told, and what *add* adds."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes, one repetition: a first look")
+    parser.add_argument("--repetitions", type=int, help="5, or 1 with --quick")
+    parser.add_argument("--out", type=Path, default=BENCHMARKS / "results", help="where JSON and plots go")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds that one measurement, or filling, may take")
+    parser.add_argument("--only", help="contestants, by their modules: bare,ours,apscheduler3,apscheduler4,asyncz")
+    add(parser)
+    options = parser.parse_args()
+    if options.repetitions is None:
+        options.repetitions = 1 if options.quick else 5
+    return options
+
+
+def sizes(text: str) -> list[int]:
+    return [int(size.replace("_", "")) for size in text.split(",")]
+
+
+@dataclass
+class Race:
+    """Use it as a context: its files are on the disk that *out* is on, and go with it."""
+
+    name: str
+    options: argparse.Namespace
+    found: defaultdict[tuple[str, Size], list[Figures]] = field(default_factory=lambda: defaultdict(list))
+    goals: list[Goal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Race:
+        out: Path = self.options.out
+        out.mkdir(parents=True, exist_ok=True)
+        self._work = tempfile.TemporaryDirectory(dir=out, prefix="work-")
+        self._load_before = os.getloadavg()[0]
+        kept = vars(self.options)
+        chosen = kept["only"].split(",") if kept["only"] else [contestant.module for contestant in EVERYBODY]
+        self.contestants = [contestant for contestant in EVERYBODY if contestant.module in chosen]
+        for contestant in self.contestants:
+            contestant.python()
+        print(f"CPython {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores", end=", ")
+        print(f"{datetime.now(UTC):%Y-%m-%d}, medians of {self.options.repetitions}, load {self._load_before:.1f}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._work.cleanup()
+
+    def filled(self, contestant: Contestant, count: int, due: int = 0) -> Path | None:
+        """A store with *count* far jobs; None, and a note, if that takes too long. To be copied, not used."""
+        path = Path(self._work.name, f"{contestant.module}-{count}-{due}.store")
+        self._tell(f"filling {count:,} for {contestant.name}")
+        limit: float = self.options.limit
+        try:
+            figures = contestant.send("fill", limit=2 * limit, path=str(path), count=count, due=due, fill_limit=limit)
+        except Failed as failure:
+            figures = {"filled": 0, "why": str(failure)}
+        if figures["filled"] == count:
+            return path
+        why = figures.get("why") or f"adding them would take about {figures['would_take_s']:,.0f} s"
+        self.notes.append(f"{contestant.name}, {count:,} jobs: {why}; the limit is {limit:g} s.")
+        return None
+
+    def filled_in_order(self, contestant: Contestant, counts: Sequence[int], due: int = 0) -> dict[int, Path]:
+        """A store for each of the growing *counts*, up to the one that takes too long."""
+        stores: dict[int, Path] = {}
+        for count in counts:
+            store = self.filled(contestant, count, due)
+            if store is None:
+                break
+            stores[count] = store
+        return stores
+
+    def run(self, course: str, laps: Sequence[Lap]) -> None:
+        """Everybody by turns, each time beginning with another. Who fails once is not asked again."""
+        out_of_race = set()
+        for repetition in range(self.options.repetitions):
+            turn = repetition * len(laps) // self.options.repetitions
+            for number, lap in enumerate([*laps[turn:], *laps[:turn]], 1):
+                key = lap.contestant.name, lap.size
+                if key in out_of_race:
+                    continue
+                self._tell(f"round {repetition + 1}, {number} of {len(laps)}: {key[0]}, {key[1]}")
+                try:
+                    self.found[key].append(self.measure(course, lap))
+                except Failed as failure:
+                    out_of_race.add(key)
+                    self.found.pop(key, None)
+                    self.notes.append(f"{key[0]}, {lap.size}: {failure}.")
+        self._tell("")
+
+    def measure(self, course: str, lap: Lap) -> Figures:
+        """One measurement, with files that are gone afterwards."""
+        with tempfile.TemporaryDirectory(dir=self._work.name) as directory:
+            path = Path(directory, "jobs.db")
+            if lap.store is not None:
+                with lap.store.open("rb") as source, path.open("wb") as copy:
+                    shutil.copyfileobj(source, copy, 1 << 20)
+                    os.fsync(copy.fileno())  # now, and not while somebody is measured
+            return lap.contestant.send(course, limit=self.options.limit, path=str(path), **lap.arguments)
+
+    def median(self, contestant: Contestant, size: Size, figure: str) -> float | None:
+        """Of all repetitions; None if there is no such figure."""
+        values = [figures.get(figure) for figures in self.found.get((contestant.name, size), [])]
+        numbers = [float(value) for value in values if isinstance(value, int | float)]
+        return median(numbers) if numbers else None
+
+    def best_peer(self, size: Size, figure: str, best: Callable[[Iterable[float]], float]) -> float | None:
+        """The *best* (`min` or `max`) of what the peers reached."""
+        reached = [self.median(peer, size, figure) for peer in self.contestants if peer.is_peer]
+        known = [value for value in reached if value is not None]
+        return best(known) if known else None
+
+    def table(self, title: str, size_title: str, columns: dict[str, str]) -> None:
+        """Print a line for each size and contestant. *columns* are figures, each with its heading and format:
+        "p50 ms|.2f"."""
+        print(f"\n{title}\n")
+        heads = [text.partition("|")[0] for text in columns.values()]
+        widths = [max(len(head), 9) for head in heads]
+        print(f"{size_title:>14}  {'':<20}", *(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True)))
+        for size in dict.fromkeys(size for _, size in self._everything()):
+            for contestant in self.contestants:
+                if (contestant.name, size) not in self._everything():
+                    continue
+                cells = []
+                for (figure, text), width in zip(columns.items(), widths, strict=True):
+                    value = self.median(contestant, size, figure)
+                    cells.append(f"{'–' if value is None else format(value, text.partition('|')[2]):>{width}}")
+                shown = f"{size:,}" if isinstance(size, int) else size
+                print(f"{shown:>14}  {contestant.name:<20}", *cells)
+
+    def expect(
+        self, words: str, value: float | None, *, at_most: float | None = None, at_least: float | None = None, unit: str = ""
+    ) -> None:
+        limit = at_most if at_most is not None else at_least
+        assert limit is not None
+        self.goals.append(Goal(words=words, value=value, limit=limit, at_most=at_most is not None, unit=unit))
+
+    def finish(self, plots: dict[str, str]) -> None:
+        """Print what was to be reached and why figures are missing; write JSON, and *plots* by their names."""
+        if self.goals:
+            print()
+        for goal in self.goals:
+            print(goal)
+        if self.notes:
+            print("\n– means not measured:")
+        for note in self.notes:
+            print(f"  {note}")
+        out: Path = self.options.out
+        kept = {
+            "question": self.name,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "sqlite": sqlite3.sqlite_version,
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "load_before": self._load_before,
+            "load_after": os.getloadavg()[0],
+            "options": {name: str(value) for name, value in vars(self.options).items()},
+            "figures": [
+                {"contestant": name, "size": size, "repetitions": figures}
+                for (name, size), figures in self.found.items()
+            ],
+            "goals": [
+                {"goal": goal.words, "value": goal.value, "limit": goal.limit, "verdict": goal.verdict}
+                for goal in self.goals
+            ],
+            "notes": self.notes,
+        }
+        (out / f"{self.name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        for name, drawing in plots.items():
+            (out / f"{name}.svg").write_text(drawing, encoding="utf-8")
+        print(f"\nWritten to {out}: {self.name}.json, {', '.join(f'{name}.svg' for name in plots)}")
+
+    def _everything(self) -> list[tuple[str, Size]]:
+        return list(self.found)
+
+    def _tell(self, text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def ratio(value: float | None, other: float | None) -> float | None:
+    """How many times *other* is *value*; None if one of them is not known."""
+    return None if value is None or not other else value / other
+
+
+def difference(value: float | None, other: float | None) -> float | None:
+    """How much *value* is above *other*; None if one of them is not known."""
+    return None if value is None or other is None else value - other

@@ -87,7 +87,9 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def benchmarks(session: nox.Session) -> None:
-    """Every benchmark, one after another."""
+    """Every benchmark, one after another; or some, by their names: `nox -s benchmarks -- burst add --quick`."""
     session.install("-e", ".[cli,otel]", *group("benchmarks"))
-    for script in sorted(Path("benchmarks").glob("[!_]*.py")):
-        session.run("python", str(script), *session.posargs)
+    scripts = {script.stem: script for script in sorted(Path("benchmarks").glob("[!_]*.py"))}
+    chosen = [word for word in session.posargs if word in scripts]
+    for name in chosen or scripts:
+        session.run("python", str(scripts[name]), *(word for word in session.posargs if word not in chosen))

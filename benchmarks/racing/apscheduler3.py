@@ -34,13 +34,13 @@ class Contestant:
         self._scheduler.add_job(arrivals.work, DateTrigger(datetime.fromtimestamp(moment, UTC)), args=[id], id=id)
 
     async def add_all_at(self, jobs: Sequence[tuple[str, float]]) -> None:
-        for id, moment in jobs:
-            await self.add_at(id, moment)
+        for job, moment in jobs:
+            await self.add_at(job, moment)
 
     async def add_every_second(self, jobs: Mapping[str, float]) -> None:
-        for id, moment in jobs.items():
+        for job, moment in jobs.items():
             trigger = IntervalTrigger(seconds=1, start_date=datetime.fromtimestamp(moment, UTC))
-            self._scheduler.add_job(arrivals.work, trigger, args=[id], id=id)
+            self._scheduler.add_job(arrivals.work, trigger, args=[job], id=job)
 
     async def start(self) -> None:
         self._scheduler.resume()
@@ -48,5 +48,8 @@ class Contestant:
     async def close(self) -> None:
         # It commits before it lets a handler begin, and keeps no record of how that went: nothing is left to wait for.
         self._scheduler.shutdown()
-        while self._scheduler.running:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # that was a promise
+        assert not self._scheduler.running
+
+    async def give_up(self) -> None:
+        await self.close()

@@ -50,18 +50,21 @@ class Contestant:
         await self._scheduler.add_schedule(TASK, trigger, args=[id], id=id)
 
     async def add_all_at(self, jobs: Sequence[tuple[str, float]]) -> None:
-        for id, moment in jobs:
-            await self.add_at(id, moment)
+        for job, moment in jobs:
+            await self.add_at(job, moment)
 
     async def add_every_second(self, jobs: Mapping[str, float]) -> None:
-        for id, moment in jobs.items():
+        for job, moment in jobs.items():
             trigger = IntervalTrigger(seconds=1, start_time=datetime.fromtimestamp(moment, UTC))
-            await self._scheduler.add_schedule(TASK, trigger, args=[id], id=id)
+            await self._scheduler.add_schedule(TASK, trigger, args=[job], id=job)
 
     async def start(self) -> None:
         await self._scheduler.start_in_background()
 
     async def close(self) -> None:
         await self._quiet.wait()  # it records an end after the handler, and forgets that when it is stopped meanwhile
+        await self.give_up()
+
+    async def give_up(self) -> None:
         await self._scheduler.__aexit__(None, None, None)
         await self._engine.dispose()

@@ -32,13 +32,13 @@ class Contestant:
         self._scheduler.add_task(arrivals.work, trigger, args=[id], id=id, **OPTIONS)
 
     async def add_all_at(self, jobs: Sequence[tuple[str, float]]) -> None:
-        for id, moment in jobs:
-            await self.add_at(id, moment)
+        for job, moment in jobs:
+            await self.add_at(job, moment)
 
     async def add_every_second(self, jobs: Mapping[str, float]) -> None:
-        for id, moment in jobs.items():
+        for job, moment in jobs.items():
             trigger = IntervalTrigger(seconds=1, start_at=datetime.fromtimestamp(moment, UTC))
-            self._scheduler.add_task(arrivals.work, trigger, args=[id], id=id, **OPTIONS)
+            self._scheduler.add_task(arrivals.work, trigger, args=[job], id=job, **OPTIONS)
 
     async def start(self) -> None:
         self._scheduler.resume()
@@ -46,3 +46,6 @@ class Contestant:
     async def close(self) -> None:
         # It commits before it lets a handler begin, and keeps no record of how that went: nothing is left to wait for.
         await self._scheduler.shutdown()
+
+    async def give_up(self) -> None:
+        await self.close()

@@ -24,21 +24,22 @@ INSERT_RUN = """
 """
 CLAIM = """
     UPDATE state
-       SET activity = 'running', next_run_at = ?, retry_of = NULL, attempts = 1, regular_at = NULL, retry_count = 0,
-           last_run_at = ?, run = ?, node = 1
+       SET activity = 'running', next_run_at = {next_run_at}, retry_of = NULL, attempts = 1, regular_at = NULL,
+           retry_count = 0, last_run_at = ?, run = ?, node = 1
      WHERE uid = ?
 """
 FINISH_RUN = "UPDATE run SET started_at = ?, finished_at = ?, outcome = 'success' WHERE id = ?"
 FINISH = """
     UPDATE state
-       SET phase = ?, disabled_reason = ?, disabled_at = ?, activity = 'idle', next_run_at = ?, attempts = 0,
-           last_run_at = ?, last_success_at = ?, run = NULL, node = NULL
+       SET {end}, activity = 'idle', attempts = 0, last_run_at = ?, last_success_at = ?, run = NULL, node = NULL
      WHERE uid = ?
 """
+ENDED = "phase = 'disabled', disabled_reason = 'ended', disabled_at = {now}, next_run_at = NULL"
+GOES_ON = "phase = 'active', disabled_reason = NULL, disabled_at = NULL, next_run_at = {next_run_at}"
 
 
 class File:
-    """A store of scheduler_async, written to by hand."""
+    """A store of scheduler_async, written to by hand. No NULL is bound: Python's driver is slow at that."""
 
     def __init__(self, path: str) -> None:
         self._db = connect(path)
@@ -50,7 +51,8 @@ class File:
         runs = list(zip(uids, range(self._next_run, self._next_run + len(uids)), strict=True))
         self._next_run += len(uids)
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(CLAIM, ((next_run_at, now, run, uid) for uid, run in runs))
+        claim = CLAIM.format(next_run_at=next_run_at or "NULL")
+        self._db.executemany(claim, ((now, run, uid) for uid, run in runs))
         self._db.executemany(INSERT_RUN, ((run, uid, moment, now, now) for uid, run in runs))
         self._db.execute("COMMIT")
         return runs
@@ -58,9 +60,9 @@ class File:
     def finish(self, runs: Sequence[tuple[int, int]], next_run_at: int | None) -> None:
         """One transaction. Who runs no more is disabled."""
         now = micros()
-        end = ("disabled", "ended", now) if next_run_at is None else ("active", None, None)
+        end = ENDED.format(now=now) if next_run_at is None else GOES_ON.format(next_run_at=next_run_at)
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(FINISH, ((*end, next_run_at, now, now, uid) for uid, _ in runs))
+        self._db.executemany(FINISH.format(end=end), ((now, now, uid) for uid, _ in runs))
         self._db.executemany(FINISH_RUN, ((now, now, run) for _, run in runs))
         self._db.execute("COMMIT")
 
@@ -93,10 +95,10 @@ async def ticks(path: str, probes: int, gap: float) -> Figures:  # noqa: ARG001 
     arrivals.expect(probes + WARM_UP)
     first, first_in_loop = time.time() + MARGIN, loop.time() + MARGIN
     due = {str(number): first + number * gap for number in range(probes + WARM_UP)}
-    for id, moment in due.items():
-        loop.call_at(first_in_loop + moment - first, arrivals.note, id)
+    for job, moment in due.items():
+        loop.call_at(first_in_loop + moment - first, arrivals.note, job)
     await arrivals.all_here()
-    lateness = [moment - due[id] for moment, id in arrivals.begun][WARM_UP:]
+    lateness = [moment - due[job] for moment, job in arrivals.begun][WARM_UP:]
     return {**spread_of(lateness), "lateness_ms": [round(late * 1000, 4) for late in lateness]}
 
 
@@ -154,12 +156,12 @@ async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
     """The rows of both tables, and, as `one_table_…`, only those of the table of jobs."""
     await make_file(path, one_at_a_time + in_bulk)
     source = sqlite3.connect(path)
-    schema = source.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'").fetchall()
-    jobs = source.execute("SELECT * FROM job ORDER BY uid").fetchall()
-    states = source.execute("SELECT * FROM state ORDER BY uid").fetchall()
+    schema = source.execute(
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'"
+    ).fetchall()
+    insert_job, jobs = rows_of(source, "job")
+    insert_state, states = rows_of(source, "state")
     source.close()
-    insert_job = f"INSERT INTO job VALUES ({', '.join('?' for _ in jobs[0])})"
-    insert_state = f"INSERT INTO state VALUES ({', '.join('?' for _ in states[0])})"
     figures: Figures = {}
     for prefix, with_state in (("", True), ("one_table_", False)):
         db = connect(f"{path}.{prefix}copy")
@@ -183,6 +185,15 @@ async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
         figures[f"{prefix}in_bulk_per_s"] = in_bulk / (time.perf_counter() - begun)
         db.close()
     return figures
+
+
+def rows_of(db: sqlite3.Connection, table: str) -> tuple[str, list[tuple[object, ...]]]:
+    """All rows, which are alike, without what is empty in them, and the statement that writes them."""
+    columns = [column for _, column, *_ in db.execute(f"PRAGMA table_info({table})")]
+    sample = db.execute(f"SELECT * FROM {table}").fetchone()
+    full = [column for column, value in zip(columns, sample, strict=True) if value is not None]
+    rows = db.execute(f"SELECT {', '.join(full)} FROM {table} ORDER BY uid").fetchall()
+    return f"INSERT INTO {table} ({', '.join(full)}) VALUES ({', '.join('?' for _ in full)})", rows
 
 
 async def cold_start(path: str) -> Figures:

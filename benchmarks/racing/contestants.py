@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parents[1]
 PEERS = BENCHMARKS / ".peers"
 
 
-class Failed(Exception):
+class NotMeasuredError(Exception):
     """Why there is no figure."""
 
 
@@ -34,16 +34,16 @@ class Contestant:
         return bool(self.packages)
 
     def send(self, course: str, *, limit: float, **arguments: object) -> Figures:
-        """Do one measurement in a process of its own; `Failed` if it takes longer than *limit* seconds, or breaks."""
+        """One measurement in a process of its own; `NotMeasuredError` if that takes more than *limit* seconds, or fails."""
         command = [self.python(), "-m", "racing", self.module, course, json.dumps(arguments)]
         places = [str(BENCHMARKS), str(BENCHMARKS.parent)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         try:
             done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit, check=False)
         except subprocess.TimeoutExpired:
-            raise Failed(f"not within {limit:g} s") from None
+            raise NotMeasuredError(f"it did not end within {limit:g} s.") from None
         if done.returncode:
-            raise Failed((done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"])[-1])
+            raise NotMeasuredError((done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"])[-1])
         return cast(Figures, json.loads(done.stdout.splitlines()[-1]))
 
     def python(self) -> str:

@@ -56,9 +56,12 @@ class Racer(Protocol):
     async def close(self) -> None:
         """Return when all that ran is on record, and the file is closed."""
 
+    async def give_up(self) -> None:
+        """Stop at once, whatever is not yet on record."""
+
 
 async def fill(racer: Racer, path: str, count: int, fill_limit: float, due: int = 0) -> Figures:
-    """Store *count* far jobs, and *due* that are due at once; say how long it would take if that is over *fill_limit*."""
+    """Store *count* far jobs, and *due* that are due at once, unless it would take longer than *fill_limit* seconds."""
     now = time.time()
     await racer.open(Path(path))
     await racer.add_all_at([(f"due-{number}", now) for number in range(due)])
@@ -81,7 +84,7 @@ async def ticks(racer: Racer, path: str, probes: int, gap: float) -> Figures:
     await racer.open(Path(path))
     due = await _prepared(racer, "tick", probes + WARM_UP, lambda number: number * gap)
     await arrivals.all_here()
-    lateness = [moment - due[id] for moment, id in arrivals.begun][WARM_UP:]
+    lateness = [moment - due[job] for moment, job in arrivals.begun][WARM_UP:]
     await racer.close()
     return {**spread_of(lateness), "lateness_ms": [round(late * 1000, 4) for late in lateness]}
 
@@ -97,7 +100,7 @@ async def burst(racer: Racer, path: str, count: int) -> Figures:
         last = arrivals.begun[-1][0] - moment
         await racer.close()
         durable = time.time() - moment
-    assert len({id for _, id in arrivals.begun}) == count, "a job has run twice"
+    assert len({job for _, job in arrivals.begun}) == count, "a job has run twice"
     with sqlite3.connect(path) as db:
         (waiting,) = db.execute(racer.WAITING).fetchone()
     db.close()
@@ -117,10 +120,10 @@ async def sustained(racer: Racer, path: str, jobs: int, seconds: int, spread: bo
     anchor = time.time() + MARGIN + 2 * jobs / await _adds_per_second(racer) + 0.5
     offsets = {f"job-{number}": number / jobs if spread else 0.0 for number in range(jobs)}
     arrivals.expect(jobs * seconds + 1)  # it ends by the clock
-    await racer.add_every_second({id: anchor + offset for id, offset in offsets.items()})
+    await racer.add_every_second({job: anchor + offset for job, offset in offsets.items()})
     await racer.start()
     _in_time(anchor)
-    return await watch_seconds(anchor, seconds, offsets, racer.close)
+    return await watch_seconds(anchor, seconds, offsets, racer.give_up)
 
 
 async def watch_seconds(
@@ -131,10 +134,10 @@ async def watch_seconds(
     cpu = time.process_time()
     await asyncio.sleep(anchor + seconds - time.time())
     cpu = time.process_time() - cpu
-    fired = [(moment, id) for moment, id in arrivals.begun if moment < anchor + seconds]
+    fired = [(moment, job) for moment, job in arrivals.begun if moment < anchor + seconds]
     await close()
     # Who is late by more than a second is taken for the next occurrence: then an occurrence is missing instead.
-    lateness = [(moment - anchor - offsets[id]) % 1.0 for moment, id in fired]
+    lateness = [(moment - anchor - offsets[job]) % 1.0 for moment, job in fired]
     return {"fired": len(fired), "expected": len(offsets) * seconds, "cpu_s": cpu, **spread_of(lateness)}
 
 
@@ -189,11 +192,12 @@ async def watch_idling(seconds: float, close: Callable[[], Awaitable[None]]) -> 
 async def growth(racer: Racer, path: str, passes: int, gap: float, runs: int) -> Figures:
     """CPU time of a pass that starts one job, and of each run when many are due at once."""
     await racer.open(Path(path))
-    due = await _prepared(racer, "job", passes + runs, lambda number: min(number, passes + 5) * gap)
+    alone = WARM_UP + passes
+    due = await _prepared(racer, "job", alone + runs, lambda n: (n if n < alone else alone + 5) * gap)
     moments = sorted(set(due.values()))
-    await asyncio.sleep(moments[0] - 0.02 - time.time())
+    await asyncio.sleep(moments[WARM_UP] - 0.02 - time.time())
     begun = time.process_time()
-    await asyncio.sleep(moments[passes] - 0.02 - time.time())
+    await asyncio.sleep(moments[-1] - 0.02 - time.time())
     after_passes = time.process_time()
     await arrivals.all_here()
     await racer.close()

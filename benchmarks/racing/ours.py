@@ -25,14 +25,14 @@ class Contestant:
         await self._scheduler.add_job(At(datetime.fromtimestamp(moment, UTC)), handler="work", id=id)
 
     async def add_all_at(self, jobs: Sequence[tuple[str, float]]) -> None:
-        specs = [JobSpec(At(datetime.fromtimestamp(moment, UTC)), handler="work", id=id) for id, moment in jobs]
+        specs = [JobSpec(At(datetime.fromtimestamp(moment, UTC)), handler="work", id=job) for job, moment in jobs]
         await self._scheduler.add_jobs(specs)
 
     async def add_every_second(self, jobs: Mapping[str, float]) -> None:
         await self._scheduler.add_jobs(
             [
-                JobSpec(Every("1s", anchor=datetime.fromtimestamp(moment, UTC)), handler="work", id=id)
-                for id, moment in jobs.items()
+                JobSpec(Every("1s", anchor=datetime.fromtimestamp(moment, UTC)), handler="work", id=job)
+                for job, moment in jobs.items()
             ]
         )
 
@@ -41,3 +41,6 @@ class Contestant:
 
     async def close(self) -> None:
         await self._scheduler.stop()
+
+    async def give_up(self) -> None:
+        await self.close()

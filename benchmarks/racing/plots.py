@@ -1,4 +1,4 @@
-"""Plots as SVG: lines over an axis, or bars in groups. The vertical axis is logarithmic: contestants differ by powers."""
+"""Plots as SVG: lines over an axis, or bars in groups. The axis that goes up is logarithmic: they differ by powers."""
 
 from __future__ import annotations
 

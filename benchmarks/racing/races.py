@@ -12,13 +12,15 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from types import TracebackType
+from typing import Any
 
-from racing.contestants import BENCHMARKS, EVERYBODY, Contestant, Failed
+from racing.contestants import BENCHMARKS, EVERYBODY, Contestant, NotMeasuredError
 from racing.courses import Figures
 
 Size = int | str
@@ -60,7 +62,8 @@ def options_of(description: str, add: Callable[[argparse.ArgumentParser], object
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition: a first look")
     parser.add_argument("--repetitions", type=int, help="5, or 1 with --quick")
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "results", help="where JSON and plots go")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds that one measurement, or filling, may take")
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds that one measurement may take")
+    parser.add_argument("--fill-limit", type=float, default=120.0, help="seconds that filling a store may take")
     parser.add_argument("--only", help="contestants, by their modules: bare,ours,apscheduler3,apscheduler4,asyncz")
     add(parser)
     options = parser.parse_args()
@@ -105,16 +108,20 @@ class Race:
     def filled(self, contestant: Contestant, count: int, due: int = 0) -> Path | None:
         """A store with *count* far jobs; None, and a note, if that takes too long. To be copied, not used."""
         path = Path(self._work.name, f"{contestant.module}-{count}-{due}.store")
+        if path.exists():  # the bare limit uses ours
+            return path
         self._tell(f"filling {count:,} for {contestant.name}")
-        limit: float = self.options.limit
+        limit: float = self.options.fill_limit
         try:
             figures = contestant.send("fill", limit=2 * limit, path=str(path), count=count, due=due, fill_limit=limit)
-        except Failed as failure:
+        except NotMeasuredError as failure:
             figures = {"filled": 0, "why": str(failure)}
         if figures["filled"] == count:
+            assert not Path(f"{path}-wal").exists(), f"{contestant.name} has left something beside its file"
             return path
-        why = figures.get("why") or f"adding them would take about {figures['would_take_s']:,.0f} s"
-        self.notes.append(f"{contestant.name}, {count:,} jobs: {why}; the limit is {limit:g} s.")
+        path.unlink(missing_ok=True)
+        why = figures.get("why") or f"adding them would take {figures['would_take_s']:,.0f} s, and may take {limit:g} s"
+        self.notes.append(f"{contestant.name}, {count:,} jobs: {why}.")
         return None
 
     def filled_in_order(self, contestant: Contestant, counts: Sequence[int], due: int = 0) -> dict[int, Path]:
@@ -139,10 +146,23 @@ class Race:
                 self._tell(f"round {repetition + 1}, {number} of {len(laps)}: {key[0]}, {key[1]}")
                 try:
                     self.found[key].append(self.measure(course, lap))
-                except Failed as failure:
+                except NotMeasuredError as failure:
                     out_of_race.add(key)
                     self.found.pop(key, None)
-                    self.notes.append(f"{key[0]}, {lap.size}: {failure}.")
+                    self.notes.append(f"{key[0]}, {lap.size}: {failure}")
+        self._tell("")
+
+    def run_side_by_side(self, course: str, laps: Sequence[Lap]) -> None:
+        """Everybody at the same time, for those who do next to nothing."""
+        for repetition in range(self.options.repetitions):
+            self._tell(f"round {repetition + 1}: all of them, side by side")
+            with ThreadPoolExecutor(max_workers=len(laps)) as crew:
+                asked = [(lap, crew.submit(self.measure, course, lap)) for lap in laps]
+            for lap, answer in asked:
+                try:
+                    self.found[lap.contestant.name, lap.size].append(answer.result())
+                except NotMeasuredError as failure:
+                    self.notes.append(f"{lap.contestant.name}, {lap.size}: {failure}")
         self._tell("")
 
     def measure(self, course: str, lap: Lap) -> Figures:
@@ -160,6 +180,10 @@ class Race:
         values = [figures.get(figure) for figures in self.found.get((contestant.name, size), [])]
         numbers = [float(value) for value in values if isinstance(value, int | float)]
         return median(numbers) if numbers else None
+
+    def worst(self, contestant: Contestant, size: Size, share: Callable[[Any], float]) -> float | None:
+        """The least *share* that a repetition had; None if there was none."""
+        return min((share(figures) for figures in self.found.get((contestant.name, size), [])), default=None)
 
     def best_peer(self, size: Size, figure: str, best: Callable[[Iterable[float]], float]) -> float | None:
         """The *best* (`min` or `max`) of what the peers reached."""
@@ -186,7 +210,13 @@ class Race:
                 print(f"{shown:>14}  {contestant.name:<20}", *cells)
 
     def expect(
-        self, words: str, value: float | None, *, at_most: float | None = None, at_least: float | None = None, unit: str = ""
+        self,
+        words: str,
+        value: float | None,
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        unit: str = "",
     ) -> None:
         limit = at_most if at_most is not None else at_least
         assert limit is not None
@@ -199,7 +229,7 @@ class Race:
         for goal in self.goals:
             print(goal)
         if self.notes:
-            print("\n– means not measured:")
+            print("\nA dash means that it was not measured:")
         for note in self.notes:
             print(f"  {note}")
         out: Path = self.options.out

@@ -75,7 +75,7 @@ def growing(race: Race, counts: list[int]) -> str:
 def spread(race: Race, counts: list[int]) -> str:
     """All percentiles, of all repetitions together, with as many jobs as all have that take part."""
     common = [
-        count for count in counts if all((c.name, count) in race.found for c in race.contestants if c is not BARE)
+        count for count in counts if all(race.found.get((c.name, count)) for c in race.contestants if c is not BARE)
     ]
     count = (common or counts)[-1]
     series = {}

@@ -34,7 +34,7 @@ class Contestant:
         return bool(self.packages)
 
     def send(self, course: str, *, limit: float, **arguments: object) -> Figures:
-        """One measurement in a process of its own; `NotMeasuredError` if that takes more than *limit* seconds, or fails."""
+        """One measurement in a process of its own; `NotMeasuredError` if it fails, or takes longer than *limit*."""
         command = [self.python(), "-m", "racing", self.module, course, json.dumps(arguments)]
         places = [str(BENCHMARKS), str(BENCHMARKS.parent)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}

@@ -121,17 +121,19 @@ class Race:
             return path
         path.unlink(missing_ok=True)
         why = figures.get("why") or f"adding them would take {figures['would_take_s']:,.0f} s, and may take {limit:g} s"
-        self.notes.append(f"{contestant.name}, {count:,} jobs: {why}.")
+        self.notes.append(f"{contestant.name}, {count:,} jobs and more: {why}.")
         return None
 
     def filled_in_order(self, contestant: Contestant, counts: Sequence[int], due: int = 0) -> dict[int, Path]:
         """A store for each of the growing *counts*, up to the one that takes too long."""
         stores: dict[int, Path] = {}
         for count in counts:
-            store = self.filled(contestant, count, due)
+            # Who cannot have so many cannot have more: nobody asks again.
+            store = self.filled(contestant, count, due) if len(stores) == counts.index(count) else None
             if store is None:
-                break
-            stores[count] = store
+                self.found[contestant.name, count] = []
+            else:
+                stores[count] = store
         return stores
 
     def run(self, course: str, laps: Sequence[Lap]) -> None:
@@ -148,7 +150,7 @@ class Race:
                     self.found[key].append(self.measure(course, lap))
                 except NotMeasuredError as failure:
                     out_of_race.add(key)
-                    self.found.pop(key, None)
+                    self.found[key] = []
                     self.notes.append(f"{key[0]}, {lap.size}: {failure}")
         self._tell("")
 
@@ -198,9 +200,9 @@ class Race:
         heads = [text.partition("|")[0] for text in columns.values()]
         widths = [max(len(head), 9) for head in heads]
         print(f"{size_title:>14}  {'':<20}", *(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True)))
-        for size in dict.fromkeys(size for _, size in self._everything()):
+        for size in sorted({size for _, size in self.found}, key=lambda size: (isinstance(size, int), size)):
             for contestant in self.contestants:
-                if (contestant.name, size) not in self._everything():
+                if (contestant.name, size) not in self.found:
                     continue
                 cells = []
                 for (figure, text), width in zip(columns.items(), widths, strict=True):
@@ -257,9 +259,6 @@ class Race:
         for name, drawing in plots.items():
             (out / f"{name}.svg").write_text(drawing, encoding="utf-8")
         print(f"\nWritten to {out}: {self.name}.json, {', '.join(f'{name}.svg' for name in plots)}")
-
-    def _everything(self) -> list[tuple[str, Size]]:
-        return list(self.found)
 
     def _tell(self, text: str) -> None:
         if sys.stderr.isatty():

@@ -32,7 +32,10 @@ def main() -> None:
     arguments = {"one_at_a_time": single, "in_bulk": bulk}
     size = f"{single:,} / {bulk:,}"
     with Race("add", options) as race:
-        laps = [Lap(contestant=contestant, size=size, arguments=arguments) for contestant in race.contestants]
+        laps = []
+        for contestant in race.contestants:
+            store = race.filled(OURS, single + bulk) if contestant is BARE else None
+            laps.append(Lap(contestant=contestant, size=size, arguments=arguments, store=store))
         race.run("add", laps)
         race.notes += [
             f"{peer.name}, in bulk: it has no call that adds many." for peer in race.contestants if peer.is_peer

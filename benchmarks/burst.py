@@ -20,14 +20,12 @@ def main() -> None:
     options = options_of(__doc__, lambda parser: parser.add_argument("--jobs", type=sizes))
     counts: list[int] = options.jobs or ([300] if options.quick else [1_000, 10_000])
     with Race("burst", options) as race:
-        race.run(
-            "burst",
-            [
-                Lap(contestant=contestant, size=count, arguments={"count": count})
-                for count in counts
-                for contestant in race.contestants
-            ],
-        )
+        laps = []
+        for count in counts:
+            for contestant in race.contestants:
+                store = race.filled(OURS, count) if contestant is BARE else None
+                laps.append(Lap(contestant=contestant, size=count, arguments={"count": count}, store=store))
+        race.run("burst", laps)
         columns = {
             "last_handler_s": "last handler s|.3f",
             "durable_s": "durable s|.3f",

@@ -36,6 +36,8 @@ def main() -> None:
         laps = []
         for contestant in race.contestants:
             stores = race.filled_in_order(OURS if contestant is BARE else contestant, counts)
+            if contestant is BARE:  # others add what they run; it needs to find that
+                stores = {count: race.with_more(store, passes + runs) for count, store in stores.items()}
             laps += [
                 Lap(contestant=contestant, size=count, arguments=arguments, store=store)
                 for count, store in stores.items()

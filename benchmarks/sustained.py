@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 
-from racing.contestants import OURS
+from racing.contestants import BARE, OURS
 from racing.plots import bars
 from racing.races import Lap, Race, options_of, ratio
 
@@ -30,7 +30,10 @@ def main() -> None:
     seconds = options.seconds or (5 if options.quick else 60)
     arguments = {"jobs": jobs, "seconds": seconds, "spread": options.spread}
     with Race("sustained", options) as race:
-        laps = [Lap(contestant=contestant, size=jobs, arguments=arguments) for contestant in race.contestants]
+        laps = []
+        for contestant in race.contestants:
+            store = race.filled(OURS, jobs) if contestant is BARE else None
+            laps.append(Lap(contestant=contestant, size=jobs, arguments=arguments, store=store))
         race.run("sustained", laps)
         columns = {
             "fired": "fired|,.0f",

@@ -1,6 +1,6 @@
 """The limits: the least that could be done for each question, by `loop.call_at` and by `sqlite3` with nobody deciding.
 
-Where rows are written, they are the rows that scheduler_async writes, in a file that it made.
+Where rows are written, they are the rows that scheduler_async writes, in a file that it filled with far jobs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from racing import arrivals, ours
+from racing import arrivals
 from racing.courses import MARGIN, WARM_UP, Figures, watch_idling, watch_seconds
 from racing.watching import Heartbeat, peak_memory, spread_of
 
@@ -82,14 +81,6 @@ def micros() -> int:
     return time.time_ns() // 1000
 
 
-async def make_file(path: str, count: int) -> None:
-    """With *count* jobs, as scheduler_async stores them."""
-    maker = ours.Contestant()
-    await maker.open(Path(path))
-    await maker.add_all_at([(f"job-{number}", time.time() + 3600) for number in range(count)])
-    await maker.close()
-
-
 async def ticks(path: str, probes: int, gap: float) -> Figures:  # noqa: ARG001 (it has no file)
     loop = asyncio.get_running_loop()
     arrivals.expect(probes + WARM_UP)
@@ -103,7 +94,6 @@ async def ticks(path: str, probes: int, gap: float) -> Figures:  # noqa: ARG001 
 
 
 async def burst(path: str, count: int) -> Figures:
-    await make_file(path, count)
     file = File(path)
     last = 0.0
 
@@ -129,7 +119,6 @@ async def burst(path: str, count: int) -> Figures:
 
 
 async def sustained(path: str, jobs: int, seconds: int, spread: bool) -> Figures:  # noqa: ARG001 (one batch is the least)
-    await make_file(path, jobs)
     file = File(path)
     anchor = time.time() + MARGIN
     names = {uid: f"job-{uid}" for uid in range(1, jobs + 1)}
@@ -154,7 +143,6 @@ async def sustained(path: str, jobs: int, seconds: int, spread: bool) -> Figures
 
 async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
     """The rows of both tables, and, as `one_table_…`, only those of the table of jobs."""
-    await make_file(path, one_at_a_time + in_bulk)
     source = sqlite3.connect(path)
     schema = source.execute(
         "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'"
@@ -218,16 +206,12 @@ async def idle(path: str, seconds: float) -> Figures:  # noqa: ARG001 (it has no
 
 
 async def growth(path: str, passes: int, gap: float, runs: int) -> Figures:  # noqa: ARG001 (no time is waited for)
-    """The same rows for one job at a time, and for many at once."""
-    soon = time.time() + 3600
-    maker = ours.Contestant()
-    await maker.open(Path(path))
-    await maker.add_all_at([(f"soon-{number}", soon) for number in range(passes + runs)])
-    await maker.close()
+    """The rows of the last jobs: for one at a time, and for many at once."""
     file = File(path)
     found = sqlite3.connect(path)
-    uids = [uid for (uid,) in found.execute("SELECT uid FROM state WHERE next_run_at <= ?", (int(soon * 1e6) + 1,))]
+    (last,) = found.execute("SELECT max(uid) FROM state").fetchone()
     found.close()
+    uids = range(last - passes - runs + 1, last + 1)
     begun = time.process_time()
     for uid in uids[:passes]:
         file.finish(file.claim([uid], micros(), None), None)

@@ -60,7 +60,7 @@ class Racer(Protocol):
         """Stop at once, whatever is not yet on record."""
 
 
-async def fill(racer: Racer, path: str, count: int, fill_limit: float, due: int = 0) -> Figures:
+async def fill(racer: Racer, path: str, count: int, fill_limit: float, due: int = 0, name: str = "far") -> Figures:
     """Store *count* far jobs, and *due* that are due at once, unless it would take longer than *fill_limit* seconds."""
     now = time.time()
     await racer.open(Path(path))
@@ -70,7 +70,7 @@ async def fill(racer: Racer, path: str, count: int, fill_limit: float, due: int 
     while filled < count:
         # A few first: they tell whether the rest is worth the while.
         step = min(10_000 if filled else 200, count - filled)
-        await racer.add_all_at([(f"far-{number}", now + FAR + number) for number in range(filled, filled + step)])
+        await racer.add_all_at([(f"{name}-{number}", now + FAR + number) for number in range(filled, filled + step)])
         filled += step
         if (would_take := (time.perf_counter() - begun) * count / filled) > fill_limit:
             await racer.close()

@@ -27,7 +27,7 @@ def lines(title: str, across: str, up: str, series: Mapping[str, Points], *, log
         return LEFT + along * (WIDTH - LEFT - RIGHT), _height(y, low, high)
 
     marks = every_x if len(every_x) <= 8 else [every_x[round(i * (len(every_x) - 1) / 5)] for i in range(6)]
-    drawn = [_text(place(x, 10**low)[0], HEIGHT - BOTTOM + 18, f"{x:,g}", "middle") for x in marks]
+    drawn = [_text(place(x, 10**low)[0], HEIGHT - BOTTOM + 18, _number(x), "middle") for x in marks]
     for number, (name, points) in enumerate(known.items()):
         colour, dash = COLOURS[name.partition(",")[0]], ' stroke-dasharray="5 3"' if "," in name else ""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
@@ -53,7 +53,7 @@ def bars(title: str, up: str, groups: Mapping[str, Mapping[str, float | None]]) 
                 x, top = LEFT + number * room + room * 0.1 + names.index(name) * breadth, _height(y, low, high)
                 size = f'width="{breadth * 0.9:.1f}" height="{HEIGHT - BOTTOM - top:.1f}"'
                 drawn.append(f'<rect x="{x:.1f}" y="{top:.1f}" {size} fill="{COLOURS[name]}"/>')
-                drawn.append(_text(x + breadth * 0.45, top - 4, f"{y:,.3g}", "middle", 9))
+                drawn.append(_text(x + breadth * 0.45, top - 4, _number(y), "middle", 9))
     for number, name in enumerate(names):
         drawn += _legend(number, name, COLOURS[name])
     return _frame(title, "", up, low, high, drawn)
@@ -70,6 +70,10 @@ def _height(y: float, low: int, high: int) -> float:
     return HEIGHT - BOTTOM - (math.log10(y) - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
 
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 12) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">{escape(text)}</text>'
 
@@ -84,7 +88,7 @@ def _frame(title: str, across: str, up: str, low: int, high: int, drawn: Sequenc
     for power in range(low, high + 1):
         y = _height(10.0**power, low, high)
         grid.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        grid.append(_text(LEFT - 8, y + 4, f"{10.0**power:,g}", "end"))
+        grid.append(_text(LEFT - 8, y + 4, _number(10.0**power), "end"))
     words = [
         _text(LEFT, 26, title, size=15),
         _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14, across, "middle"),

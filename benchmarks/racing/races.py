@@ -20,7 +20,7 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
-from racing.contestants import BENCHMARKS, EVERYBODY, Contestant, NotMeasuredError
+from racing.contestants import BENCHMARKS, EVERYBODY, OURS, Contestant, NotMeasuredError
 from racing.courses import Figures
 
 Size = int | str
@@ -123,6 +123,15 @@ class Race:
         why = figures.get("why") or f"adding them would take {figures['would_take_s']:,.0f} s, and may take {limit:g} s"
         self.notes.append(f"{contestant.name}, {count:,} jobs and more: {why}.")
         return None
+
+    def with_more(self, store: Path, count: int) -> Path:
+        """A copy of a store of ours with *count* more far jobs."""
+        path = store.with_suffix(".more")
+        shutil.copyfile(store, path)
+        OURS.send(
+            "fill", limit=self.options.limit, path=str(path), count=count, fill_limit=self.options.limit, name="more"
+        )
+        return path
 
     def filled_in_order(self, contestant: Contestant, counts: Sequence[int], due: int = 0) -> dict[int, Path]:
         """A store for each of the growing *counts*, up to the one that takes too long."""

@@ -50,7 +50,7 @@ class Worker:
         finally:
             self.active -= 1
         if isinstance(self.answer, Exception):
-            raise self.answer
+            raise self.answer.with_traceback(None)  # the same one each time, without what it has been through
         return self.answer
 
     @property

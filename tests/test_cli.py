@@ -253,6 +253,7 @@ def test_another_cron_expression_keeps_its_zone(here: Path) -> None:
         pytest.param(["edit", "a", "--at", "2099-06-15T09:00"], "2099-06-15 09:00 CEST, in ", id="not due"),
     ],
 )
+@pytest.mark.once
 def test_an_explanation_names_commands_and_the_readers_time(arguments: list[str], words: str, here: Path) -> None:
     well(here, "add", "a", "true", "--every", "1h", "--namespace", "t")
     changed = well(here, *arguments, "--namespace", "t")
@@ -456,6 +457,7 @@ def test_the_end_of_the_calendar_can_be_shown(here: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["--help"], ["next", "@daily"], ["list", "--json"]], ids=" ".join)
+@pytest.mark.once
 def test_a_full_disk_is_a_sentence(arguments: list[str], here: Path) -> None:
     well(here, "add", "a", "true")
     if not Path("/dev/full").exists():
@@ -518,6 +520,7 @@ def test_who_has_closed_the_output_gets_none(here: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("command", ["trigger", "cron"])
+@pytest.mark.once
 def test_what_is_interrupted_is_recorded(command: str, number: signal.Signals, here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
@@ -553,6 +556,7 @@ main()
 @pytest.mark.parametrize(
     "module", ["typer", "click.types", "scheduler_async.errors", "asyncio", "rich.console", "scheduler_async.sqlite"]
 )
+@pytest.mark.once
 def test_an_interruption_is_heeded_from_the_first_moment_on(module: str, here: Path) -> None:
     well(here, "add", "a", "true")
     code = INTERRUPTED_WHILE_LOADING.replace("sys.argv[1]", repr(module))
@@ -622,6 +626,7 @@ def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.once
 def test_the_second_signal_ends_what_runs(number: signal.Signals, here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
@@ -670,6 +675,7 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
     assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "from the program\n"
 
 
+@pytest.mark.once
 def test_log_follows_what_another_process_runs(here: Path) -> None:
     well(here, "add", "tick", "echo so it goes", "--after", "1s")
 
@@ -691,6 +697,7 @@ def test_log_follows_what_another_process_runs(here: Path) -> None:
     assert lines[1] == lines[3] == "    so it goes"
 
 
+@pytest.mark.once
 def test_log_follows_what_takes_longer_than_many_others(here: Path) -> None:
     """Its row is older than all that are looked at when it ends."""
     os.mkfifo(here / "go")
@@ -726,6 +733,7 @@ def test_edits_at_the_same_time_lose_nothing(here: Path) -> None:
     assert sorted(well(here, "show", "a", "--json").json["payload"]["env"]) == [f"NUMBER_{n}" for n in range(4)]
 
 
+@pytest.mark.once
 def test_a_job_that_is_removed_while_it_is_triggered_is_a_sentence(here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "a", "echo > begun; sleep 60")
@@ -794,6 +802,7 @@ def test_who_starts_the_loop_at_a_terminal_learns_that_it_runs(here: Path) -> No
     assert "Running" not in err
 
 
+@pytest.mark.once
 async def test_a_pass_beside_a_running_scheduler_runs_nothing_twice(here: Path) -> None:
     """As the system's cron does, while somebody has left `run` running."""
     well(here, "add", "tick", "sleep 0.2", "--every", "1s")
@@ -827,6 +836,7 @@ def without_colours(seen: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.once
 def test_tables_fit_the_terminal_and_nothing_is_cut_off(columns: int, here: Path) -> None:
     slug = "a-job-with-quite-a-long-name"
     well(here, "add", slug, "exit 3", "--cron", "0 3 1,15 * MON-FRI", "--tz", "Europe/Stockholm")
@@ -848,6 +858,7 @@ def test_tables_fit_the_terminal_and_nothing_is_cut_off(columns: int, here: Path
 
 
 @pytest.mark.parametrize("columns", [0, 1, 10])
+@pytest.mark.once
 def test_a_terminal_of_no_size_is_no_reason_to_fail(columns: int, here: Path) -> None:
     well(here, "add", "backup", "true", "--every", "10m")
     well(here, "trigger", "backup")

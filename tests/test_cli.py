@@ -501,7 +501,29 @@ def test_a_loop_whose_reader_leaves_ends(here: Path) -> None:
         err = process.stderr.read()
 
         assert process.wait(PATIENCE) == 1
-    assert err == ""
+    assert err == NOBODY_READS
+
+
+NOBODY_READS = "Error: Cannot write the output: Broken pipe.\n"
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["log"], ["next", "@daily"]], ids=" ".join)
+def test_a_reader_who_has_left_is_a_sentence(arguments: list[str], here: Path) -> None:
+    well(here, "add", "a", "true")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(
+            [*PROGRAM, *arguments],
+            cwd=here,
+            env=environment(),
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (1, NOBODY_READS)
 
 
 def test_who_has_closed_the_output_gets_none(here: Path) -> None:

@@ -56,6 +56,9 @@ ARGUMENTS = {
 }
 
 
+CANNOT_WRITE = "Cannot write the output"
+
+
 class Command(TyperCommand):
     """A command that tells what its arguments are: click 8.5 loses what typer is told about them."""
 
@@ -64,6 +67,15 @@ class Command(TyperCommand):
         for parameter in self.params:
             if isinstance(parameter, TyperArgument) and parameter.name in ARGUMENTS:
                 parameter.help = ARGUMENTS[parameter.name]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Do it. A reader who leaves is an output that cannot be written, about which click would say nothing."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            from scheduler_async.errors import SchedulerError
+
+            raise SchedulerError(f"{CANNOT_WRITE}: {error.strerror}.") from error
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Leave them to typer, which lists them before the options, whatever the version of click."""
@@ -99,7 +111,7 @@ def run_app() -> None:
         fail(sentence_of(error), 2 if is_misuse else 1)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what could not be written is not tried again at the end
-        what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"
+        what = CANNOT_WRITE if error.filename is None else f"Cannot use {error.filename}"
         fail(f"{what}: {error.strerror or error}.", 1)
 
 

@@ -157,6 +157,7 @@ async def test_a_scope_that_ends_does_not_end_the_runs_that_were_asked_for_in_it
 # ---------------------------------------------------------------- several schedulers
 
 
+@pytest.mark.usefixtures("leases_in_virtual_time")
 async def test_several_schedulers_in_one_process_share_a_file(
     new_scheduler: NewScheduler, path: Path, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -165,9 +166,8 @@ async def test_several_schedulers_in_one_process_share_a_file(
         await scheduler.start()
 
     await schedulers[0].add_jobs(JobSpec(Every("1m"), handler="work", id=f"job-{number}") for number in range(10))
-    for scheduler in schedulers:  # what another has added is noticed within two seconds of real time
-        while scheduler.state().next_wake_at != NOON + MINUTE:
-            await asyncio.sleep(0.01)
+    await clock.advance("2s")  # by then, all have noticed what one of them added
+    assert {scheduler.state().next_wake_at for scheduler in schedulers} == {NOON + MINUTE}
     await clock.advance("5m")
 
     counts = Counter((run.job_id, run.scheduled_for) for run in worker.runs)

@@ -638,6 +638,33 @@ def test_a_job_that_failed_before_is_not_given_up_for_one_interruption() -> None
     assert story.job.state.next_run_at == NOON + 9 * HOUR
 
 
+@pytest.mark.parametrize("between", [SUCCESS, ERROR, Ending(outcome=Outcome.SUCCESS, disable=True)], ids=str)
+def test_only_interruptions_in_a_row_count(between: Ending) -> None:
+    story = Story(Every("1h"), retry=Retry.none())
+    for number in range(4):
+        run = story.start_at(NOON + HOUR + number * SECOND)
+        assert run is not None
+        story.end_at(NOON + HOUR + number * SECOND, run, INTERRUPTED)
+    assert story.job.state.interruptions == 4
+
+    story.pass_at(NOON + HOUR + MINUTE, between)
+
+    assert story.job.state.interruptions == 0
+
+
+def test_a_cancelled_run_leaves_the_count_of_interruptions_alone_and_a_resumed_job_begins_anew() -> None:
+    story = Story(Every("1h"), retry=Retry.none())
+    for ending in (INTERRUPTED, CANCELLED):
+        run = story.start_at(NOON + HOUR)
+        assert run is not None
+        story.end_at(NOON + HOUR, run, ending)
+    assert story.job.state.interruptions == 1
+
+    resumed = resume(story.job, NOON + HOUR)
+
+    assert resumed.state.interruptions == 0
+
+
 def test_a_cancelled_run_is_no_failure_and_is_owed_still() -> None:
     story = Story(Every("1h"))
     story.pass_at(NOON + HOUR, ERROR)

@@ -120,6 +120,11 @@ def test_an_interruption_after_failures_is_the_first_of_its_kind(policy: Retry) 
     assert not fail(policy, at_once=True, interruptions=1, consecutive_errors=100).disable
 
 
+def test_interruptions_count_only_for_what_is_run_again() -> None:
+    """A run that is not wanted again cannot take one process down after the other."""
+    assert not fail(Retry.none(), at_once=False, interruptions=9, consecutive_errors=9).disable
+
+
 def test_an_interruption_spends_a_retry() -> None:
     assert fail(Retry.in_window(2), at_once=True).retry_count == 1
     assert fail(Retry.in_window(2), at_once=True, retry_count=2).retry_at is None

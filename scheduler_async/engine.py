@@ -228,7 +228,7 @@ class Engine:
                 await asyncio.wait([self._loop_task])  # who cancels us does not cancel the pass in progress
         # Not under the lock: another stop() may be in more of a hurry.
         for active in self.runner:
-            if cancel or not active.begun.is_set():
+            if cancel or not active.has_begun:
                 self.runner.cancel(active)
         if self._writer is not None and self._writer.done():
             self._start_writer()  # somebody cancelled all tasks there were
@@ -274,7 +274,7 @@ class Engine:
             async with self._claim_lock:  # a claim under way is about to bring more
                 pass
             for active in self.runner:
-                await active.done.wait()
+                await active.over()
 
     async def _open(self) -> None:
         if not self._is_open:
@@ -460,7 +460,7 @@ class Engine:
             claims = await self.ask(self.store.claim_due(now, self._terms(node, limit)))
             if claims.runs:
                 self._claimed_at = self.clock.monotonic()
-            started = [self._begin(claimed) for claimed in claims.runs]
+            started = self._begin(claims.runs)
         self._hungry = claims.is_full
         self._next_due = _earliest(claims.next_due, self._learned)
         for edit in claims.edits:
@@ -498,12 +498,12 @@ class Engine:
         async with self._claiming(now) as node:
             queued = self._free_slots() == 0
             claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=node, queued=queued))
-            active = self._begin(claimed) if isinstance(claimed, ClaimedRun) else None
+            active = self._begin([claimed])[0] if isinstance(claimed, ClaimedRun) else None
         if claimed is None:
             raise JobNotFoundError(id, namespace)
         if active is not None and not queued:
-            await active.begun_or_done()
-            if not active.begun.is_set():
+            await active.begun_or_over()
+            if not active.has_begun:
                 raise SchedulerError("The scheduler is stopping, and begins nothing new.")
         return active
 
@@ -531,19 +531,22 @@ class Engine:
         limit = self.limits.max_concurrent
         return None if limit is None else max(limit - len(self.runner), 0)
 
-    def _begin(self, claimed: ClaimedRun) -> ActiveRun:
-        job = claimed.job
-        call = self.handlers.find(job.handler)
-        assert call is not None, "only jobs whose handler is here are claimed"
-        limit = job.timeout or self.limits.stuck_after
-        queued = job.state.activity is Status.QUEUED
-        if self._watchdog is not None:
+    def _begin(self, runs: Sequence[ClaimedRun]) -> list[ActiveRun]:
+        if runs and self._watchdog is not None:
             self._watchdog.attend()
-        active = self.runner.start(claimed, call, limit, queued=queued)
-        self.trigger_count += 1
-        if not queued:
-            self._tell_started(claimed, self.clock.micros())
-        return active
+        are_told_of = self.events.has_readers
+        started = []
+        for claimed in runs:
+            job = claimed.job
+            call = self.handlers.find(job.handler)
+            assert call is not None, "only jobs whose handler is here are claimed"
+            queued = job.state.activity is Status.QUEUED
+            limit = job.spec.timeout or self.limits.stuck_after
+            started.append(self.runner.start(claimed, call, limit, queued=queued))
+            if are_told_of and not queued:
+                self._tell_started(claimed, self.clock.micros())
+        self.trigger_count += len(started)
+        return started
 
     def _sleep_from(self, now: Micros) -> float | None:
         """How long to sleep: until the next job is due, at most `max_sleep`."""
@@ -729,21 +732,24 @@ class Engine:
                 continue
             told = ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
             started_at = min(active.started_at, finished_at)
-            ended.append((active, EndedRun(run=run, ending=told, started_at=started_at, finished_at=finished_at)))
+            ended.append((active, EndedRun(run, told, started_at, finished_at)))
         if unbegun:
             await self.ask(self.store.release(unbegun))
             self._stale = True
         edits = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
+        are_told_of = self.events.has_listeners
         for (active, item), edit in zip(ended, edits, strict=True):
             active.outcome, active.after = item.ending.outcome, None if edit is None else edit.job
-            self._announce_ending(item, edit, active.error)
+            self._announce_ending(item, edit, active.error, are_told_of)
         self._heed(max((item.finished_at for _, item in ended), default=0))
         for active, _, _ in batch:
             self.runner.forget(active)
         if self._hungry or self._stale:
             self._changed.set()
 
-    def _announce_ending(self, item: EndedRun, edit: Edit | None, error: BaseException | None) -> None:
+    def _announce_ending(
+        self, item: EndedRun, edit: Edit | None, error: BaseException | None, is_told_of: bool
+    ) -> None:
         run, ending = item.run, item.ending
         if edit is None:
             self._stale = True
@@ -765,11 +771,12 @@ class Engine:
                 # Where a handler failed, but for what it was never called with.
                 exc_info=None if isinstance(error, PayloadError) else error,
             )
-        if self.events.has_listeners:
+        if is_told_of:
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=edit.job, run=row_of(item, self._node_name))
-        self.announce_edit(edit, item.finished_at)
+        if edit.kind or edit.skips:
+            self.announce_edit(edit, item.finished_at)
         self.learn_of(edit.job)
-        if run.job.group is not None and (self.limits.group_limit is not None or self.limits.group_limits):
+        if run.job.spec.group is not None and (self.limits.group_limit is not None or self.limits.group_limits):
             self._stale = True  # another of its group may go now
         if self.limits.keep_runs is not None:
             grown = self._grown[run.job.uid] = self._grown.get(run.job.uid, 0) + 1 + len(edit.skips)
@@ -778,7 +785,7 @@ class Engine:
 
     def _announce_dropped(self, active: ActiveRun) -> None:
         """Every run that began has its line, also one of which nobody wants to know how it ended."""
-        if active.begun.is_set():
+        if active.has_begun:
             run = active.claimed
             words = "Run %d of %s was cancelled: its job was removed, or others have taken it over"
             say(INFO, words, run.id, run.job.key, extra=run.named)
@@ -830,7 +837,7 @@ class Engine:
         """A job that was removed elsewhere, or taken over from us, must not go on here."""
         if self.node is None:
             raise NodeLost
-        running = [active for active in self.runner if active.begun.is_set()]
+        running = [active for active in self.runner if active.has_begun]
         if running:
             held = await self.ask(self.store.held(self.node))
             for active in running:

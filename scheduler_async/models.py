@@ -37,10 +37,11 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
 
-    @property
-    def is_failure(self) -> bool:
-        """Whether it counts against the job."""
-        return self is Outcome.ERROR or self is Outcome.TIMEOUT or self is Outcome.INTERRUPTED
+    is_failure: bool
+    """Whether it counts against the job."""
+
+    def __init__(self, value: str) -> None:
+        self.is_failure = value in ("error", "timeout", "interrupted")
 
 
 class Status(StrEnum):
@@ -244,12 +245,10 @@ SPEC_FIELDS = tuple(part.name.removesuffix("_json") for part in fields(JobSpec))
 class JobState(NamedTuple):
     """What runs change about a job. Moments are microseconds.
 
-    A tuple, since every run makes several: a quarter of the cost of a dataclass.
+    A tuple, since every run makes several: a quarter of the cost of a dataclass. First comes what a claim changes, then
+    what a success does, then the rest, so that `lifecycle` can make the next one of a few parts.
     """
 
-    phase: Phase = Phase.ACTIVE
-    disabled_reason: str | None = None
-    disabled_at: Micros | None = None
     activity: Status = Status.IDLE
     """IDLE, QUEUED or RUNNING, whatever the phase."""
     next_run_at: Micros | None = None
@@ -260,18 +259,21 @@ class JobState(NamedTuple):
     """How many attempts at `retry_of` have been made."""
     regular_at: Micros | None = None
     """The first regular occurrence that has left no row yet, while a retry or a delay stands before it."""
+    retry_count: int = 0
+    last_run_at: Micros | None = None
+    period_start: Micros | None = None
+    """When the failures that `retry_count` counts began."""
     consecutive_errors: int = 0
     interruptions: int = 0
     """How many of the last failures, without another one between, were deaths of the process."""
-    retry_count: int = 0
-    period_start: Micros | None = None
-    """When the failures that `retry_count` counts began."""
-    last_run_at: Micros | None = None
     last_success_at: Micros | None = None
-    last_error_at: Micros | None = None
-    last_error: str | None = None
     last_exit_code: int | None = None
     last_message: str | None = None
+    phase: Phase = Phase.ACTIVE
+    disabled_reason: str | None = None
+    disabled_at: Micros | None = None
+    last_error_at: Micros | None = None
+    last_error: str | None = None
     forgotten_until: Micros | None = None
     """Occurrences up to this one may have run although there are no rows of them: those were removed with age."""
 

@@ -8,18 +8,25 @@ from threading import Lock
 KEPT = 64 * 1024  # bytes
 
 
+# One for all: nobody holds it for long, and most runs write nothing.
+_lock = Lock()
+
+
 class Output:
     """The last 64 KiB of what was written, by any thread."""
 
+    __slots__ = ("_parts", "_size")
+
     def __init__(self) -> None:
-        self._parts: deque[bytes] = deque()
+        self._parts: deque[bytes] | None = None
         self._size = 0
-        self._lock = Lock()
 
     def write(self, data: bytes) -> None:
         """Add *data*, and forget what is older than the last 64 KiB."""
         data = data[-KEPT:]
-        with self._lock:
+        with _lock:
+            if self._parts is None:
+                self._parts = deque()
             self._parts.append(data)
             self._size += len(data)
             while self._size - len(self._parts[0]) >= KEPT:
@@ -27,9 +34,9 @@ class Output:
 
     def text(self) -> str | None:
         """What is kept, or None if nothing was written. What is no UTF-8 shows as �."""
-        if not self._parts:
+        if self._parts is None:
             return None
-        with self._lock:
+        with _lock:
             kept = b"".join(self._parts)[-KEPT:]
         # The cut may have gone through a character: what is left of it is left out.
         start = next((at for at, byte in enumerate(kept[:4]) if byte & 0xC0 != 0x80), 0) if len(kept) == KEPT else 0

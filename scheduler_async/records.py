@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from scheduler_async.instants import Micros, from_micros, span
 from scheduler_async.lifecycle import Rules, after_run, claim, disabled
 from scheduler_async.models import (
     Attempt,
+    Choice,
     Ending,
     Job,
     JobSpec,
@@ -33,15 +34,15 @@ from scheduler_async.schedules import Manual, Schedule
 from scheduler_async.store import ClaimedRun, Edit, EndedRun
 
 
-def claimed(job: Job, now: Micros, rules: Rules) -> tuple[Edit, Attempt | None]:
+def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> tuple[Edit, Attempt | None]:
     """What a claim does with a job; one that cannot be read, or whose schedule fails, is disabled."""
     if job.state.phase is Phase.DISABLED:
         return Edit(job=job, kind="disabled"), None
     try:
-        taken = claim(job, now, rules)
+        state, skips, attempt = claim(job, now, rules, activity)
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, now), None
-    return Edit(job=job.with_state(taken.state), skips=taken.skips, kind=_kind_of(taken.state)), taken.attempt
+    return Edit(job.with_state(state), skips, _kind_of(state)), attempt
 
 
 def _failing(job: Job, error: Exception, now: Micros) -> Edit:
@@ -53,15 +54,12 @@ def after(
     job: Job, run: ClaimedRun, ending: Ending, started_at: Micros | None, finished_at: Micros, rules: Rules
 ) -> Edit:
     """What a run leaves behind; a schedule that no longer computes disables its job."""
-    if started_at is not None and started_at != job.state.last_run_at:  # it was queued, and counted from its claim
-        job = job.with_state(job.state._replace(last_run_at=started_at))
     try:
-        change = after_run(job, run.attempt, ending, finished_at, rules)
+        state, skips = after_run(job, run.attempt, ending, finished_at, rules, started_at)
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, finished_at)
     was_enabled = job.state.phase is not Phase.DISABLED
-    kind = _kind_of(change.state) if was_enabled else None
-    return Edit(job=job.with_state(change.state), skips=change.skips, kind=kind)
+    return Edit(job.with_state(state), skips, _kind_of(state) if was_enabled else None)
 
 
 def _kind_of(state: JobState) -> str | None:
@@ -106,20 +104,37 @@ _retry = lru_cache(maxsize=256)(Retry.from_json)
 def job_of(row: tuple[Any, ...]) -> Job:
     """The job that a description makes, without its state."""
     schedule, retry, payload, metadata = row[5:9]
-    json.loads(payload), json.loads(metadata)  # what the handler would stumble over
+    if payload != "null":  # what the handler would stumble over
+        json.loads(payload)
+    if metadata != "{}":
+        json.loads(metadata)
     return _described(row, _schedule(schedule), None if retry is None else _retry(retry))
 
 
 def unreadable_job(row: tuple[Any, ...]) -> Job:
     """A job whose schedule or policy makes no sense here, with all that does."""
     user_id, name, group = row[9], row[10], row[12]
-    sound = (*row[:7], "null", "{}", user_id, name, Priority.STANDARD, group, Misfire.RUN_ONCE, None)
-    return _described((*sound, OnInterrupt.RERUN, *row[16:]), Manual(), None)
+    sound = (*row[:7], "null", "{}", user_id, name, Priority.STANDARD.value, group, Misfire.RUN_ONCE.value, None)
+    return _described((*sound, OnInterrupt.RERUN.value, *row[16:]), Manual(), None)
+
+
+class _Members(dict[str, Choice]):
+    """The members of an enum by their values: to ask the enum takes five times as long."""
+
+    def __init__(self, kind: type[Choice]) -> None:
+        super().__init__({member.value: member for member in kind})
+
+    def __missing__(self, value: str) -> Choice:
+        raise ValueError(f"{value!r} is none of {', '.join(self)}")
+
+
+_PRIORITIES, _MISFIRES, _ON_INTERRUPT = _Members(Priority), _Members(Misfire), _Members(OnInterrupt)
+_NEW = JobState()
 
 
 def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) -> Job:
-    uid, revision, namespace, id_, handler, _, _, payload, metadata, user_id, name, priority, group = row[:13]
-    misfire, timeout, on_interrupt, anchor, created, updated = row[13:]
+    (uid, revision, namespace, id_, handler, _, _, payload, metadata, user_id, name, priority, group, misfire, timeout,
+     on_interrupt, anchor, created, updated) = row  # fmt: skip
     spec = JobSpec.stored(
         schedule=schedule,
         handler=handler,
@@ -129,18 +144,18 @@ def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) ->
         name=name,
         payload_json=payload,
         metadata_json=metadata,
-        priority=Priority(priority),
+        priority=_PRIORITIES[priority],
         group=group,
-        misfire=Misfire(misfire),
+        misfire=_MISFIRES[misfire],
         retry=retry,
         timeout=None if timeout is None else timedelta(microseconds=timeout),
-        on_interrupt=OnInterrupt(on_interrupt),
+        on_interrupt=_ON_INTERRUPT[on_interrupt],
         enabled=True,
         on_conflict=OnConflict.RAISE,
     )
     return Job(
         spec=spec,
-        state=JobState(),
+        state=_NEW,
         id=id_,
         namespace=namespace,
         handler=handler,
@@ -152,8 +167,7 @@ def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) ->
     )
 
 
-_PHASES: Mapping[str, Phase] = {phase.value: phase for phase in Phase}
-_STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
+_PHASES, _STATUSES = _Members(Phase), _Members(Status)
 _PHASE, _ACTIVITY = JobState._fields.index("phase"), JobState._fields.index("activity")
 
 

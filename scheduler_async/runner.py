@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from logging import ERROR
 from typing import Any
@@ -24,25 +24,25 @@ from scheduler_async.store import ClaimedRun
 Call = Callable[[Run], Awaitable[object]]
 
 
-@dataclass(eq=False, kw_only=True, slots=True)
+@dataclass(eq=False, slots=True)
 class ActiveRun:
     """A run of this process, from its claim until its ending is committed."""
 
     claimed: ClaimedRun
     started_at: Micros
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the handler has been called; a run that ends before was only queued."""
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when how it ended is committed, or dropped."""
+    limit: timedelta | None
+    output: Output
+    """What its handler wrote."""
     task: asyncio.Task[object] | None = None
-    limit: timedelta | None = None
+    has_begun: bool = False
+    """The handler has been called; a run that ends before was only queued."""
+    is_over: bool = False
+    """How it ended is committed, or dropped."""
     timed_out: bool = False
     cancelled: bool = False
     """The scheduler ended it."""
     disowned: bool = False
     """It is not ours any more: whatever comes of it is dropped."""
-    output: Output = field(default_factory=Output)
-    """What its handler wrote."""
     observers: Sequence[Callable[[Ending | None, BaseException | None], None]] = ()
     """Who wants to know how it ended."""
     error: BaseException | None = None
@@ -50,15 +50,28 @@ class ActiveRun:
     outcome: Outcome | None = None
     after: Job | None = None
     """How it ended and what the job looks like then, once that is committed."""
+    _news: asyncio.Event | None = None  # most runs have nobody who waits for them
 
-    async def begun_or_done(self) -> None:
+    async def begun_or_over(self) -> None:
         """Wait until the handler has been called, or never will be."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (self.begun, self.done)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        while not (self.has_begun or self.is_over):
+            await self._wait_for_news()
+
+    async def over(self) -> None:
+        """Wait until how it ended is committed, or dropped."""
+        while not self.is_over:
+            await self._wait_for_news()
+
+    async def _wait_for_news(self) -> None:
+        if self._news is None:
+            self._news = asyncio.Event()
+        await self._news.wait()
+
+    def tell(self) -> None:
+        """Let those who wait see what has become of it."""
+        if self._news is not None:
+            self._news.set()
+            self._news = None
 
 
 class Runner:
@@ -108,12 +121,13 @@ class Runner:
 
     def start(self, claimed: ClaimedRun, call: Call, limit: timedelta | None, *, queued: bool = False) -> ActiveRun:
         """Run *call* for a claimed run, for no longer than *limit*, as soon as there is a slot."""
-        active = ActiveRun(claimed=claimed, started_at=claimed.attempt.claimed_at, limit=limit)
+        active = ActiveRun(claimed, claimed.attempt.claimed_at, limit, Output())
         self._active[claimed.id] = active
-        active.task = asyncio.create_task(
-            self._run(active, call, queued=queued), name=f"run {claimed.id} of {claimed.job.key}"
+        run = self._run if self._slots is None else self._run_in_slot
+        active.task = task = asyncio.get_running_loop().create_task(
+            run(active, call, queued), name=f"run {claimed.id} of {claimed.job.key}"
         )
-        active.task.add_done_callback(lambda task: self._end(active, task))
+        task.add_done_callback(lambda task: self._end(active, task))
         return active
 
     def cancel(self, active: ActiveRun) -> None:
@@ -129,17 +143,17 @@ class Runner:
 
     def forget(self, active: ActiveRun) -> None:
         """Its ending is settled."""
-        if self._active.pop(active.claimed.id, None) is not None and active.begun.is_set():
+        if self._active.pop(active.claimed.id, None) is not None and active.has_begun:
             self._running -= 1
-        active.done.set()
+        active.is_over = True
+        active.tell()
 
-    async def _run(self, active: ActiveRun, call: Call, *, queued: bool) -> object:
-        if self._slots is None:
-            return await self._run_in_slot(active, call, queued=queued)
+    async def _run_in_slot(self, active: ActiveRun, call: Call, queued: bool) -> object:
+        assert self._slots is not None
         async with self._slots:
-            return await self._run_in_slot(active, call, queued=queued)
+            return await self._run(active, call, queued)
 
-    async def _run_in_slot(self, active: ActiveRun, call: Call, *, queued: bool) -> object:
+    async def _run(self, active: ActiveRun, call: Call, queued: bool) -> object:
         if self.stopping.is_set() or (queued and not await self._begin(active)):
             return None
         claimed = active.claimed
@@ -156,10 +170,12 @@ class Runner:
             _output=active.output,
         )
         _current_run.set(run)  # this task's own context
-        active.observers = [observer.run_begins(run) for observer in self._observers]
+        if self._observers:
+            active.observers = [observer.run_begins(run) for observer in self._observers]
         if active.limit is not None:
             self._deadlines.add(active.limit, active)
-        active.begun.set()
+        active.has_begun = True
+        active.tell()
         self._running += 1
         try:
             return await call(run)
@@ -185,7 +201,7 @@ class Runner:
             self._tell_observers(active, None, error)
             self.forget(active)
             self._dropped(active)
-        elif not active.begun.is_set():
+        elif not active.has_begun:
             if error is not None:
                 run = active.claimed
                 words = "Run %d of %s could not begin (%s); it is put back"
@@ -193,7 +209,8 @@ class Runner:
             self._ended(active, None)
         else:
             ending, output = _ending_of_task(active, task), active.output.text()
-            self._tell_observers(active, ending, error)
+            if active.observers:
+                self._tell_observers(active, ending, error)
             self._ended(active, ending if output is None else replace(ending, output=output))
 
     def _tell_observers(self, active: ActiveRun, ending: Ending | None, error: BaseException | None) -> None:

@@ -529,7 +529,7 @@ class Scheduler:
         """Wait until a run of this process is over and recorded; at once if it is not running here."""
         for active in self._engine.runner:
             if active.claimed.id == run_id:
-                await active.done.wait()
+                await active.over()
 
     async def run_pending(self, now: datetime | None = None) -> PassSummary:
         """One pass without the loop: run what is due, in order, wait for it, and say how it went.
@@ -737,7 +737,7 @@ class _Tally:
 
     async def follow(self, active: ActiveRun) -> None:
         """Wait until a run is recorded, and count it."""
-        await active.done.wait()
+        await active.over()
         if active.outcome is None:
             return
         self.executed += 1

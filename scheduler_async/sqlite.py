@@ -164,6 +164,8 @@ MIGRATIONS: Final = (
     ),
     # 3: deaths of the process are counted apart from failures of the job
     ("ALTER TABLE state ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0",),
+    # 4: whether somebody has changed the state of a job while it ran: otherwise its run knows what it is
+    ("ALTER TABLE state ADD COLUMN touched INTEGER NOT NULL DEFAULT 1",),
 )
 
 LOOK_AT_ALL: Final = (

@@ -70,9 +70,9 @@ SPEC_COLUMNS: Final = (
 NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "job_group", *JobState._fields)
 
 INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
-UPDATE_JOB: Final = updating("job", "uid", *SPEC_COLUMNS)
+UPDATE_JOB: Final = updating("job", "uid = ?", *SPEC_COLUMNS)
 INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
-UPDATE_STATE: Final = updating("state", "uid", *NARROW_COLUMNS)
+UPDATE_STATE: Final = updating("state", "uid = ?", *NARROW_COLUMNS, always="touched = 1")
 
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 # Who has come due since a moment, to stand in line.
@@ -138,11 +138,14 @@ RUNNING_BY_GROUP: Final = """
      WHERE activity <> 'idle' AND job_group IS NOT NULL
   GROUP BY job_group
 """
-CLAIM: Final = updating(
-    "state",
-    "uid",
-    *("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run", "node"),
-)
+# What is due is taken off its schedule; what somebody asked for is not.
+CLAIM: Final = """
+    UPDATE state
+       SET activity = ?, next_run_at = NULL, retry_of = NULL, attempts = 0, regular_at = NULL, retry_count = ?,
+           last_run_at = ?, run = ?, node = ?, touched = 0
+     WHERE uid = ?
+"""
+CLAIM_ONE: Final = "UPDATE state SET activity = ?, last_run_at = ?, run = ?, node = ?, touched = 0 WHERE uid = ?"
 INSERT_RUN: Final = """
     INSERT OR IGNORE INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -156,9 +159,12 @@ SELECT_CLAIMED: Final = f"""
       FROM state s
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
-FINISH: Final = updating("state", "uid", *JobState._fields, "run", "node")
+FINISH: Final = updating("state", "uid = ?", *JobState._fields, "run", "node")
+FINISH_UNTOUCHED: Final = updating(
+    "state", "uid = ? AND run = ? AND touched = 0", *JobState._fields, always="run = NULL, node = NULL"
+)
 FINISH_RUN: Final = updating(
-    "run", "id", "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
+    "run", "id = ?", "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
 )
 SELECT_HELD: Final = f"""
     {SELECT_STATE}, s.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -176,10 +182,14 @@ OLD_RUNS: Final = """
     uid = :uid AND outcome IS NOT NULL AND scheduled_for <= :now
     AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
 """
+OVERGROWN: Final = """
+    SELECT value FROM json_each(:uids) WHERE EXISTS (SELECT 1 FROM run WHERE uid = value LIMIT 1 OFFSET :keep)
+"""
 # Up to where rows are missing that would say what ran.
 NOTE_FORGOTTEN: Final = f"""
     UPDATE state
-       SET forgotten_until = (SELECT max(at)
+       SET touched = 1,
+           forgotten_until = (SELECT max(at)
                                 FROM (SELECT state.forgotten_until AS at
                                       UNION ALL
                                       SELECT max(scheduled_for)
@@ -409,30 +419,21 @@ class Work:
         run_id = self._last_number(db, "run")
         runs: list[ClaimedRun] = []
         edits: list[Edit] = []
+        slots = float("inf") if terms.slots is None else terms.slots
         for job in self._jobs(db, rows, now):
-            edit, attempt = claimed(job, now, terms.rules)
+            activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
+            edit, attempt = claimed(job, now, terms.rules, activity)
             if attempt is None:
                 FINISH.one(db, *_free(edit.job))
                 self._stand_in_line(edit.job)
             else:
-                starts = terms.slots is None or len(runs) < terms.slots
-                state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
-                edit = edit._replace(job=job.with_state(state))
                 run_id += 1
-                runs.append(
-                    ClaimedRun(
-                        id=run_id,
-                        job=edit.job,
-                        attempt=attempt,
-                        payload_json=job.spec.payload_json,
-                        before=job.state,
-                    )
-                )
+                runs.append(ClaimedRun(run_id, edit.job, attempt, job.spec.payload_json, job.state))
             if edit.skips or edit.kind:
                 edits.append(edit)
-        CLAIM.all(db, (_claim_update(run, terms.node) for run in runs))
+        db.executemany(CLAIM, (_claim_update(run, terms.node) for run in runs))
         repeated: set[int] = set()
-        if db.executemany(INSERT_RUN, [_insert_run(run, name) for run in runs]).rowcount != len(runs) and runs:
+        if db.executemany(INSERT_RUN, (_insert_run(run, name) for run in runs)).rowcount != len(runs) and runs:
             repeated = self._undo_repeated(db, runs, now)
             runs = [run for run in runs if run.job.uid not in repeated]
             edits = [edit for edit in edits if edit.job.uid not in repeated]
@@ -465,14 +466,16 @@ class Work:
             found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
             rows = {row[0]: row for row in found}
             for group, place in taken:
-                row = rows.get(place.uid)
-                if row is None or place.uid in chosen:  # not due any more, or twice in line
+                uid = place.uid
+                row = rows.get(uid)
+                if row is None or uid in chosen:  # not due any more, or twice in line
                     continue
-                if row[-5:] != (group, *place):  # it stands elsewhere now
+                if row[-4:] != place or row[-5] != group:  # it stands elsewhere now
                     line.add(row[-5], Place(*row[-4:]))
                     continue
-                running[group] = running.get(group, 0) + 1
-                chosen[place.uid] = row[:-5]
+                if group != NO_GROUP:
+                    running[group] = running.get(group, 0) + 1
+                chosen[uid] = row[:-5]
         return list(chosen.values())
 
     def earliest_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
@@ -545,7 +548,7 @@ class Work:
             before=job.state,
         )
         db.execute(INSERT_RUN, _insert_run(run, name))
-        CLAIM.one(db, *_claim_update(run, node))
+        db.execute(CLAIM_ONE, (state.activity, now, run.id, node, job.uid))
         return run
 
     def start(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
@@ -586,6 +589,19 @@ class Work:
             )
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+        edits = [after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules) for item in ended]
+        db.execute("SAVEPOINT untouched")
+        untouched = (
+            (*state_values(edit.job.state), edit.job.uid, item.run.id) for edit, item in zip(edits, ended, strict=True)
+        )
+        if FINISH_UNTOUCHED.all(db, untouched) != len(ended):
+            db.execute("ROLLBACK TO untouched")
+            return self._finish_touched(db, ended, rules)
+        self._write_endings(db, ended, edits)
+        return [*edits]
+
+    def _finish_touched(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+        """As `finish`, where some were edited, taken over or removed while they ran: each is looked at first."""
         uids = json.dumps([item.run.job.uid for item in ended])
         rows = {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
         ours = [item for item in ended if item.run.id in rows]
@@ -596,13 +612,18 @@ class Work:
             for item, job in zip(ours, jobs, strict=True)
         }
         FINISH.all(db, (_free(edit.job) for edit in edits.values()))
-        FINISH_RUN.all(db, (_finish_run(item) for item in ours))
-        written = [(item.run.id, item.ending.output) for item in ours if item.ending.output is not None]
-        db.executemany("INSERT INTO output (run, text) VALUES (?, ?)", written)
-        for item in ours:
-            self._stand_in_line(edits[item.run.id].job)
-            self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
+        self._write_endings(db, ours, list(edits.values()))
         return [edits.get(item.run.id) for item in ended]
+
+    def _write_endings(self, db: sqlite3.Connection, ended: Sequence[EndedRun], edits: Sequence[Edit]) -> None:
+        FINISH_RUN.all(db, (_finish_run(item) for item in ended))
+        written = [(item.run.id, item.ending.output) for item in ended if item.ending.output is not None]
+        if written:
+            db.executemany("INSERT INTO output (run, text) VALUES (?, ?)", written)
+        for item, edit in zip(ended, edits, strict=True):
+            self._stand_in_line(edit.job)
+            if edit.skips:
+                self._write_skips(db, [(edit.job, edit.skips)], item.finished_at)
 
     def _last_number(self, db: sqlite3.Connection, table: str) -> int:
         """The highest number that *table* ever gave; none is given twice."""
@@ -719,13 +740,14 @@ class Work:
         for job in jobs:
             db.execute(
                 "UPDATE state SET phase = ?, disabled_reason = ?, disabled_at = ?, next_run_at = NULL,"
-                " regular_at = NULL WHERE uid = ?",
+                " regular_at = NULL, touched = 1 WHERE uid = ?",
                 (job.state.phase, job.state.disabled_reason, job.state.disabled_at, job.uid),
             )
         return jobs
 
     def purge_runs(self, db: sqlite3.Connection, uids: Sequence[int], keep: int, now: Micros) -> None:
-        old = [{"uid": uid, "keep": keep, "now": now} for uid in uids]
+        overgrown = db.execute(OVERGROWN, {"uids": json.dumps(uids), "keep": keep}).fetchall()
+        old = [{"uid": uid, "keep": keep, "now": now} for (uid,) in overgrown]
         db.executemany(NOTE_FORGOTTEN, old)
         db.executemany(PURGE_RUNS, old)
 
@@ -741,24 +763,24 @@ class Work:
 
     # -------------------------------------------------------- rows and records
 
-    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> list[Job]:
+    def _jobs(self, db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], now: Micros = 0) -> list[Job]:
         """The jobs of these rows of state, with their descriptions, most of which are remembered.
 
         One that cannot be read (its zone is gone, its JSON broken) is shown as disabled, and does not hide the others.
         """
         # Taken out first: what is added to the memory may push others out of it.
-        known = {row[0]: self._specs.get((row[0], row[1])) for row in rows}
-        missing = [uid for uid, template in known.items() if template is None]
+        specs = self._specs
+        known = [specs.get(row[:2]) for row in rows]
         found: dict[int, tuple[Any, ...]] = {}
-        if missing:
+        if None in known:
+            missing = [row[0] for row, template in zip(rows, known, strict=True) if template is None]
             query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
             found = {row[0]: row for row in db.execute(query, (json.dumps(missing),))}
         jobs: list[Job] = []
-        for row in rows:
-            uid, revision = row[0], row[1]
-            template = known[uid]
-            state = state_of(row[2:])
+        for row, remembered in zip(rows, known, strict=True):
+            template, state = remembered, state_of(row[2:])
             if template is None:
+                uid, revision = row[:2]
                 try:
                     template = job_of(found[uid])
                 except (SchedulerError, ValueError) as error:
@@ -806,18 +828,7 @@ def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
 
 def _claim_update(run: ClaimedRun, node: int) -> tuple[Any, ...]:
     state = run.job.state
-    return (
-        state.activity._value_,
-        state.next_run_at,
-        state.retry_of,
-        state.attempts,
-        state.regular_at,
-        state.retry_count,
-        state.last_run_at,
-        run.id,
-        node,
-        run.job.uid,
-    )
+    return state.activity._value_, state.retry_count, state.last_run_at, run.id, node, run.job.uid
 
 
 def _finish_run(item: EndedRun) -> tuple[Any, ...]:

@@ -21,15 +21,19 @@ class Writing:
         self._columns = columns
         self._texts: dict[tuple[bool, ...], str] = {}
 
-    def one(self, db: sqlite3.Connection, *row: Any) -> None:
-        """Write one row."""
-        self.all(db, [row])
+    def one(self, db: sqlite3.Connection, *row: Any) -> int:
+        """Write one row, and return how many were written."""
+        return self.all(db, [row])
 
-    def all(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
-        """Write *rows*, those with the same gaps next to each other at once."""
+    def all(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> int:
+        """Write *rows*, those with the same gaps next to each other at once, and return how many were written."""
+        written = 0
         for filled, alike in groupby(rows, key=_filled):
             # One row at a time: with thousands of them at once, Python's garbage collector takes half of the time.
-            db.executemany(self._text_for(tuple(filled)), (tuple(compress(row, filled)) for row in alike))
+            written += db.executemany(
+                self._text_for(tuple(filled)), (tuple(compress(row, filled)) for row in alike)
+            ).rowcount
+        return written
 
     def _text_for(self, filled: tuple[bool, ...]) -> str:
         if filled not in self._texts:
@@ -50,12 +54,13 @@ def inserting(table: str, *columns: str) -> Writing:
     )
 
 
-def updating(table: str, key: str, *columns: str) -> Writing:
-    """A statement that changes the rows of *table* with this *key*."""
+def updating(table: str, where: str, *columns: str, always: str | None = None) -> Writing:
+    """A statement that changes the rows of *table* that *where* is about, and *always* does something else besides."""
+    besides = () if always is None else (always,)
     return Writing(
         lambda full, empty: (
-            f"UPDATE {table} SET {', '.join([f'{n} = ?' for n in full] + [f'{n} = NULL' for n in empty])} "
-            f"WHERE {key} = ?"
+            f"UPDATE {table} SET {', '.join([f'{n} = ?' for n in full] + [f'{n} = NULL' for n in empty] + [*besides])} "
+            f"WHERE {where}"
         ),
         *columns,
     )

@@ -417,9 +417,18 @@ class Engine:
                     say(ERROR, "A pass failed; trying again in %g s: %s", timeout, error, exc_info=failures == 0)
                     failures += 1
                 self._looks_again_by = self.clock.monotonic() + (float("inf") if timeout is None else timeout)
-                await self.clock.wait(self._changed, timeout)
+                await self._sleep(timeout)
         finally:
             unsubscribe()
+
+    async def _sleep(self, timeout: float | None) -> None:
+        """Sleep until something changes, or for *timeout* seconds; that it is over counts as a change."""
+        timer = None if timeout is None else self.clock.call_later(timeout, self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     async def _pass(self) -> float | None:
         """Start what is due; return how long to sleep."""
@@ -457,7 +466,8 @@ class Engine:
     async def _claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
         async with self._claiming(now) as node:
             self._learned = None
-            claims = await self.ask(self.store.claim_due(now, self._terms(node, limit)))
+            with self.clock.working():  # it is carried through already
+                claims = await self.store.claim_due(now, self._terms(node, limit))
             if claims.runs:
                 self._claimed_at = self.clock.monotonic()
             started = self._begin(claims.runs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import NamedTuple
 
 from scheduler_async.instants import Micros
 
@@ -12,15 +11,9 @@ NO_GROUP = ""
 """Where jobs without a group stand: no group has this name."""
 
 
-class Place(NamedTuple):
-    """Where a job stands: lower goes first."""
-
-    rank: int
-    """Of its priority."""
-    last_run_at: Micros
-    """-1 for a job that never ran: it has waited longest."""
-    id: str
-    uid: int
+Place = tuple[int, Micros, str, int]
+"""Where a job stands, lower goes first: the rank of its priority, when it last ran (-1 is never: it has waited longest),
+its id, and its number. A bare tuple, which the garbage collector lets be: many may stand in line."""
 
 
 class Line:

@@ -129,33 +129,34 @@ class _Members(dict[str, Choice]):
 
 
 _PRIORITIES, _MISFIRES, _ON_INTERRUPT = _Members(Priority), _Members(Misfire), _Members(OnInterrupt)
-_NEW = JobState()
+NEW = JobState()
+"""Where nobody asks for the state."""
 
 
 def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) -> Job:
     (uid, revision, namespace, id_, handler, _, _, payload, metadata, user_id, name, priority, group, misfire, timeout,
      on_interrupt, anchor, created, updated) = row  # fmt: skip
     spec = JobSpec.stored(
-        schedule=schedule,
-        handler=handler,
-        id=id_,
-        namespace=namespace,
-        user_id=user_id,
-        name=name,
-        payload_json=payload,
-        metadata_json=metadata,
-        priority=_PRIORITIES[priority],
-        group=group,
-        misfire=_MISFIRES[misfire],
-        retry=retry,
-        timeout=None if timeout is None else timedelta(microseconds=timeout),
-        on_interrupt=_ON_INTERRUPT[on_interrupt],
-        enabled=True,
+        schedule,
+        handler,
+        id_,
+        namespace,
+        user_id,
+        name,
+        payload,
+        metadata,
+        _PRIORITIES[priority],
+        group,
+        _MISFIRES[misfire],
+        retry,
+        None if timeout is None else timedelta(microseconds=timeout),
+        _ON_INTERRUPT[on_interrupt],
+        enabled=True,  # whether it is, its state tells
         on_conflict=OnConflict.RAISE,
     )
     return Job(
         spec=spec,
-        state=_NEW,
+        state=NEW,
         id=id_,
         namespace=namespace,
         handler=handler,

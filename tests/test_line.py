@@ -14,7 +14,7 @@ UNLIMITED = float("inf")
 
 
 def place(number: int, *, rank: int = 1, last_run_at: int = -1) -> Place:
-    return Place(rank=rank, last_run_at=last_run_at, id=f"job-{number}", uid=number)
+    return rank, last_run_at, f"job-{number}", number
 
 
 @pytest.mark.parametrize(

@@ -359,6 +359,7 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> 
     await make_store(path)
     sql(path, "DROP TABLE output")
     sql(path, "ALTER TABLE state DROP COLUMN interruptions")
+    sql(path, "ALTER TABLE state DROP COLUMN touched")
     sql(path, "PRAGMA user_version = 1")
 
     async with opened(path) as store:

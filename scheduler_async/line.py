@@ -12,8 +12,8 @@ NO_GROUP = ""
 
 
 Place = tuple[int, Micros, str, int]
-"""Where a job stands, lower goes first: the rank of its priority, when it last ran (-1 is never: it has waited longest),
-its id, and its number. A bare tuple, which the garbage collector lets be: many may stand in line."""
+"""Where a job stands, lower goes first: the rank of its priority, when it last ran (-1 is never: longest ago), its id,
+and its number. A bare tuple, which the garbage collector lets be: many may stand in line."""
 
 
 class Line:

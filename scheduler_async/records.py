@@ -129,8 +129,7 @@ class _Members(dict[str, Choice]):
 
 
 _PRIORITIES, _MISFIRES, _ON_INTERRUPT = _Members(Priority), _Members(Misfire), _Members(OnInterrupt)
-NEW = JobState()
-"""Where nobody asks for the state."""
+_NEW = JobState()  # where nobody asks for the state
 
 
 def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) -> Job:
@@ -156,7 +155,7 @@ def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) ->
     )
     return Job(
         spec=spec,
-        state=NEW,
+        state=_NEW,
         id=id_,
         namespace=namespace,
         handler=handler,

@@ -29,7 +29,6 @@ from scheduler_async.models import (
     Trigger,
 )
 from scheduler_async.records import (
-    NEW,
     after,
     claimed,
     job_of,
@@ -221,8 +220,10 @@ REVIEW: Final = f"""
      LIMIT ?
 """
 
-# Descriptions that are remembered, so that a busy job is read from its JSON once, and a new one not at all.
-REMEMBERED_SPECS = 12_288  # at 2 KB each
+# Descriptions that are remembered: the busiest ready for use, and many more as rows, so that nobody need read them.
+# Rows take a third of the memory, and the garbage collector lets them be.
+REMEMBERED_JOBS = 1_024
+REMEMBERED_ROWS = 16_384
 
 # Before anything that could be due.
 EARLIEST: Micros = -(2**63)
@@ -254,7 +255,9 @@ class Work:
     """The transactions themselves, and what is remembered between them. `SQLiteStore` says what each is for."""
 
     def __init__(self) -> None:
-        self._specs: OrderedDict[tuple[int, int], Job] = OrderedDict()
+        # By number and revision.
+        self._described: OrderedDict[tuple[int, int], Job] = OrderedDict()
+        self._descriptions: OrderedDict[tuple[int, int], tuple[Any, ...]] = OrderedDict()
         self._handlers: dict[str, int] = {}
         self._unreadable: set[tuple[int, int]] = set()
         self._line: Line | None = None
@@ -267,7 +270,8 @@ class Work:
             return in_transaction(db, work, *args)
         except BaseException:
             self._line = None  # whoever was taken out of it is still due
-            self._specs.clear()  # whoever was added is not there, and its number goes to another
+            self._described.clear()  # whoever was added is not there, and its number goes to another
+            self._descriptions.clear()
             raise
 
     # -------------------------------------------------------- jobs
@@ -296,11 +300,16 @@ class Work:
             edits.append(edit)
         for job in added.values():
             self._number_of(db, job.handler, numbers)
-            self._remember(job.with_state(NEW))
-        INSERT_JOB.all(db, ((job.uid, *spec_values(job)) for job in added.values()))
+        INSERT_JOB.all(db, (self._new_description(job) for job in added.values()))
         INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
         self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
         return edits
+
+    def _new_description(self, job: Job) -> tuple[Any, ...]:
+        values = spec_values(job)
+        key = job.uid, job.revision
+        _remember(self._descriptions, key, (*key, *values[:-1]), REMEMBERED_ROWS)
+        return (job.uid, *values)
 
     def review(
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
@@ -320,7 +329,8 @@ class Work:
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
             db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
-            self._specs.pop((job.uid, job.revision), None)
+            self._described.pop((job.uid, job.revision), None)
+            self._descriptions.pop((job.uid, job.revision), None)
             return
         if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
             raise StoreError(f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it.")
@@ -789,35 +799,39 @@ class Work:
 
         One that cannot be read (its zone is gone, its JSON broken) is shown as disabled, and does not hide the others.
         """
+        described, descriptions = self._described, self._descriptions
         # Taken out first: what is added to the memory may push others out of it.
-        specs = self._specs
-        known = [specs.get(row[:2]) for row in rows]
-        found: dict[int, tuple[Any, ...]] = {}
+        known = [described.get(row[:2]) or descriptions.get(row[:2]) for row in rows]
         if None in known:
-            missing = [row[0] for row, template in zip(rows, known, strict=True) if template is None]
+            missing = json.dumps([row[0] for row, found in zip(rows, known, strict=True) if found is None])
             query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
-            found = {row[0]: row for row in db.execute(query, (json.dumps(missing),))}
+            read = {description[0]: description for description in db.execute(query, (missing,))}
+            known = [found or read[row[0]] for row, found in zip(rows, known, strict=True)]
         jobs: list[Job] = []
-        for row, remembered in zip(rows, known, strict=True):
-            template, state = remembered, state_of(row[2:])
-            if template is None:
-                uid, revision = row[:2]
-                try:
-                    template = job_of(found[uid])
-                except (SchedulerError, ValueError) as error:
-                    template = unreadable_job(found[uid])
-                    self._unreadable.add((uid, revision))
-                    if state.phase is not Phase.DISABLED:
-                        state = disabled(state, f"it cannot be read from the store: {error}", now)
-                else:
-                    self._remember(template)
-            jobs.append(template.with_state(state))
+        for row, found in zip(rows, known, strict=True):
+            state = state_of(row[2:])
+            if isinstance(found, Job):
+                jobs.append(found.with_state(state))
+                continue
+            assert found is not None
+            try:
+                job = job_of(found)
+            except (SchedulerError, ValueError) as error:
+                job = unreadable_job(found)
+                self._unreadable.add(found[:2])
+                if state.phase is not Phase.DISABLED:
+                    state = disabled(state, f"it cannot be read from the store: {error}", now)
+            else:
+                _remember(described, found[:2], job, REMEMBERED_JOBS)
+                _remember(descriptions, found[:2], found, REMEMBERED_ROWS)
+            jobs.append(job.with_state(state))
         return jobs
 
-    def _remember(self, job: Job) -> None:
-        self._specs[job.uid, job.revision] = job
-        if len(self._specs) > REMEMBERED_SPECS:
-            self._specs.popitem(last=False)
+
+def _remember(memory: OrderedDict[tuple[int, int], T], key: tuple[int, int], value: T, most: int) -> None:
+    memory[key] = value
+    if len(memory) > most:
+        memory.popitem(last=False)
 
 
 def _narrow(job: Job, handler: int) -> tuple[Any, ...]:

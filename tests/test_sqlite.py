@@ -803,10 +803,10 @@ async def test_more_jobs_than_are_remembered_can_be_read(path: Path, monkeypatch
 async def test_a_job_that_was_not_added_leaves_nothing_to_the_one_that_gets_its_number(path: Path) -> None:
     """Descriptions are remembered as they are written, and a write may be undone."""
     first = adding("a", HOURLY, payload="never added")
-    async with opened(path) as store:
+    async with opened(path) as store, opened(path) as other:
         with pytest.raises(StoreError):
             await store.change([first, Decision("default", "b", lambda _: first.decide(None))], NOON)
-        await add(store, "c", payload="added")
+        await add(other, "c", payload="added")
 
         assert (await job_of(store, "c")).payload == "added"
 

@@ -742,6 +742,24 @@ class PassSummary:
         return f"{tasks} executed ({details})" if details else "Nothing was due"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A scheduler that shares the store: one that runs jobs, or could."""
+
+    id: str
+    """Its name, as run rows have it."""
+    host: str
+    pid: int
+    since: datetime
+    lease: timedelta
+    """How long the others wait for its next sign of life; zero when they may take over its runs."""
+    running: int
+    """How many runs it has claimed, queued ones included."""
+    clock_skew: timedelta
+    """How far its clock is ahead of the store's. More than a second, either way, is something to look at."""
+    is_self: bool = False
+
+
 ANSWERS = (Outcome.SUCCESS, Outcome.NOOP, Outcome.SKIPPED, Outcome.ERROR)
 """What a handler may say of its run."""
 

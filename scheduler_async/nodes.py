@@ -7,16 +7,22 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterable
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from scheduler_async.store import NodeIdentity, NodeRow
+from scheduler_async.instants import SECOND, from_micros
+from scheduler_async.models import Node
+from scheduler_async.store import NodeIdentity, NodeRow, NodeStatus
 
 # A node that has not beaten for this long is dead to the others.
 LEASE = 30.0  # seconds
 BEAT = 10.0  # seconds
 # A node stops trusting itself this much earlier, so that it has let go before others take over.
 MARGIN = 5.0  # seconds
+
+# Clocks that are further apart than this are worth a word.
+SKEW = timedelta(seconds=1)
 
 # Who could not look for so long does not know who has beaten meanwhile: a store that was locked kept all from it.
 LONGEST_LOOK_AWAY = 2 * BEAT
@@ -62,6 +68,27 @@ class Watch:
     def _since(self, node: NodeRow, monotonic: float) -> tuple[int, float]:
         seen = self._seen.get(node.id)
         return seen if seen is not None and seen[0] == node.beat else (node.beat, monotonic)
+
+
+def node_of(status: NodeStatus, own: int | None) -> Node:
+    """A node as users see it; *own* is the number of the one that asks, if it is one."""
+    identity = status.node.identity
+    left = int(LEASE * SECOND) - max(status.age, 0)
+    return Node(
+        id=identity.name,
+        host=identity.host.partition(" ")[0],
+        pid=identity.pid,
+        since=from_micros(status.node.since),
+        lease=timedelta(0) if is_gone(identity) else timedelta(microseconds=max(left, 0)),
+        running=status.running,
+        clock_skew=timedelta(microseconds=status.skew),
+        is_self=status.node.id == own,
+    )
+
+
+def may_live(status: NodeStatus) -> bool:
+    """Whether it could still run something. A process that is seen to live does, however silent it is."""
+    return not is_gone(status.node.identity) and (status.node.identity.host == _host() or status.age < LEASE * SECOND)
 
 
 def is_gone(identity: NodeIdentity) -> bool:

@@ -41,6 +41,7 @@ from scheduler_async.models import (
     JobSpec,
     Json,
     Misfire,
+    Node,
     OnConflict,
     OnInterrupt,
     Outcome,
@@ -54,6 +55,7 @@ from scheduler_async.models import (
     to_json_text,
 )
 from scheduler_async.namespace import Namespace
+from scheduler_async.nodes import node_of
 from scheduler_async.retries import Retry
 from scheduler_async.runner import ActiveRun
 from scheduler_async.schedules import Schedule
@@ -696,6 +698,12 @@ class Scheduler:
         The store has *timeout* seconds to answer. What is wrong is told by the answer, and never raised.
         """
         return judge(await self._engine.signs(_seconds(timeout)))
+
+    async def nodes(self) -> list[Node]:
+        """The schedulers that share the store, this one among them once it runs; who joined first comes first."""
+        await self._engine.ready()
+        found = await self._ask(self._store.nodes())
+        return [node_of(status, self._engine.node) for status in found]
 
     def namespace(self, name: str) -> Namespace:
         """A view that can only see and touch the jobs of one namespace."""

@@ -30,6 +30,7 @@ from scheduler_async.store import (
     JobFilter,
     NodeIdentity,
     NodeRow,
+    NodeStatus,
     RunFilter,
 )
 from scheduler_async.tasks import carried_through
@@ -166,6 +167,14 @@ MIGRATIONS: Final = (
     ("ALTER TABLE state ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0",),
     # 4: whether somebody has changed the state of a job while it ran: otherwise its run knows what it is
     ("ALTER TABLE state ADD COLUMN touched INTEGER NOT NULL DEFAULT 1",),
+    # 5: when a node last beat; and rows that `run_once` leaves out, which a copy looks for
+    (
+        "ALTER TABLE node ADD COLUMN beat_at INTEGER NOT NULL DEFAULT 0",
+        """
+        CREATE INDEX run_beside ON run (uid, scheduled_for)
+        WHERE attempt = 0 OR trigger = 'manual'
+        """,
+    ),
 )
 
 LOOK_AT_ALL: Final = (
@@ -202,6 +211,7 @@ class SQLiteStore:
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._inode: tuple[int, int] | None = None
+        self._clock = SystemClock()  # the store's own: all who share the file share it
         self._work = Work()
 
     def __repr__(self) -> str:
@@ -388,11 +398,11 @@ class SQLiteStore:
 
     async def join(self, identity: NodeIdentity, now: Micros) -> int:
         """Become a node; return its number."""
-        return await self._write(self._work.join, identity, now)
+        return await self._write(self._work.join, identity, now, self._clock.micros())
 
     async def beat(self, node: int) -> list[NodeRow]:
         """Show that *node* lives, and return all nodes."""
-        return await self._write(self._work.beat, node)
+        return await self._write(self._work.beat, node, self._clock.micros())
 
     async def held(self, node: int) -> set[int]:
         """The ids of the runs that *node* has claimed and not finished."""
@@ -401,6 +411,11 @@ class SQLiteStore:
     async def leave(self, node: int) -> None:
         """Stop being a node."""
         await self._write(self._work.leave, node)
+
+    async def nodes(self) -> list[NodeStatus]:
+        """All nodes, also those that died without a word, by when they joined."""
+        # In a store of this process alone, nobody beats, and nobody waits for it.
+        return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
 
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""

@@ -50,6 +50,7 @@ from scheduler_async.store import (
     NodeIdentity,
     NodeLost,
     NodeRow,
+    NodeStatus,
     RunFilter,
     has_metadata,
 )
@@ -141,6 +142,12 @@ EARLIEST_DUE: Final = f"""
       FROM handler h
      WHERE :handlers IS NULL OR h.name IN (SELECT value FROM json_each(:handlers))
 """
+RUNNING_BY_NODE: Final = """
+    SELECT node, count(*)
+      FROM state INDEXED BY state_claimed
+     WHERE activity <> 'idle'
+  GROUP BY node
+"""
 RUNNING_BY_GROUP: Final = """
     SELECT job_group, count(*)
       FROM state INDEXED BY state_claimed
@@ -181,6 +188,7 @@ SELECT_HELD: Final = f"""
       JOIN run r ON r.id = s.run
      WHERE s.activity <> 'idle' AND s.node = ?
 """
+NODE_COLUMNS: Final = "number, name, host, pid, process_start, beat, since"
 SELECT_RUNS: Final = """
     SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
            r.reason, r.missed, r.error, r.message, r.exit_code, r.node
@@ -691,27 +699,29 @@ class Work:
             raise NodeLost
         return str(row[0])
 
-    def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros) -> int:
+    def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros, beat_at: Micros) -> int:
         number = db.execute(
-            "INSERT INTO node (name, host, pid, process_start, beat, since) VALUES (?, ?, ?, ?, 0, ?)",
-            (identity.name, identity.host, identity.pid, identity.process_start, now),
+            "INSERT INTO node (name, host, pid, process_start, beat, since, beat_at) VALUES (?, ?, ?, ?, 0, ?, ?)",
+            (identity.name, identity.host, identity.pid, identity.process_start, now, beat_at),
         ).lastrowid
         assert number is not None
         return number
 
-    def beat(self, db: sqlite3.Connection, node: int) -> list[NodeRow]:
-        if not db.execute("UPDATE node SET beat = beat + 1 WHERE number = ?", (node,)).rowcount:
+    def beat(self, db: sqlite3.Connection, node: int, beat_at: Micros) -> list[NodeRow]:
+        beaten = db.execute("UPDATE node SET beat = beat + 1, beat_at = ? WHERE number = ?", (beat_at, node))
+        if not beaten.rowcount:
             raise NodeLost
+        return [_node_row(*row) for row in db.execute(f"SELECT {NODE_COLUMNS} FROM node")]
+
+    def nodes(self, db: sqlite3.Connection, now: Micros | None) -> list[NodeStatus]:
+        running = dict(db.execute(RUNNING_BY_NODE).fetchall())
         return [
-            NodeRow(
-                id=number,
-                identity=NodeIdentity(name=name, host=host, pid=pid, process_start=process_start),
-                beat=beat,
-                since=since,
+            NodeStatus(
+                node=_node_row(*row),
+                age=0 if now is None else now - beat_at,
+                running=running.get(row[0], 0),
             )
-            for number, name, host, pid, process_start, beat, since in db.execute(
-                "SELECT number, name, host, pid, process_start, beat, since FROM node"
-            )
+            for *row, beat_at in db.execute(f"SELECT {NODE_COLUMNS}, beat_at FROM node ORDER BY since, number")
         ]
 
     def held(self, db: sqlite3.Connection, node: int) -> set[int]:
@@ -832,6 +842,11 @@ def _remember(memory: OrderedDict[tuple[int, int], T], key: tuple[int, int], val
     memory[key] = value
     if len(memory) > most:
         memory.popitem(last=False)
+
+
+def _node_row(number: int, name: str, host: str, pid: int, process_start: str, beat: int, since: Micros) -> NodeRow:
+    identity = NodeIdentity(name=name, host=host, pid=pid, process_start=process_start)
+    return NodeRow(id=number, identity=identity, beat=beat, since=since)
 
 
 def _narrow(job: Job, handler: int) -> tuple[Any, ...]:

@@ -139,6 +139,19 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """A node, and what the store knows about it without being asked by one."""
+
+    node: NodeRow
+    age: Micros
+    """How long ago it beat, by the store's own clock."""
+    running: int
+    """How many runs it has claimed and not finished."""
+    skew: Micros = 0
+    """How far its clock was ahead of the store's when it last beat; zero where all share one clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Which jobs to list; None is any."""
 
@@ -252,6 +265,9 @@ class Store(Protocol):
 
     async def leave(self, node: int) -> None:
         """Stop being a node."""
+
+    async def nodes(self) -> list[NodeStatus]:
+        """All nodes, also those that died without a word, by when they joined. Whoever asks need not be one."""
 
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""

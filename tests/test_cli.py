@@ -31,7 +31,7 @@ PROGRAM = [sys.executable, "-m", "scheduler_async"]
 PATIENCE = 60.0  # seconds
 COMMANDS = (
     *("add", "edit", "remove", "pause", "resume", "trigger", "list", "show", "log", "stats", "preview", "explain"),
-    *("next", "cron", "run"),
+    *("nodes", "next", "cron", "run"),
 )
 
 
@@ -695,6 +695,29 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
     assert process.returncode == 0
     assert "from the program" in well(here, "log", "declared", "--output", "--store", "own.db").out
     assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "from the program\n"
+
+
+@pytest.mark.once
+def test_the_nodes_of_a_store_are_listed(here: Path) -> None:
+    """Whoever looks is none of them; who was killed is there until somebody takes over."""
+    os.mkfifo(here / "begun")
+    well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
+    assert well(here, "nodes").out == "No nodes: no scheduler runs on this store.\n"
+    assert well(here, "nodes", "--json").json == []
+
+    with running(here, "run") as process:
+        (here / "begun").read_text()
+        (node,) = well(here, "nodes", "--json").json
+        shown = well(here, "nodes").out
+        narrow = without_colours(on_terminal(here, "nodes", columns=40))
+
+    assert (node["pid"], node["running"], node["clock_skew"]) == (process.pid, 1, 0.0)
+    assert 0 < node["lease"] <= 30
+    assert re.fullmatch(rf"{node['id']} +{node['host']} +{node['pid']} +.* +\d+s +1 +0s *", shown.splitlines()[1])
+    assert max(map(len, narrow.splitlines())) <= 40
+    for word in (node["id"], "lease", "running 1", "clock_skew 0s"):
+        assert word in " ".join(narrow.split())
+    assert "run out" in well(here, "nodes").out
 
 
 @pytest.mark.once

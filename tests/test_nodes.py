@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
-from scheduler_async.nodes import BEAT, LEASE, Watch, is_gone, new_identity, retire
-from scheduler_async.store import NodeIdentity, NodeRow
+from scheduler_async import Manual, Scheduler
+from scheduler_async.instants import SECOND
+from scheduler_async.nodes import BEAT, LEASE, Watch, is_gone, may_live, new_identity, node_of, retire
+from scheduler_async.store import NodeIdentity, NodeRow, NodeStatus
+from scheduler_async.testing import VirtualClock
+from tests.cast import NOON, NewScheduler, Worker
 
 
 def row(number: int, identity: NodeIdentity, beat: int = 0) -> NodeRow:
@@ -110,3 +116,88 @@ def test_someone_who_was_seen_is_noticed_missing() -> None:
     retire(identity)
 
     assert watch.someone_is_gone()
+
+
+# ---------------------------------------------------------------- what users see of them
+
+
+def status(identity: NodeIdentity, age: float = 0.0) -> NodeStatus:
+    return NodeStatus(node=row(1, identity), age=int(age * SECOND), running=3, skew=-2 * SECOND)
+
+
+def test_a_lease_is_what_is_left_until_others_take_over() -> None:
+    for age, left in [(0.0, LEASE), (BEAT, LEASE - BEAT), (LEASE, 0.0), (2 * LEASE, 0.0), (-5.0, LEASE)]:
+        assert node_of(status(elsewhere(), age), own=None).lease == timedelta(seconds=left)
+
+
+def test_the_lease_of_who_is_gone_has_run_out() -> None:
+    """Nobody on this machine waits for it."""
+    identity = new_identity()
+    retire(identity)
+
+    assert node_of(status(identity), own=None).lease == timedelta(0)
+
+
+def test_a_node_is_shown_with_the_name_of_its_host() -> None:
+    identity = new_identity()
+
+    node = node_of(status(identity), own=1)
+
+    assert (node.id, node.host, node.pid) == (identity.name, socket.gethostname(), os.getpid())
+    assert (node.running, node.clock_skew, node.is_self) == (3, timedelta(seconds=-2), True)
+    assert not node_of(status(identity), own=2).is_self
+    retire(identity)
+
+
+def test_who_may_live_is_seen_to_or_has_a_lease() -> None:
+    """A process that stands still on this machine can wake up; one elsewhere has had its time."""
+    here = new_identity()
+
+    assert may_live(status(here, age=2 * LEASE))
+    assert may_live(status(elsewhere(), age=BEAT))
+    assert not may_live(status(elsewhere(), age=LEASE))
+    retire(here)
+    assert not may_live(status(here))
+
+
+async def test_schedulers_list_themselves(
+    path: Path, new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+) -> None:
+    first, second = new_scheduler(path), new_scheduler(path)
+    worker.blocks = True
+    await first.start()
+    await clock.advance("1m")
+    await second.start()
+    await first.add_job(Manual(), handler="work", id="a")
+    await first.trigger_job("a")
+
+    one, other = await first.nodes()
+
+    assert (one.is_self, other.is_self) == (True, False)
+    assert (one.running, other.running) == (1, 0)
+    assert (one.since, other.since) == (NOON, NOON + timedelta(minutes=1))
+    assert one.pid == other.pid == os.getpid()
+    assert one.clock_skew == other.clock_skew == timedelta(0)
+    assert all(timedelta(0) < node.lease <= timedelta(seconds=LEASE) for node in (one, other))
+    assert [node.id for node in await second.nodes()] == [one.id, other.id]
+    await second.stop()
+    assert [node.id for node in await first.nodes()] == [one.id]
+
+
+async def test_who_only_looks_is_no_node(idle: Scheduler) -> None:
+    assert await idle.nodes() == []
+
+    await idle.run_pending()
+
+    (node,) = await idle.nodes()
+    assert node.is_self
+
+
+async def test_in_memory_a_lease_never_runs_out(new_scheduler: NewScheduler) -> None:
+    """There is nobody who could take over, and so nobody beats."""
+    scheduler = new_scheduler(":memory:")
+    await scheduler.start()
+
+    (node,) = await scheduler.nodes()
+
+    assert node.lease == timedelta(seconds=LEASE)

@@ -360,11 +360,17 @@ async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> 
     sql(path, "DROP TABLE output")
     sql(path, "ALTER TABLE state DROP COLUMN interruptions")
     sql(path, "ALTER TABLE state DROP COLUMN touched")
+    sql(path, "ALTER TABLE node DROP COLUMN beat_at")
+    sql(path, "DROP INDEX run_beside")
+    sql(path, "INSERT INTO node (name, host, pid, process_start, beat, since) VALUES ('old', 'far', 1, '1', 7, 0)")
     sql(path, "PRAGMA user_version = 1")
 
     async with opened(path) as store:
         assert sorted(await ids(store)) == ["job 0", "job 1", "job 2"]
         assert await store.output_of(1) is None
+        (old,) = await store.nodes()
+        assert (old.node.identity.name, old.node.beat) == ("old", 7)
+        assert old.age > DAY, "nobody knows when it last beat"
 
     assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
 

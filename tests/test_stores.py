@@ -53,6 +53,7 @@ from scheduler_async import (
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.lifecycle import Room, Rules, decide, order
 from scheduler_async.models import Ending, Phase, Skip
+from scheduler_async.nodes import LEASE
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -1715,6 +1716,31 @@ async def test_a_node_holds_what_it_claimed_and_did_not_finish(store: Store, nod
     assert await store.held(node) == {queued.id, running.id}
     assert await store.held(other) == {triggered.id}
     assert await store.held(other + 1) == set()
+
+
+async def test_nodes_are_told_of_whoever_asks(store: Store) -> None:
+    """An operator is no node, and wants to know who is."""
+    late = await store.join(identity("late"), NOON + SECOND)
+    early = await store.join(identity("early"), NOON)
+    for id in "abc":
+        await add(store, id)
+    await claim(store, early, limit=2, slots=1)
+    await store.beat(late)
+
+    told = await store.nodes()
+
+    assert [(status.node.id, status.running) for status in told] == [(early, 2), (late, 0)]
+    assert [status.node for status in told] == [
+        NodeRow(id=early, identity=identity("early"), beat=0, since=NOON),
+        NodeRow(id=late, identity=identity("late"), beat=1, since=NOON + SECOND),
+    ]
+    assert all(0 <= status.age < LEASE * SECOND for status in told)
+
+
+async def test_who_has_left_is_not_told_of(store: Store, node: int) -> None:
+    await store.leave(node)
+
+    assert await store.nodes() == []
 
 
 # ---------------------------------------------------------------- recover

@@ -841,6 +841,22 @@ def explain(
         screen.say(explained(job, explanation))
 
 
+@command()
+def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """The schedulers that share the store, and what each has claimed."""
+    from scheduler_async.cli import forms, screen
+
+    async def read() -> list[Any]:
+        async with opened(store) as scheduler:
+            return await scheduler.nodes()
+
+    found = ask(read())
+    if as_json:
+        print_json([forms.node_form(node) for node in found])
+    else:
+        screen.show_nodes(found)
+
+
 @command("next")
 def following(
     expression: Annotated[str, typer.Argument(metavar="EXPR")],

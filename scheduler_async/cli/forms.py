@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from scheduler_async.durations import format_interval
-from scheduler_async.models import Explanation, Job, PassSummary, RunRow, Upcoming
+from scheduler_async.models import Explanation, Job, Node, PassSummary, RunRow, Upcoming
 from scheduler_async.schedules import Cron
 from scheduler_async.stats import RunStats
 
@@ -92,6 +92,12 @@ def explanation_form(explanation: Explanation, sentence: str) -> Form:
 def stats_form(slug: str, stats: RunStats) -> Form:
     """How the runs of a job went."""
     return {"slug": slug, **{name: plain(value) for name, value in asdict(stats).items()}}
+
+
+def node_form(node: Node) -> Form:
+    """A scheduler that shares the store; durations are seconds."""
+    form = {name: plain(value) for name, value in asdict(node).items() if name != "is_self"}  # nobody here is one
+    return {**form, "lease": node.lease.total_seconds(), "clock_skew": node.clock_skew.total_seconds()}
 
 
 def summary_form(summary: PassSummary) -> Form:

@@ -21,10 +21,12 @@ from scheduler_async.cli.sentences import explained
 from scheduler_async.cli.tables import Cell, Row
 from scheduler_async.clock import SystemClock
 from scheduler_async.command import HANDLER, Command
+from scheduler_async.durations import short_span
 from scheduler_async.events import EventKind
 from scheduler_async.instants import to_micros
 from scheduler_async.lifecycle import Rules, claim
-from scheduler_async.models import ENDED, Explanation, Job, Outcome, Phase, Priority, RunRow, Status, Upcoming
+from scheduler_async.models import ENDED, Explanation, Job, Node, Outcome, Phase, Priority, RunRow, Status, Upcoming
+from scheduler_async.nodes import SKEW
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.schedules import At, Cron, Manual, Schedule
 from scheduler_async.stats import RunStats
@@ -218,6 +220,35 @@ def _command_shown(job: Job) -> dict[str, object]:
         "env": " ".join(f"{name}={shlex.quote(value)}" for name, value in task.env.items()) or None,
         "payload of the command": None if task.payload is None else json.dumps(task.payload, ensure_ascii=False),
     }
+
+
+# ---------------------------------------------------------------- nodes
+
+
+def show_nodes(nodes: Sequence[Node]) -> None:
+    """Who shares the store, and whose clock is wrong."""
+    if not nodes:
+        say("No nodes: no scheduler runs on this store.")
+        return
+    rows = [
+        (
+            node.id,
+            node.host,
+            str(node.pid),
+            node.since,
+            short_span(round(node.lease.total_seconds())) if node.lease else Text("run out", "red"),
+            str(node.running),
+            Text(words.lasting(node.clock_skew), "yellow" if abs(node.clock_skew) > SKEW else ""),
+        )
+        for node in nodes
+    ]
+    console().print(laid_out(("id", "host", "pid", "since", "lease", "running", "clock_skew"), rows))
+    for node in nodes:
+        if abs(node.clock_skew) > SKEW:
+            which = "ahead of" if node.clock_skew > timedelta(0) else "behind"
+            say(
+                f"Look out: the clock of {node.host} is {words.lasting(abs(node.clock_skew))} {which} that of the store."
+            )
 
 
 # ---------------------------------------------------------------- runs

@@ -66,6 +66,12 @@ def moment(at: datetime | None, now: datetime, zone: tzinfo) -> str:
     return "-" if at is None else f"{relative(at, now)}, {absolute(at, now, zone)}"
 
 
+def lasting(span: timedelta) -> str:
+    """A span, which may go back: "12ms", "-1.5s", "0s"."""
+    seconds = span.total_seconds()
+    return "0s" if not seconds else f"{'-' if seconds < 0 else ''}{short_duration(abs(seconds))}"
+
+
 def took(milliseconds: float | None) -> str:
     """How long a run took; "-" if it is not over."""
     return "-" if milliseconds is None else short_duration(milliseconds / 1000)

@@ -19,7 +19,8 @@ from scheduler_async.errors import StoreError
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import Job, RunRow
-from scheduler_async.sqlite_work import DUE, Work, data_version, in_transaction
+from scheduler_async.sqlite_copying import CopyingWork
+from scheduler_async.sqlite_work import DUE, data_version, in_transaction
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -28,10 +29,13 @@ from scheduler_async.store import (
     Edit,
     EndedRun,
     JobFilter,
+    JobRecord,
     NodeIdentity,
     NodeRow,
     NodeStatus,
+    Ruling,
     RunFilter,
+    RunRecord,
 )
 from scheduler_async.tasks import carried_through
 
@@ -212,7 +216,7 @@ class SQLiteStore:
         self._reader: aiosqlite.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._clock = SystemClock()  # the store's own: all who share the file share it
-        self._work = Work()
+        self._work = CopyingWork()
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"
@@ -228,7 +232,7 @@ class SQLiteStore:
             oldest = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
         await self.close()  # should that have failed before
-        self._work = Work()  # the file may be another one than last time, and memory is empty again
+        self._work = CopyingWork()  # the file may be another one than last time, and memory is empty again
         try:
             # aiosqlite forgets a connection that is made for somebody who has gone.
             await carried_through(self._open())
@@ -440,6 +444,32 @@ class SQLiteStore:
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""
         return await self._write(self._work.purge_disabled, before, limit)
+
+    # -------------------------------------------------------- copying
+
+    async def count(self) -> tuple[int, int]:
+        """How many jobs there are, and how many runs that have ended."""
+        return await self._read(self._work.count)
+
+    async def read_jobs(self, after: int, limit: int) -> list[JobRecord]:
+        """Up to *limit* jobs as they are kept, by number, beyond the number *after*."""
+        return await self._read(self._work.read_jobs, after, limit)
+
+    async def read_runs(self, after: int, limit: int) -> list[RunRecord]:
+        """Up to *limit* runs that have ended, by number, beyond the number *after*."""
+        return await self._read(self._work.read_runs, after, limit)
+
+    async def write_jobs(
+        self, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
+    ) -> list[Ruling]:
+        """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
+        return await self._write(self._work.write_jobs, jobs, rule)
+
+    async def write_runs(self, runs: Sequence[RunRecord]) -> int:
+        """Add those of *runs* whose jobs are here and which are not; return how many that were."""
+        return await self._write(self._work.write_runs, runs)
+
+    # -------------------------------------------------------- how it is
 
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from scheduler_async.instants import Micros
@@ -184,6 +185,84 @@ class RunFilter:
     limit: int | None = None
 
 
+class JobRecord(NamedTuple):
+    """A job as stores keep it, whether or not it can be read here: what a copy carries.
+
+    The columns of a description are those of `records.spec_values`, under the same names.
+    """
+
+    uid: int
+    """Its number in the store it comes from; zero in one that it is new to."""
+    namespace: str
+    id: str
+    handler: str
+    schedule: str
+    retry: str | None
+    payload: str
+    metadata: str
+    user_id: str | None
+    name: str | None
+    priority: str
+    group: str | None
+    misfire: str
+    timeout: Micros | None
+    on_interrupt: str
+    anchor: Micros
+    created_at: Micros
+    updated_at: Micros
+    revision: int
+    state: JobState
+
+
+class RunRecord(NamedTuple):
+    """A row of the run log as stores keep it, with what the run wrote."""
+
+    id: int
+    """Its number in the store it comes from; another gives it one of its own."""
+    namespace: str
+    job_id: str
+    scheduled_for: Micros
+    attempt: int
+    trigger: str
+    claimed_at: Micros
+    started_at: Micros | None
+    finished_at: Micros | None
+    outcome: str
+    reason: str | None
+    missed: int
+    error: str | None
+    message: str | None
+    exit_code: int | None
+    node: str | None
+    output: str | None
+
+
+class Verdict(StrEnum):
+    """What a copy does with a job."""
+
+    ADDED = "added"
+    UPDATED = "updated"
+    SAME = "same"
+    """It is there already, as it is here."""
+    KEPT = "kept"
+    """The one that is there stays as it is, although it differs."""
+    LEFT_OUT = "left_out"
+
+    @property
+    def writes(self) -> bool:
+        """Whether the target changes."""
+        return self is Verdict.ADDED or self is Verdict.UPDATED
+
+
+class Ruling(NamedTuple):
+    """What becomes of one job in a copy, and why if it is not copied."""
+
+    verdict: Verdict
+    job: JobRecord
+    """As it is to be written, if it is: with the number it has in the target, or zero for one that is new there."""
+    why: str | None = None
+
+
 class Store(Protocol):
     """Where jobs, runs and nodes live. Every method is one transaction."""
 
@@ -285,6 +364,27 @@ class Store(Protocol):
 
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""
+
+    async def count(self) -> tuple[int, int]:
+        """How many jobs there are, and how many runs that have ended."""
+
+    async def read_jobs(self, after: int, limit: int) -> list[JobRecord]:
+        """Up to *limit* jobs as they are kept, by number, beyond the number *after*."""
+
+    async def read_runs(self, after: int, limit: int) -> list[RunRecord]:
+        """Up to *limit* runs that have ended, by number, beyond the number *after*."""
+
+    async def write_jobs(
+        self, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
+    ) -> list[Ruling]:
+        """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
+
+    async def write_runs(self, runs: Sequence[RunRecord]) -> int:
+        """Add those of *runs* whose jobs are here and which are not; return how many that were.
+
+        One is here if it has the same job, scheduled_for, attempt, trigger and claimed_at; or if it is another row of
+        an attempt, not by hand, at the same occurrence: of that there is one. New ones are numbered in their order.
+        """
 
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""

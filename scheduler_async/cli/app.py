@@ -22,7 +22,7 @@ from scheduler_async.cli import INTERRUPTED, leave
 if TYPE_CHECKING:
     import asyncio
 
-    from scheduler_async import Job, Schedule, Scheduler
+    from scheduler_async import Job, Schedule, Scheduler, Store
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])
@@ -53,6 +53,8 @@ ARGUMENTS = {
     "command": "A line for the shell, in quotes.",
     "expression": "Such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
     "target": "A program's own scheduler, with its handlers.",
+    "source": "The store to copy: a path, or a URL.",
+    "destination": "The store to copy to. A file is made if there is none.",
 }
 
 
@@ -269,14 +271,14 @@ def store_path(given: str | None) -> str:
     return path
 
 
-def check_there(path: str) -> None:
+def check_there(path: str, remedy: str = "Add a job to make one, or name another with --store.") -> None:
     """Refuse to go on without a store: a file with something in it, or a database elsewhere, which says so itself."""
     if "://" in path:
         return
     if not Path(path).exists():
-        fail(f"There is no store {path} here yet. Add a job to make one, or name another with --store.", 1)
+        fail(f"There is no store {path} here yet. {remedy}", 1)
     if Path(path).is_file() and Path(path).stat().st_size == 0:
-        fail(f"The file {path} is empty, and no store yet. Add a job to make one, or name another with --store.", 1)
+        fail(f"The file {path} is empty, and no store yet. {remedy}", 1)
 
 
 @asynccontextmanager
@@ -883,6 +885,95 @@ def following(
         print_json(screen.following_form(schedule, count))
     else:
         screen.show_following(schedule, count)
+
+
+# ---------------------------------------------------------------- moving to another store
+
+
+def is_same_store(one: str, other: str) -> bool:
+    """Whether two names are those of one store, as far as names tell."""
+    if one == other:
+        return True
+    if "://" in one or "://" in other:
+        return False
+    try:
+        return Path(one).samefile(other)
+    except FileNotFoundError:
+        return False
+
+
+@asynccontextmanager
+async def opened_store(path: str) -> AsyncIterator[Store]:
+    """The store itself, without a scheduler."""
+    from scheduler_async.scheduler import _store_of
+
+    store = _store_of(path)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+@command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE")],
+    destination: Annotated[str, typer.Argument(metavar="TARGET")],
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Although a scheduler runs on SOURCE: what is running is left out.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy all jobs and their runs to another store.
+
+    What is there already is found again: a copy that was broken off is completed by another, and a job that is newer
+    there is kept.
+    """
+    import asyncio
+    from contextlib import aclosing
+
+    from scheduler_async.cli import forms, screen, sentences
+    from scheduler_async.clock import SystemClock
+    from scheduler_async.copying import Copy, take_up_the_dead
+    from scheduler_async.signals import told_of_signals
+
+    if _store_before_command not in (None, os.environ.get(STORE_VARIABLE)):
+        misused("copy names its stores by itself: leave out --store.")
+    for path in (source, destination):
+        if not path.strip() or path == ":memory:":
+            misused(f"{path!r} names no store that is kept. SOURCE and TARGET are paths such as jobs.db, or URLs.")
+    check_there(source, "SOURCE is a store that holds jobs already.")
+    if is_same_store(source, destination):
+        misused("SOURCE and TARGET are the same store.")
+
+    async def work() -> tuple[Copy, bool]:
+        enough = asyncio.Event()
+        async with opened_store(source) as theirs:
+            alive = await take_up_the_dead(theirs, SystemClock().micros())
+            if alive and not anyway:
+                fail(
+                    f"A scheduler runs on the source ({alive[0].identity.name}), and what it runs from now on would be "
+                    "missed. Stop it first, or copy with --anyway: then jobs that are running are left out.",
+                    1,
+                )
+            async with opened_store(destination) as ours:
+                progress = Copy(theirs, ours)
+                with told_of_signals(enough.set), screen.copying(progress) as show:
+                    async with aclosing(progress.slices()) as slices:
+                        async for _ in slices:
+                            show()
+                            if enough.is_set():
+                                break
+                return progress, enough.is_set()
+
+    done, was_interrupted = ask(work())
+    if was_interrupted:
+        print(sentences.copied_so_far(done), file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if as_json:
+        print_json(forms.copy_form(done, sentences.copied(done)))
+    else:
+        screen.show_copy(done)
 
 
 # ---------------------------------------------------------------- running

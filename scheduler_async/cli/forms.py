@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
 
+from scheduler_async.copying import Copy
 from scheduler_async.durations import format_interval
 from scheduler_async.models import Explanation, Job, Node, PassSummary, RunRow, Upcoming
 from scheduler_async.schedules import Cron
 from scheduler_async.stats import RunStats
+from scheduler_async.store import Verdict
 
 Form = dict[str, Any]
 
@@ -98,6 +100,24 @@ def node_form(node: Node) -> Form:
     """A scheduler that shares the store; durations are seconds."""
     form = {name: plain(value) for name, value in asdict(node).items() if name != "is_self"}  # nobody here is one
     return {**form, "lease": node.lease.total_seconds(), "clock_skew": node.clock_skew.total_seconds()}
+
+
+def copy_form(copy: Copy, sentence: str) -> Form:
+    """What a copy came to; the *sentence* is for people."""
+    return {
+        "jobs": {verdict.value: copy.verdicts[verdict] for verdict in Verdict},
+        "runs": {"added": copy.runs_added, "seen": copy.runs_seen},
+        "exceptions": [
+            {
+                "slug": ruling.job.id,
+                "namespace": ruling.job.namespace,
+                "verdict": ruling.verdict.value,
+                "why": ruling.why,
+            }
+            for ruling in copy.exceptions
+        ],
+        "sentence": sentence,
+    }
 
 
 def summary_form(summary: PassSummary) -> Form:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import shlex
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from shutil import get_terminal_size
 from typing import Any, TextIO
@@ -17,10 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler_async.cli import forms, tables, words
-from scheduler_async.cli.sentences import explained
+from scheduler_async.cli.sentences import copied, explained
 from scheduler_async.cli.tables import Cell, Row
 from scheduler_async.clock import SystemClock
 from scheduler_async.command import HANDLER, Command
+from scheduler_async.copying import Copy
 from scheduler_async.durations import short_span
 from scheduler_async.events import EventKind
 from scheduler_async.instants import to_micros
@@ -30,6 +31,7 @@ from scheduler_async.nodes import SKEW
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.schedules import At, Cron, Manual, Schedule
 from scheduler_async.stats import RunStats
+from scheduler_async.store import Verdict
 
 # What is not read on a terminal is read by a program, or in a file: nothing is cut off.
 WIDE = 400
@@ -246,9 +248,41 @@ def show_nodes(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if abs(node.clock_skew) > SKEW:
             which = "ahead of" if node.clock_skew > timedelta(0) else "behind"
-            say(
-                f"Look out: the clock of {node.host} is {words.lasting(abs(node.clock_skew))} {which} that of the store."
-            )
+            skew = words.lasting(abs(node.clock_skew))
+            say(f"Look out: the clock of {node.host} is {skew} {which} that of the store.")
+
+
+# ---------------------------------------------------------------- copies
+
+
+@contextmanager
+def copying(copy: Copy) -> Iterator[Callable[[], None]]:
+    """A bar for somebody who sits at a terminal; call what this gives whenever there is more to show."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        jobs, runs = bars.add_task("jobs", total=None), bars.add_task("runs", total=None)
+
+        def show() -> None:
+            bars.update(jobs, total=copy.jobs, completed=copy.jobs_seen)
+            bars.update(runs, total=copy.runs, completed=copy.runs_seen)
+
+        yield show
+
+
+def show_copy(copy: Copy) -> None:
+    """What a copy came to: the jobs that were not copied, with the reason, and the sum."""
+    for ruling in copy.exceptions[:MANY]:
+        job = ruling.job
+        name = job.id if job.namespace == "default" else f"{job.namespace}/{job.id}"
+        say(f"{'Kept' if ruling.verdict is Verdict.KEPT else 'Left out'} {name}: {ruling.why}.")
+    if len(copy.exceptions) > MANY:
+        say(f"And {len(copy.exceptions) - MANY:,} more; --json names them all.")
+    say(copied(copy))
 
 
 # ---------------------------------------------------------------- runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from scheduler_async.copying import Copy
 from scheduler_async.errors import (
     JobEndedError,
     JobExistsError,
@@ -12,6 +13,7 @@ from scheduler_async.errors import (
     SchedulerShutdownError,
 )
 from scheduler_async.models import Explanation, Job, SkipReason
+from scheduler_async.store import Verdict
 
 
 def command_for(verb: str, slug: str, namespace: str, *options: str) -> str:
@@ -55,6 +57,43 @@ def explained(job: Job, explanation: Explanation) -> str:
         case _:
             remedy = explanation.remedy or ""
     return f"{explanation.sentence} {remedy}".rstrip()
+
+
+def copied(copy: Copy) -> str:
+    """What a copy came to."""
+    count = copy.verdicts
+    jobs, runs = count[Verdict.ADDED] + count[Verdict.UPDATED], copy.runs_added
+    is_news = bool(jobs or runs)
+    asides = [f"{_counted(count[Verdict.UPDATED], 'job')} replaced an older one"] if count[Verdict.UPDATED] else []
+    asides += [
+        f"{_counted(count[verdict], 'job')} {'was' if count[verdict] == 1 else 'were'} {words}"
+        for verdict, words in (
+            (Verdict.SAME, "there already"),
+            (Verdict.KEPT, "kept"),
+            (Verdict.LEFT_OUT, "left out"),
+        )
+        if count[verdict]
+    ]
+    if is_news:
+        sentence = f"Copied {_counted(jobs, 'job')} and {_counted(runs, 'run')}"
+    elif count[Verdict.SAME] == copy.jobs_seen:
+        here = f"{_counted(copy.jobs_seen, 'job')} and {_counted(copy.runs_seen, 'run')} are there already"
+        return f"Nothing to copy: {here}." if copy.jobs_seen else "Nothing to copy: the source has no jobs."
+    else:
+        sentence = "Nothing was copied"
+    return f"{sentence}{'; ' if asides else ''}{', '.join(asides)}."
+
+
+def copied_so_far(copy: Copy) -> str:
+    """Where a copy was broken off."""
+    return (
+        f"Interrupted after {copy.jobs_seen:,} of {_counted(copy.jobs, 'job')} and {copy.runs_seen:,} of "
+        f"{_counted(copy.runs, 'run')}. The same command copies the rest."
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _once_more(slug: str, namespace: str) -> str:

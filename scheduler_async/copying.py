@@ -1,0 +1,110 @@
+"""Copying a store into another: what is copied, what is left alone, and why. Slice by slice, so that it can stop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
+
+from scheduler_async.instants import Micros
+from scheduler_async.lifecycle import Rules
+from scheduler_async.models import JobState, Status
+from scheduler_async.nodes import may_live
+from scheduler_async.store import JobRecord, NodeRow, Ruling, Store, Verdict
+
+# Each slice is one transaction: who breaks off loses no more than that.
+JOBS_AT_ONCE = 500
+RUNS_AT_ONCE = 1_000
+
+NEWER_THERE = "it has been changed or run in the target since"
+RUNS_THERE = "it is running in the target"
+RUNS_HERE = "it is running in the source"
+
+
+async def take_up_the_dead(store: Store, now: Micros) -> list[NodeRow]:
+    """Record what dead processes left running as interrupted, as a scheduler does; return the nodes that may live."""
+    nodes = await store.nodes()
+    dead = [status.node for status in nodes if not may_live(status)]
+    if dead:
+        await store.recover(dead, now, Rules())
+    return [status.node for status in nodes if may_live(status)]
+
+
+class Copy:
+    """A copy of *source* into *target*, and what it has come to so far.
+
+    Jobs come first, since runs belong to them. What is in the target already is found again, so that a copy that was
+    broken off, or made before, is completed by another. What the source has forgotten is not forgotten in the target.
+    """
+
+    def __init__(self, source: Store, target: Store) -> None:
+        self._source, self._target = source, target
+        self.jobs = self.runs = 0
+        """How many there are in the source."""
+        self.jobs_seen = self.runs_seen = 0
+        self.verdicts: Counter[Verdict] = Counter()
+        self.runs_added = 0
+        self.exceptions: list[Ruling] = []
+        """The jobs that were not copied, although they differ."""
+
+    async def slices(self) -> AsyncGenerator[None, None]:
+        """Copy; after each slice it is the caller's turn, and whether it goes on is for the caller to say."""
+        self.jobs, self.runs = await self._source.count()
+        yield
+        after = 0
+        while jobs := await self._source.read_jobs(after, JOBS_AT_ONCE):
+            self._note(await self._target.write_jobs(jobs, rule))
+            self.jobs_seen += len(jobs)
+            after = jobs[-1].uid
+            yield
+        after = 0
+        while runs := await self._source.read_runs(after, RUNS_AT_ONCE):
+            self.runs_added += await self._target.write_runs(runs)
+            self.runs_seen += len(runs)
+            after = runs[-1].id
+            yield
+
+    def _note(self, rulings: Iterable[Ruling]) -> None:
+        for ruling in rulings:
+            self.verdicts[ruling.verdict] += 1
+            if ruling.why is not None:
+                self.exceptions.append(ruling)
+
+
+def rule(source: JobRecord, target: JobRecord | None) -> Ruling:
+    """What becomes of a job in the target: it is never replaced by one that is older, nor while either is running.
+
+    A job is older if it was edited earlier and has not run since. One that was edited here and has run there is older
+    than neither, and stays as it is.
+    """
+    if source.state.activity is not Status.IDLE:
+        return Ruling(Verdict.LEFT_OUT, source, RUNS_HERE)
+    if target is None:
+        return Ruling(Verdict.ADDED, source._replace(uid=0))
+    if target.state.activity is not Status.IDLE:
+        return Ruling(Verdict.KEPT, source, RUNS_THERE)
+    # Numbers and revisions are each store's own: runs and readers know a job by them.
+    ours = source._replace(uid=target.uid, revision=target.revision)
+    if ours == target:
+        return Ruling(Verdict.SAME, source)
+    if not _is_as_new(source, target):
+        return Ruling(Verdict.KEPT, source, NEWER_THERE)
+    return Ruling(Verdict.UPDATED, ours._replace(revision=target.revision + 1))
+
+
+def _is_as_new(one: JobRecord, other: JobRecord) -> bool:
+    """Whether nothing has happened to *other* since *one* was what it is."""
+    edited, other_edited = one.updated_at, other.updated_at
+    ran, other_ran = _last_moment(one.state), _last_moment(other.state)
+    if (edited, ran) != (other_edited, other_ran):
+        return edited >= other_edited and ran >= other_ran
+    # Occurrences that were left out change nothing else; who waits for a later one has left out more.
+    return _next_moment(one.state) >= _next_moment(other.state)
+
+
+def _last_moment(state: JobState) -> Micros:
+    moments = (state.last_run_at, state.last_success_at, state.last_error_at, state.disabled_at)
+    return max((moment for moment in moments if moment is not None), default=0)
+
+
+def _next_moment(state: JobState) -> float:
+    return float("inf") if state.next_run_at is None else state.next_run_at

@@ -50,6 +50,7 @@ from scheduler_async import (
     Trigger,
     lifecycle,
 )
+from scheduler_async.copying import Copy
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.lifecycle import Room, Rules, decide, order
 from scheduler_async.models import Ending, Phase, Skip
@@ -63,10 +64,14 @@ from scheduler_async.store import (
     Edit,
     EndedRun,
     JobFilter,
+    JobRecord,
     NodeIdentity,
     NodeLost,
     NodeRow,
+    Ruling,
     RunFilter,
+    RunRecord,
+    Verdict,
 )
 
 NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
@@ -1980,6 +1985,222 @@ async def test_what_is_purged_takes_its_runs_along(store: Store, node: int) -> N
 
     assert await store.purge_disabled(NOON + HOUR, 10) == [settled]
     assert await runs(store) == []
+
+
+# ---------------------------------------------------------------- copying
+
+
+@pytest.fixture(params=STORES)
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+    """Two stores that have nothing to do with each other."""
+    stores = []
+    for name in ("source", "target"):
+        (tmp_path / name).mkdir()
+        stores.append(store_at(request.param, tmp_path / name))
+        await stores[-1].open()
+    yield stores[0], stores[1]
+    for opened in stores:
+        await opened.close()
+
+
+async def copied(source: Store, target: Store) -> Copy:
+    copy = Copy(source, target)
+    async for _ in copy.slices():
+        pass
+    return copy
+
+
+async def all_of(store: Store) -> tuple[list[JobRecord], list[RunRecord]]:
+    """What a store holds, but for the numbers that are its own."""
+    jobs, rows = await store.read_jobs(0, 10_000), await store.read_runs(0, 10_000)
+    plain = [job._replace(uid=0, revision=0) for job in jobs]
+    return sorted(plain, key=lambda job: (job.namespace, job.id)), [run._replace(id=0) for run in rows]
+
+
+async def a_life(store: Store) -> None:
+    """Jobs in every state that outlives a process, and runs of every kind."""
+    node = await store.join(identity("first"), NOON)
+    await a_history(store, node)
+    full: dict[str, Any] = {
+        "user_id": "ann",
+        "name": "Daily report",
+        "payload": {"to": ["ops", None, 1.5, "é"]},
+        "metadata": {"team": "blue"},
+        "priority": "high",
+        "group": "mail",
+        "misfire": "skip",
+        "retry": Retry.budget(3, "2h"),
+        "timeout": "90s",
+        "on_interrupt": "skip",
+    }
+    await add(store, "full", Cron("0 9 * * *", tz="Europe/Stockholm"), namespace="reports", **full)
+    await add(store, "failing", retry=Retry.in_window(2), now=NOON + 4 * MINUTE)
+    await add(store, "talks", now=NOON + 4 * MINUTE)
+    told = Ending(outcome=Outcome.SUCCESS, message="done", exit_code=0, output="hello\n")
+    for run in (await claim(store, node, NOON + 9 * MINUTE)).runs:
+        await finish(store, run, ERROR if run.job.id == "failing" else told, NOON + 9 * MINUTE + SECOND)
+    await finish(store, await trigger(store, node, "b", NOON + 10 * MINUTE), at=NOON + 10 * MINUTE + 1)
+    await add(store, "ended", At(from_micros(NOON + 11 * MINUTE)))
+    await change_state(store, "talks", lifecycle.pause)
+    await finish(store, await claim_only(store, node, NOON + 11 * MINUTE, handlers=["h"], limit=1), at=NOON + HOUR)
+    await store.purge_runs([(await job_of(store, "a")).uid], 2, NOON + HOUR)
+    await store.leave(node)
+
+
+async def test_a_copy_is_all_of_it(pair: tuple[Store, Store]) -> None:
+    """What a job is, what it has been through, and what its runs said and wrote."""
+    source, target = pair
+    await a_life(source)
+    jobs, rows = await all_of(source)
+    assert {row.outcome for row in rows} >= {"success", "error", "skipped"}
+    assert {row.trigger for row in rows} >= {"schedule", "manual"}
+    assert {row.output for row in rows} == {None, "hello\n"}
+
+    await copied(source, target)
+
+    assert await all_of(target) == (jobs, rows)
+    assert await target.count() == (len(jobs), len(rows))
+    listed = [replace(job, uid=0) for job in await source.list_jobs(JobFilter())]
+    assert [replace(job, uid=0) for job in await target.list_jobs(JobFilter())] == listed
+
+
+async def test_a_copy_can_be_copied_back(pair: tuple[Store, Store]) -> None:
+    """Either way: nothing is lost, and nothing is doubled."""
+    source, target = pair
+    await a_life(source)
+    before = await all_of(source)
+    await copied(source, target)
+
+    back = await copied(target, source)
+
+    assert await all_of(source) == before
+    assert (back.verdicts[Verdict.SAME], back.runs_added) == (len(before[0]), 0)
+
+
+async def test_a_second_copy_adds_what_is_new_and_nothing_else(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    await a_life(source)
+    await copied(source, target)
+    node = await source.join(identity("second"), NOON + 2 * HOUR)
+    await add(source, "new", Manual(), now=NOON + 2 * HOUR)
+    await finish(source, await trigger(source, node, "b", NOON + 2 * HOUR), at=NOON + 2 * HOUR + SECOND)
+    numbers = {row.scheduled_for: row.id for row in await target.read_runs(0, 1_000)}
+
+    copy = await copied(source, target)
+
+    assert (copy.verdicts[Verdict.ADDED], copy.verdicts[Verdict.UPDATED], copy.runs_added) == (1, 1, 1)
+    assert await all_of(target) == await all_of(source)
+    assert {row.scheduled_for: row.id for row in await target.read_runs(0, 1_000)}.items() > numbers.items()
+    again = await copied(source, target)
+    assert (again.verdicts, again.runs_added) == ({Verdict.SAME: copy.jobs}, 0)
+
+
+async def test_what_was_copied_is_run_by_the_target(pair: tuple[Store, Store]) -> None:
+    """Also by a node that has looked already, and that has never heard of the handler."""
+    source, target = pair
+    node = await target.join(identity("first"), NOON)
+    await claim(target, node, NOON + HOUR, handlers=["h"])
+    await add(source, "low", priority="low")
+    await add(source, "high", priority="high")
+    await add(source, "other", handler="k")
+
+    await copied(source, target)
+
+    assert claimed_ids(await claim(target, node, NOON + HOUR, handlers=["h"])) == ["high", "low"]
+    assert claimed_ids(await claim(target, node, NOON + HOUR, handlers=["h", "k"])) == ["other"]
+
+
+async def test_what_was_copied_anew_is_read_anew(pair: tuple[Store, Store]) -> None:
+    """Whatever the target remembers of the job as it was."""
+    source, target = pair
+    node = await target.join(identity("first"), NOON)
+    await add(source, "a", payload="old")
+    await copied(source, target)
+    assert (await job_of(target, "a")).payload == "old"
+    await edit(source, "a", payload="new", now=NOON + SECOND)
+    await edit(target, "a", name="Mine")
+
+    await copied(source, target)
+
+    found = await job_of(target, "a")
+    assert (found.payload, found.name) == ("new", None)
+    assert (await claim_only(target, node)).payload_json == '"new"'
+
+
+async def test_an_occurrence_that_ran_in_both_has_one_row(pair: tuple[Store, Store]) -> None:
+    """That of the target: what ran is not run again, and has not run twice there."""
+    source, target = pair
+    await add(source, "a")
+    await copied(source, target)
+    for late, store in enumerate(pair):
+        node = await store.join(identity(f"{late}"), NOON)
+        await finish(store, await claim_only(store, node, NOON + late), at=NOON + late + SECOND)
+    before = await runs(target)
+
+    copy = await copied(source, target)
+
+    assert copy.runs_added == 0
+    assert await runs(target) == before
+
+
+async def test_runs_that_differ_in_little_are_told_apart(pair: tuple[Store, Store]) -> None:
+    """By when they were asked for, and by why."""
+    _, target = pair
+    await add(target, "a")
+    one = RunRecord(
+        *(1, "default", "a", NOON, 1, "manual", NOON, NOON, NOON + 1, "success"),
+        *(None, 0, None, None, None, "first", "one"),
+    )
+    others = [
+        one._replace(claimed_at=NOON + 1, output=None),
+        one._replace(trigger="schedule", output="two"),
+        one._replace(trigger="schedule", attempt=0, outcome="skipped", reason="misfire", missed=3, output=None),
+        one._replace(trigger="retry", attempt=2),
+        one._replace(scheduled_for=NOON - 1),
+    ]
+    elsewhere = one._replace(job_id="not here")
+
+    assert await target.write_runs([one, elsewhere]) == 1
+    assert await target.write_runs([*others, one]) == len(others)
+    assert await target.write_runs([one, *others]) == 0
+    assert (await all_of(target))[1] == [run._replace(id=0) for run in (one, *others)]
+
+
+async def test_jobs_and_runs_are_read_in_slices(store: Store, node: int) -> None:
+    """Each is read once, and what has not ended is not read at all."""
+    for id in "abcde":
+        await add(store, id)
+    for run in (await claim(store, node, limit=4)).runs:
+        await finish(store, run)
+    await claim(store, node)
+
+    jobs = [await store.read_jobs(0, 2)]
+    rows = [await store.read_runs(0, 3)]
+    while jobs[-1]:
+        jobs.append(await store.read_jobs(jobs[-1][-1].uid, 2))
+    while rows[-1]:
+        rows.append(await store.read_runs(rows[-1][-1].id, 3))
+
+    assert [[job.id for job in some] for some in jobs] == [["a", "b"], ["c", "d"], ["e"], []]
+    assert [[run.job_id for run in some] for some in rows] == [["a", "b", "c"], ["d"], []]
+    assert await store.count() == (5, 4)
+
+
+async def test_a_slice_of_a_copy_is_whole_or_not_there(pair: tuple[Store, Store]) -> None:
+    source, target = pair
+    for id in "ab":
+        await add(source, id)
+
+    def fail_at_b(job: JobRecord, there: JobRecord | None) -> Ruling:
+        if job.id == "b":
+            raise ValueError("no")
+        return Ruling(Verdict.ADDED, job._replace(uid=0))
+
+    with pytest.raises(ValueError, match="no"):
+        await target.write_jobs(await source.read_jobs(0, 10), fail_at_b)
+
+    assert await target.count() == (0, 0)
+    assert (await copied(source, target)).verdicts == {Verdict.ADDED: 2}
 
 
 # ---------------------------------------------------------------- opening, closing, other processes

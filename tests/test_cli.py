@@ -31,7 +31,7 @@ PROGRAM = [sys.executable, "-m", "scheduler_async"]
 PATIENCE = 60.0  # seconds
 COMMANDS = (
     *("add", "edit", "remove", "pause", "resume", "trigger", "list", "show", "log", "stats", "preview", "explain"),
-    *("nodes", "next", "cron", "run"),
+    *("nodes", "next", "copy", "cron", "run"),
 )
 
 
@@ -362,6 +362,18 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         pytest.param(["list", "--store", "text.db"], 1, "is not a SQLite database", id="not a store"),
         pytest.param(["list", "--store", "new.db"], 1, "upgrade scheduler_async", id="newer store"),
         pytest.param(["add", "x", "y", "--store", "no/such/dir.db"], 1, "does not exist", id="no directory"),
+        pytest.param(["copy", "none.db", "x.db"], 1, "There is no store none.db here yet", id="copy what is not there"),
+        pytest.param(["copy", "empty.db", "x.db"], 1, "The file empty.db is empty", id="copy what is empty"),
+        pytest.param(["copy", "text.db", "x.db"], 1, "is not a SQLite database", id="copy what is no store"),
+        pytest.param(["copy", "scheduler.db", "text.db"], 1, "is not a SQLite database", id="copy to what is no store"),
+        pytest.param(["copy", "scheduler.db", "./scheduler.db"], 2, "are the same store", id="copy to itself"),
+        pytest.param(["copy", "scheduler.db", "no/dir.db"], 1, "does not exist", id="copy to no directory"),
+        pytest.param(["copy", "scheduler.db", ":memory:"], 2, "names no store that is kept", id="copy to memory"),
+        pytest.param(["copy", ":memory:", "x.db"], 2, "names no store that is kept", id="copy from memory"),
+        pytest.param(["copy", "scheduler.db", " "], 2, "names no store that is kept", id="copy to nowhere"),
+        pytest.param(["copy", "scheduler.db"], 2, "TARGET", id="copy without a target"),
+        pytest.param(["copy", "scheduler.db", "mysql://h/x"], 1, 'no store of the kind "mysql"', id="copy to others"),
+        pytest.param(["--store", "x.db", "copy", "scheduler.db", "y.db"], 2, "leave out --store", id="three stores"),
         pytest.param(["nonsense"], 2, "nonsense", id="no such command"),
         pytest.param(["lsit"], 2, "No such command 'lsit'", id="a command with a slip of the pen"),
         pytest.param(["list", "--nonsense"], 2, "--nonsense", id="no such option"),
@@ -862,6 +874,123 @@ async def test_a_pass_beside_a_running_scheduler_runs_nothing_twice(here: Path) 
     rows = well(here, "log", "--limit", "100", "--json").json
     ran = [row["scheduled_for"] for row in rows if row["attempt"]]
     assert len(ran) == len(set(ran))
+
+
+# ---------------------------------------------------------------- copies
+
+
+def test_a_store_is_copied_and_copied_again(here: Path) -> None:
+    """The second time it says that there is nothing to do; after that, it copies what is new."""
+    for slug in ("a", "b", "c"):
+        well(here, "add", slug, f"echo {slug}")
+    well(here, "trigger", "a")
+
+    assert well(here, "copy", "scheduler.db", "new.db").out == "Copied 3 jobs and 1 run.\n"
+    assert well(here, "copy", "scheduler.db", "new.db").out == (
+        "Nothing to copy: 3 jobs and 1 run are there already.\n"
+    )
+    for command in ("list", "log --output"):
+        arguments = (*command.split(), "--json", "--store")
+        assert well(here, *arguments, "new.db").json == well(here, *arguments, "scheduler.db").json
+
+    well(here, "trigger", "b")
+    well(here, "add", "d", "true")
+    assert well(here, "copy", "scheduler.db", "new.db").out == (
+        "Copied 2 jobs and 1 run; 1 job replaced an older one, 2 jobs were there already.\n"
+    )
+
+
+def test_what_is_newer_in_the_target_is_kept_and_told_of(here: Path) -> None:
+    well(here, "add", "a", "true")
+    well(here, "add", "b", "true", "--namespace", "tenant")
+    well(here, "copy", "scheduler.db", "new.db")
+    well(here, "pause", "b", "--namespace", "tenant", "--store", "new.db")
+
+    told = well(here, "copy", "scheduler.db", "new.db").out
+    form = well(here, "copy", "scheduler.db", "new.db", "--json").json
+
+    assert told == (
+        "Kept tenant/b: it has been changed or run in the target since.\n"
+        "Nothing was copied; 1 job was there already, 1 job was kept.\n"
+    )
+    assert form["jobs"] == {"added": 0, "updated": 0, "same": 1, "kept": 1, "left_out": 0}
+    assert form["runs"] == {"added": 0, "seen": 0}
+    assert form["exceptions"] == [
+        {
+            "slug": "b",
+            "namespace": "tenant",
+            "verdict": "kept",
+            "why": "it has been changed or run in the target since",
+        }
+    ]
+    assert form["sentence"] == told.splitlines()[1]
+    assert well(here, "copy", "new.db", "scheduler.db").out == (
+        "Copied 1 job and 0 runs; 1 job replaced an older one, 1 job was there already.\n"
+    )
+
+
+@pytest.mark.once
+def test_a_store_on_which_a_scheduler_runs_is_copied_only_if_one_insists(here: Path) -> None:
+    os.mkfifo(here / "begun")
+    well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
+    well(here, "add", "other", "true")
+
+    with running(here, "run"):
+        (here / "begun").read_text()
+        refused = call(here, "copy", "scheduler.db", "new.db")
+        assert not (here / "new.db").exists()
+        insisted = well(here, "copy", "scheduler.db", "new.db", "--anyway").out
+
+    assert (refused.code, refused.out) == (1, "")
+    assert re.match(r"Error: A scheduler runs on the source \(.+\), and .*Stop it first, or .* --anyway", refused.err)
+    assert insisted == ("Left out slow: it is running in the source.\nCopied 1 job and 0 runs; 1 job was left out.\n")
+    # Now its process is dead, and what it left is taken up first.
+    assert well(here, "copy", "scheduler.db", "new.db").out == ("Copied 1 job and 1 run; 1 job was there already.\n")
+    (row,) = well(here, "log", "--store", "new.db", "--json").json
+    assert (row["job_id"], row["outcome"]) == ("slow", "interrupted")
+
+
+def test_a_copy_shows_how_far_it_is_to_who_sits_at_a_terminal(here: Path) -> None:
+    well(here, "add", "a", "true")
+
+    seen = without_colours(on_terminal(here, "copy", "scheduler.db", "new.db"))
+
+    assert re.search(r"jobs .*1/1.*runs ", seen, re.DOTALL)
+    assert seen.splitlines()[-1] == "Copied 1 job and 0 runs."
+    assert well(here, "copy", "scheduler.db", "newer.db").err == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.once
+def test_a_copy_that_is_interrupted_says_how_to_go_on(number: signal.Signals, here: Path) -> None:
+    for slug in ("a", "b"):
+        well(here, "add", slug, "true")
+    well(here, "trigger", "a")
+    well(here, "add", "a", "true", "--store", "new.db")
+    well(here, "remove", "a", "--store", "new.db")
+    lock = sqlite3.connect(here / "new.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    theirs, ours = pty.openpty()
+
+    with running(here, "copy", "scheduler.db", "new.db", stderr=ours) as process:
+        os.close(ours)
+        seen = ""
+        while "0/2" not in seen:  # it waits for the lock
+            seen += os.read(theirs, 65536).decode()
+        process.send_signal(number)
+        lock.execute("ROLLBACK")
+        code = process.wait(PATIENCE)
+    lock.close()
+    while True:
+        try:
+            seen += os.read(theirs, 65536).decode()
+        except OSError:  # all of it
+            break
+    os.close(theirs)
+
+    assert code == 130
+    assert "Interrupted after 2 of 2 jobs and 0 of 1 run. The same command copies the rest." in seen
+    assert well(here, "copy", "scheduler.db", "new.db").out == ("Copied 0 jobs and 1 run; 2 jobs were there already.\n")
 
 
 # ---------------------------------------------------------------- how it looks

@@ -63,8 +63,9 @@ def copied(copy: Copy) -> str:
     """What a copy came to."""
     count = copy.verdicts
     jobs, runs = count[Verdict.ADDED] + count[Verdict.UPDATED], copy.runs_added
-    is_news = bool(jobs or runs)
-    asides = [f"{_counted(count[Verdict.UPDATED], 'job')} replaced an older one"] if count[Verdict.UPDATED] else []
+    updated = count[Verdict.UPDATED]
+    older = "an older one" if updated == 1 else "older ones"
+    asides = [f"{_counted(updated, 'job')} replaced {older}"] if updated else []
     asides += [
         f"{_counted(count[verdict], 'job')} {'was' if count[verdict] == 1 else 'were'} {words}"
         for verdict, words in (
@@ -74,7 +75,7 @@ def copied(copy: Copy) -> str:
         )
         if count[verdict]
     ]
-    if is_news:
+    if jobs or runs:
         sentence = f"Copied {_counted(jobs, 'job')} and {_counted(runs, 'run')}"
     elif count[Verdict.SAME] == copy.jobs_seen:
         here = f"{_counted(copy.jobs_seen, 'job')} and {_counted(copy.runs_seen, 'run')} are there already"

@@ -75,7 +75,7 @@ def test_the_first_program_of_the_readme_runs(tmp_path: Path) -> None:
 
 
 def session_of_the_readme() -> list[tuple[str, list[str]]]:
-    """The commands of the terminal session, each with the lines it printed; a later part goes on with the same store."""
+    """The commands of the terminal session, each with the lines it printed; later parts go on with the same store."""
     parts = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     commands = [part.splitlines() for part in "".join(parts).split("$ ")[1:]]
     return [(first, lines) for first, *lines in commands]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import json
 import sqlite3
 import threading
@@ -354,25 +355,49 @@ async def test_an_older_schema_is_brought_up_to_date(path: Path, monkeypatch: py
     assert sql(path, "SELECT DISTINCT colour FROM job") == [(None,)]
 
 
-async def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
-    """It had no place for what runs write."""
-    await make_store(path)
-    sql(path, "DROP TABLE output")
-    sql(path, "ALTER TABLE state DROP COLUMN interruptions")
-    sql(path, "ALTER TABLE state DROP COLUMN touched")
-    sql(path, "ALTER TABLE node DROP COLUMN beat_at")
-    sql(path, "DROP INDEX run_beside")
-    sql(path, "INSERT INTO node (name, host, pid, process_start, beat, since) VALUES ('old', 'far', 1, '1', 7, 0)")
-    sql(path, "PRAGMA user_version = 1")
+@pytest.mark.parametrize("version", range(1, len(sqlite.MIGRATIONS)))
+async def test_a_file_of_any_older_version_is_brought_up_to_date(path: Path, version: int) -> None:
+    """With what is in it: a job, a run, and a node that may live."""
+    with plain(path) as db:
+        for statement in itertools.chain(*sqlite.MIGRATIONS[:version]):
+            db.execute(statement)
+        for statement in OLD_ROWS:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {version}")
+        db.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
 
     async with opened(path) as store:
-        assert sorted(await ids(store)) == ["job 0", "job 1", "job 2"]
+        assert await ids(store) == ["a"]
         assert await store.output_of(1) is None
+        assert [row.outcome for row in await runs(store)] == [Outcome.SUCCESS]
         (old,) = await store.nodes()
         assert (old.node.identity.name, old.node.beat) == ("old", 7)
         assert old.age > DAY, "nobody knows when it last beat"
+        assert claimed_ids(await claim(store, old.node.id)) == ["a"]
 
     assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
+
+
+# As the first version wrote them.
+OLD_ROWS = (
+    "INSERT INTO handler (name) VALUES ('h')",
+    """
+    INSERT INTO job (namespace, id, handler, schedule, payload, metadata, priority, misfire, on_interrupt, anchor,
+                     created_at, updated_at, revision)
+    VALUES ('default', 'a', 'h', '{"version":1,"kind":"every","interval":"1h"}', 'null', '{}', 'standard', 'run_once',
+            'rerun', 0, 0, 0, 1)
+    """,
+    """
+    INSERT INTO state (uid, revision, handler, rank, id, phase, activity, next_run_at, attempts, consecutive_errors,
+                       retry_count)
+    VALUES (1, 1, 1, 1, 'a', 'active', 'idle', 3600000000, 0, 0, 0)
+    """,
+    """
+    INSERT INTO run (uid, scheduled_for, attempt, trigger, claimed_at, started_at, finished_at, outcome)
+    VALUES (1, 0, 1, 'schedule', 0, 0, 1, 'success')
+    """,
+    "INSERT INTO node (name, host, pid, process_start, beat, since) VALUES ('old', 'far', 1, '1', 7, 0)",
+)
 
 
 async def test_an_upgrade_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

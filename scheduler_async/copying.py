@@ -9,7 +9,7 @@ from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import JobState, Status
 from scheduler_async.nodes import may_live
-from scheduler_async.store import JobRecord, NodeRow, Ruling, Store, Verdict
+from scheduler_async.store import JobRecord, NodeRow, Ruling, RunRecord, Store, Verdict
 
 # Each slice is one transaction: who breaks off loses no more than that.
 JOBS_AT_ONCE = 500
@@ -45,6 +45,7 @@ class Copy:
         self.runs_added = 0
         self.exceptions: list[Ruling] = []
         """The jobs that were not copied, although they differ."""
+        self._forgotten: dict[tuple[str, str], Micros] = {}
 
     async def slices(self) -> AsyncGenerator[None, None]:
         """Copy; after each slice it is the caller's turn, and whether it goes on is for the caller to say."""
@@ -58,7 +59,7 @@ class Copy:
             yield
         after = 0
         while runs := await self._source.read_runs(after, RUNS_AT_ONCE):
-            self.runs_added += await self._target.write_runs(runs)
+            self.runs_added += await self._target.write_runs([run for run in runs if not self._was_forgotten(run)])
             self.runs_seen += len(runs)
             after = runs[-1].id
             yield
@@ -68,6 +69,14 @@ class Copy:
             self.verdicts[ruling.verdict] += 1
             if ruling.why is not None:
                 self.exceptions.append(ruling)
+                until = ruling.job.state.forgotten_until
+                if ruling.verdict is Verdict.KEPT and until is not None:
+                    self._forgotten[ruling.job.namespace, ruling.job.id] = until
+
+    def _was_forgotten(self, run: RunRecord) -> bool:
+        """Whether the target, where its job lives on, had so many newer rows that this one was removed with age."""
+        until = self._forgotten.get((run.namespace, run.job_id))
+        return until is not None and run.scheduled_for <= until
 
 
 def rule(source: JobRecord, target: JobRecord | None) -> Ruling:
@@ -81,13 +90,13 @@ def rule(source: JobRecord, target: JobRecord | None) -> Ruling:
     if target is None:
         return Ruling(Verdict.ADDED, source._replace(uid=0))
     if target.state.activity is not Status.IDLE:
-        return Ruling(Verdict.KEPT, source, RUNS_THERE)
+        return Ruling(Verdict.KEPT, target, RUNS_THERE)
     # Numbers and revisions are each store's own: runs and readers know a job by them.
     ours = source._replace(uid=target.uid, revision=target.revision)
     if ours == target:
         return Ruling(Verdict.SAME, source)
     if not _is_as_new(source, target):
-        return Ruling(Verdict.KEPT, source, NEWER_THERE)
+        return Ruling(Verdict.KEPT, target, NEWER_THERE)
     return Ruling(Verdict.UPDATED, ours._replace(revision=target.revision + 1))
 
 
@@ -97,8 +106,8 @@ def _is_as_new(one: JobRecord, other: JobRecord) -> bool:
     ran, other_ran = _last_moment(one.state), _last_moment(other.state)
     if (edited, ran) != (other_edited, other_ran):
         return edited >= other_edited and ran >= other_ran
-    # Occurrences that were left out change nothing else; who waits for a later one has left out more.
-    return _next_moment(one.state) >= _next_moment(other.state)
+    # Occurrences that were left out, and rows that were removed, leave no other trace: who is further has done more.
+    return _next_moment(one.state) >= _next_moment(other.state) and _forgotten(one.state) >= _forgotten(other.state)
 
 
 def _last_moment(state: JobState) -> Micros:
@@ -108,3 +117,7 @@ def _last_moment(state: JobState) -> Micros:
 
 def _next_moment(state: JobState) -> float:
     return float("inf") if state.next_run_at is None else state.next_run_at
+
+
+def _forgotten(state: JobState) -> float:
+    return float("-inf") if state.forgotten_until is None else state.forgotten_until

@@ -259,7 +259,7 @@ class Ruling(NamedTuple):
 
     verdict: Verdict
     job: JobRecord
-    """As it is to be written, if it is: with the number it has in the target, or zero for one that is new there."""
+    """As it is to be written, with the number it has in the target, or zero if it is new there; or as it is kept."""
     why: str | None = None
 
 

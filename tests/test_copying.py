@@ -111,6 +111,7 @@ RUNNING = {"activity": Status.RUNNING, "next_run_at": None}
         pytest.param({}, {"next_run_at": NOON + 2 * HOUR}, Verdict.KEPT, NEWER_THERE, id="left something out there"),
         pytest.param({"next_run_at": None}, {}, Verdict.UPDATED, None, id="left the last one out here"),
         pytest.param({"forgotten_until": NOON}, {}, Verdict.UPDATED, None, id="rows have gone here"),
+        pytest.param({}, {"forgotten_until": NOON}, Verdict.KEPT, NEWER_THERE, id="rows have gone there"),
         pytest.param(RUNNING, None, Verdict.LEFT_OUT, RUNS_HERE, id="running here, and new"),
         pytest.param(RUNNING, {}, Verdict.LEFT_OUT, RUNS_HERE, id="running here"),
         pytest.param({"updated_at": NOON + 1}, RUNNING, Verdict.KEPT, RUNS_THERE, id="running there"),
@@ -353,6 +354,26 @@ async def test_what_is_newer_in_the_target_is_kept_and_its_history_completed(sou
         assert (copy.verdicts, copy.runs_added) == ({Verdict.KEPT: 1, Verdict.UPDATED: 1}, 2)
         assert (await job_of(theirs, "edited")).name == "Mine"
         assert (await job_of(theirs, "paused")).status is Status.PAUSED
+
+
+async def test_rows_that_the_target_has_removed_with_age_do_not_come_back(source: Path, target: Path) -> None:
+    """As the newest by number, they would push out those that are."""
+    async with opened(source) as ours, opened(target) as theirs:
+        node = await ours.join(identity("first"), NOON)
+        await add(ours, "a")
+        for minutes in range(3):
+            run = await claim_only(ours, node, NOON + minutes * MINUTE)
+            await finish(ours, run, at=NOON + minutes * MINUTE + SECOND)
+        await copied(ours, theirs)
+        there = await theirs.join(identity("second"), NOON)
+        await finish(theirs, await claim_only(theirs, there, NOON + 3 * MINUTE), at=NOON + 3 * MINUTE + SECOND)
+        await theirs.purge_runs([(await job_of(theirs, "a")).uid], 2, NOON + HOUR)
+        before = await runs(theirs)
+
+        copy = await copied(ours, theirs)
+
+        assert (copy.verdicts, copy.runs_added) == ({Verdict.KEPT: 1}, 0)
+        assert await runs(theirs) == before
 
 
 async def test_a_job_that_cannot_be_read_here_is_copied_as_it_is(source: Path, target: Path) -> None:

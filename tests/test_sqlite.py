@@ -30,6 +30,7 @@ from scheduler_async import (
     StoreError,
     lifecycle,
     sqlite,
+    sqlite_copying,
     sqlite_work,
 )
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND
@@ -859,11 +860,28 @@ QUERIES: dict[str, Any] = {
 @pytest.mark.parametrize("name", QUERIES)
 async def test_no_query_of_a_pass_reads_a_whole_table(store: SQLiteStore, path: Path, name: str) -> None:
     """A pass costs what is due, not what there is."""
-    parameters = QUERIES[name]
+    assert_frugal(path, getattr(sqlite_work, name), QUERIES[name])
 
+
+COPY_QUERIES: dict[str, Any] = {
+    "READ_JOBS": (0, 500),
+    "READ_RUNS": (0, 1_000),
+    "FIND_RECORDS": ('[["default", "a"]]',),
+    "FIND_UIDS": ('[["default", "a"]]',),
+    "FIND_ATTEMPT": (1, NOON, 1),
+    "FIND_OTHER": (1, NOON, 1, "manual", NOON),
+}
+
+
+@pytest.mark.parametrize("name", COPY_QUERIES)
+async def test_no_query_of_a_slice_reads_a_whole_table(store: SQLiteStore, path: Path, name: str) -> None:
+    """A copy costs what there is, and not its square."""
+    assert_frugal(path, getattr(sqlite_copying, name), COPY_QUERIES[name])
+
+
+def assert_frugal(path: Path, query: str, parameters: Any) -> None:
     with plain(path) as db:
-        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {getattr(sqlite_work, name)}", parameters)]
-
+        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}", parameters)]
     tables = ("s", "d", "r", "j", "state", "job", "run")
     reads = [step for step in plan if step.split()[0] in ("SCAN", "SEARCH") and step.split()[1] in tables]
     assert reads

@@ -66,10 +66,13 @@ def _kind_of(state: JobState) -> str | None:
     return "disabled" if state.phase is Phase.DISABLED else None
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each text
+
+
 @lru_cache(maxsize=4096)
 def _text_of(value: Schedule | Retry) -> str:
     """Its JSON form: many jobs have equal schedules, and every edit writes one."""
-    return json.dumps(value.to_json(), separators=(",", ":"))
+    return _encode(value.to_json())
 
 
 def spec_values(job: Job) -> tuple[Any, ...]:

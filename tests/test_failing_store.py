@@ -429,7 +429,7 @@ def outline(told: Told) -> dict[str, object]:
 
 
 STORIES = [
-    pytest.param(a_day_in_the_loop, id="a day in the loop"),
+    pytest.param(a_day_in_the_loop, id="a day in the loop", marks=pytest.mark.deep),
     pytest.param(one_job_alone, id="one job alone"),
     pytest.param(passes_by_hand, id="passes by hand"),
 ]

@@ -780,6 +780,7 @@ async def test_trap_14_jitter_is_stable(
 # ---------------------------------------------------------------- 15: catching up within limits
 
 
+@pytest.mark.deep
 async def test_trap_15_ten_thousand_overdue_jobs_respect_every_limit(
     new_scheduler: NewScheduler, clock: VirtualClock
 ) -> None:

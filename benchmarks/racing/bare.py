@@ -10,6 +10,8 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
+import aiosqlite
+
 from racing import arrivals
 from racing.courses import MARGIN, WARM_UP, Figures, watch_idling, watch_seconds
 from racing.watching import Heartbeat, peak_memory, spread_of
@@ -142,7 +144,7 @@ async def sustained(path: str, jobs: int, seconds: int, spread: bool) -> Figures
 
 
 async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
-    """The rows of both tables, and, as `one_table_…`, only those of the table of jobs."""
+    """The rows of both tables; as `one_table_…`, only those of the table of jobs; and one small row, a thread away."""
     source = sqlite3.connect(path)
     schema = source.execute(
         "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'"
@@ -172,7 +174,18 @@ async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
         db.execute("COMMIT")
         figures[f"{prefix}in_bulk_per_s"] = in_bulk / (time.perf_counter() - begun)
         db.close()
+    figures["one_thread_away_per_s"] = await add_one_thread_away(f"{path}.copy", one_at_a_time)
     return figures
+
+
+async def add_one_thread_away(path: str, count: int) -> float:
+    """Commits per second of as little as there is, made by aiosqlite: the event loop asks another thread for each."""
+    async with aiosqlite.connect(path, isolation_level=None) as db:
+        await db.execute("PRAGMA synchronous = NORMAL")
+        begun = time.perf_counter()
+        for number in range(count):
+            await db.execute_fetchall("INSERT INTO handler (name) VALUES (?)", (f"handler-{number}",))
+        return count / (time.perf_counter() - begun)
 
 
 def rows_of(db: sqlite3.Connection, table: str) -> tuple[str, list[tuple[object, ...]]]:

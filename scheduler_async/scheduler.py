@@ -80,7 +80,7 @@ LAST_WORDS = 5.0  # seconds
 # More than any store holds, and no more than it can count.
 MANY = 2**62
 
-A_STORE = 'A store is the path of a SQLite file such as "jobs.db", or ":memory:".'
+A_STORE = 'A store is the path of a SQLite file such as "jobs.db", ":memory:", or a URL such as "postgresql://host/db".'
 
 # What decides whether a handler can be called.
 CALL = {"handler", "payload"}
@@ -150,7 +150,9 @@ class Scheduler:
         self._min_interval = _duration(min_interval)
         self._require_user = require_user
         self._store = _store_of(store)
-        self._clock = clock or SystemClock()
+        # Who asks for the machine's time gets the store's, where many machines share one.
+        shared = self._store.clock if clock is None or type(clock) is SystemClock else None
+        self._clock = shared or clock or SystemClock()
         self._engine = Engine(self._store, self._clock, self._rules, self._limits, self._prepare)
         self._handlers = self._engine.handlers
         self._ask = self._engine.ask
@@ -804,7 +806,9 @@ def _store_of(store: str | Path | Store) -> Store:
     if isinstance(store, str | Path):
         text = str(store)
         if text.startswith(("postgresql://", "postgres://")):
-            raise SchedulerError("PostgreSQL is not supported yet. Use the path of a SQLite file.")
+            from scheduler_async.postgres import PostgresStore  # noqa: PLC0415 - few need it
+
+            return PostgresStore(text)
         if re.match(r"[a-z0-9+]+://", text):
             raise SchedulerError(f"There is no store of the kind {quoted(text.partition(':')[0])}. {A_STORE}")
         if not text:

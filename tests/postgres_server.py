@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the tests, from the binaries of a wheel: nothing is installed by hand, nothing is left behind.
+"""A PostgreSQL server for the tests, from the binaries of a wheel: nothing to install by hand, nothing left behind.
 
 Each process that runs tests starts a server when it first needs one. A program stands between them (this file, run by
 itself): it ends the server when its input ends, so that tests which are killed leave no server behind either.
@@ -18,8 +18,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 ELSEWHERE = "SCHEDULER_ASYNC_TEST_POSTGRES"
 
@@ -78,6 +80,12 @@ def url_of_server() -> str:
         _servers[pid] = Server()
         atexit.register(_servers[pid].end)
     return _servers[pid].url
+
+
+def url_of_schema(name: str) -> str:
+    """The URL of a schema for whatever has this *name*, such as the directory of a test: the same each time."""
+    url, schema = url_of_server(), f"t_{sha256(name.encode()).hexdigest()[:24]}"
+    return f"{url}{'&' if '?' in url else '?'}schema={schema}"
 
 
 @contextmanager
@@ -142,7 +150,7 @@ def _binaries(home: Path) -> Path:
     return copy / "bin"
 
 
-def _who() -> dict[str, int]:
+def _who() -> dict[str, Any]:
     """Who runs the server: it refuses to be root."""
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid} if os.getuid() == 0 else {}
@@ -161,7 +169,7 @@ def _make(binaries: Path, data: Path) -> None:
 
 def _start(binaries: Path, data: Path) -> subprocess.Popen[bytes]:
     settings = {**SETTINGS, "unix_socket_directories": str(data)}
-    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    options: list[str] = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     with (data / "log").open("ab") as log:
         process = subprocess.Popen(
             [binaries / "postgres", "-D", data, *options],
@@ -169,11 +177,12 @@ def _start(binaries: Path, data: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             cwd="/",
-            preexec_fn=_end_with_parent,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no threads
             **_who(),
         )
-    ready = [binaries / "pg_isready", "-q", "-h", data]
-    while subprocess.run(ready, check=False).returncode and process.poll() is None:
+    while (
+        subprocess.run([binaries / "pg_isready", "-q", "-h", data], check=False).returncode and process.poll() is None
+    ):
         pass
     assert process.poll() is None, (data / "log").read_text()
     return process

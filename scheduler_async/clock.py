@@ -113,7 +113,7 @@ class SharedClock(SystemClock):
     """
 
     def __init__(self) -> None:
-        self._read_at: float | None = None
+        self._read_at: Micros | None = None  # by the monotonic clock
         self._offset: Micros = 0  # from the monotonic clock, when it was last read
         self._wrong: Micros = 0  # by so much, which is yet to be put right
 
@@ -121,21 +121,23 @@ class SharedClock(SystemClock):
         """The time of the store, in microseconds since the epoch."""
         if self._read_at is None:
             return super().micros()
-        return self._at(self.monotonic())
+        elapsed = time.monotonic_ns() // 1000
+        return elapsed + self._offset + (self._put_right_by(elapsed) if self._wrong else 0)
 
-    def _at(self, monotonic: float) -> Micros:
+    def _put_right_by(self, elapsed: Micros) -> Micros:
+        """How much of what was wrong has been put right since it was read."""
         assert self._read_at is not None
-        most = int((monotonic - self._read_at) * SLEW * SECOND)
-        put_right = max(-most, min(most, self._wrong))
-        return int(monotonic * SECOND) + self._offset + put_right
+        most = int((elapsed - self._read_at) * SLEW)
+        return max(-most, min(most, self._wrong))
 
-    def put_right(self, time: Micros, monotonic: float) -> None:
-        """The store's clock showed *time* when the monotonic clock showed *monotonic*."""
-        shown = time if self._read_at is None else self._at(monotonic)
-        self._wrong = time - shown
+    def put_right(self, moment: Micros, monotonic: float) -> None:
+        """The store's clock showed *moment* when the monotonic clock showed *monotonic*."""
+        elapsed = int(monotonic * SECOND)
+        shown = moment if self._read_at is None else elapsed + self._offset + self._put_right_by(elapsed)
+        self._wrong = moment - shown
         if abs(self._wrong) >= STEP:
-            shown, self._wrong = time, 0
-        self._read_at, self._offset = monotonic, shown - int(monotonic * SECOND)
+            shown, self._wrong = moment, 0
+        self._read_at, self._offset = elapsed, shown - elapsed
 
     def skew(self) -> Micros:
         """By how much it is ahead of the wall clock of this machine."""

@@ -167,8 +167,9 @@ def claim_due(candidates: str) -> str:
              line AS MATERIALIZED ({candidates}),
              taken AS MATERIALIZED (
                  {SELECT_STATE}, c.rank AS "1", c.last_run_at AS "2", c.id AS "3"
-                   FROM line c JOIN state s ON s.uid = c.uid
-                  WHERE c.fits AND {DUE} AND s.next_run_at <= $3 AND EXISTS (SELECT FROM me)
+                   FROM (SELECT * FROM line WHERE fits ORDER BY rank, last_run_at NULLS FIRST, id) AS c
+                   JOIN state s ON s.uid = c.uid
+                  WHERE {DUE} AND s.next_run_at <= $3 AND EXISTS (SELECT FROM me)
                ORDER BY c.rank, c.last_run_at NULLS FIRST, c.id
                   LIMIT $4
                     FOR UPDATE OF s SKIP LOCKED)
@@ -187,18 +188,18 @@ CLAIM_DUE: Final = claim_due(
     f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, 's.next_run_at <= $3', '$5')}"  # whatever their groups
 )
 # $6 are the groups of which something runs or which have a limit of their own, $7 how many more of them may run (none
-# is any number), $8 how many of all other groups, and $9 those that are full.
+# is any number), $8 how many of all other groups (0 is none at all), and $9 those that are full.
 CLAIM_DUE_IN_GROUPS: Final = claim_due(
     f"""
     SELECT d.*, d.job_group IS NULL OR row_number() OVER (PARTITION BY d.job_group
                                                               ORDER BY d.rank, d.last_run_at NULLS FIRST, d.id)
-                <= CASE WHEN g.name IS NULL THEN $8::bigint ELSE coalesce(g.room, 9223372036854775807) END AS fits
+                <= CASE WHEN g.name IS NULL THEN $8 ELSE coalesce(g.room, 9223372036854775807) END AS fits
       FROM {
         due_of(
             KNOWN,
             IN_LINE,
             '''s.next_run_at <= $3 AND (s.job_group IS NULL
-                                        OR s.job_group <> ALL($9::text[]) AND ($8::bigint > 0 OR s.job_group = ANY($6)))''',
+                                        OR s.job_group <> ALL($9::text[]) AND ($8 > 0 OR s.job_group = ANY($6)))''',
             "$5",
         )
     }
@@ -605,9 +606,9 @@ class Work:
         await db.execute(GROUP_LOCK)  # before anything is counted: a statement sees what was there when it began
         rooms = await self._rooms(db, terms)
         full = [group for group, room in rooms.items() if room is not None and room <= 0]
-        others = 2**62 if terms.group_limit is None else terms.group_limit
+        others = _ANY_NUMBER if terms.group_limit is None else terms.group_limit
         rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *_columns(rooms.items(), 2), others, full)
-        return rows
+        return rows  # noqa: RET504 - the driver has no types
 
     async def _rooms(self, db: Connection, terms: ClaimTerms) -> dict[str, int | None]:
         """How many more of a group may run: of those of which some run, or which have a limit of their own."""
@@ -926,8 +927,11 @@ def _maybe_kept(text: str | None) -> str | None:
 
 
 def _columns(rows: Iterable[Sequence[Any]], width: int = 0) -> list[Sequence[Any]]:
-    """Rows as columns: an array of each goes to PostgreSQL. *width* is how many there are if there are no rows."""
-    return list(zip(*rows, strict=True)) or [()] * width
+    """Rows as columns: an array of each goes to PostgreSQL. *width* is how many there are if there are no rows.
+
+    A column that is empty throughout, as many are, goes as an empty array: where one ends, `unnest` goes on with nulls.
+    """
+    return [() if column.count(None) == len(column) else column for column in zip(*rows, strict=True)] or [()] * width
 
 
 def _slices(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
@@ -938,6 +942,9 @@ async def _write(db: Connection, statement: str, rows: Sequence[Sequence[Any]]) 
     """Write *rows*, if there are any."""
     if rows:
         await db.execute(statement, *_columns(rows))
+
+
+_ANY_NUMBER = 2**31 - 1
 
 
 def _window(terms: ClaimTerms) -> int:

@@ -188,7 +188,7 @@ MIGRATIONS: Final = (
 
 FIND_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY tablename"
 READ_VERSION: Final = "SELECT number FROM version"
-READ_ACTIVITY: Final = "SELECT last_value FROM activity"
+READ_ACTIVITY: Final = "SELECT last_value + is_called::int FROM activity"
 READ_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 # One at a time makes the tables: the others find them made.
 MIGRATION_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"
@@ -339,7 +339,7 @@ class PostgresStore:
     async def _ask(
         self, link: _Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
     ) -> T:
-        """Do *work* whose statements stand for themselves."""
+        """Do *work* that changes nothing."""
         return await self._call(link, link.ask, work, *args)
 
     async def _call(self, link: _Link, call: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -351,7 +351,7 @@ class PostgresStore:
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError) as error:
                 if attempt == MAX_ATTEMPTS:
                     raise self._explained(error, link) from error
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            except (asyncpg.PostgresError, *_LOST) as error:
                 if isinstance(error, StoreError):
                     raise
                 raise self._explained(error, link) from error
@@ -378,6 +378,7 @@ class PostgresStore:
             asyncpg.PostgresConnectionError: "is gone: the connection was lost.",
             asyncpg.OperatorInterventionError: "is gone: the server ended the connection.",
             asyncpg.InterfaceError: "is gone: the connection was lost.",
+            asyncpg.InternalClientError: "is gone: the connection was lost.",
             TimeoutError: f"did not answer within {link.patience:g} s.",
             OSError: f"cannot be reached: {error}. Is the server running, and are host and port right?",
         }
@@ -548,11 +549,11 @@ class PostgresStore:
 
     async def join(self, identity: NodeIdentity, now: Micros) -> int:
         """Become a node; return its number."""
-        return await self._ask(self._watch, self._work.join, identity, now)
+        return await self._transact(self._watch, self._work.join, identity, now)
 
     async def beat(self, node: int) -> list[NodeRow]:
         """Show that *node* lives, and return all nodes."""
-        nodes = await self._ask(self._watch, self._work.beat, node, self._clock.skew())
+        nodes = await self._transact(self._watch, self._work.beat, node, self._clock.skew())
         await self._ask(self._watch, self._look_at_clock)
         return nodes
 
@@ -562,7 +563,7 @@ class PostgresStore:
 
     async def leave(self, node: int) -> None:
         """Stop being a node."""
-        await self._ask(self._watch, self._work.leave, node)
+        await self._transact(self._watch, self._work.leave, node)
 
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
@@ -693,8 +694,8 @@ class _Link:
         return await self._use(self._in_transaction, work, *args)
 
     async def ask(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work* whose statements stand for themselves."""
-        return await self._use(self._alone, work, *args)
+        """Do *work* that changes nothing."""
+        return await self._use(self._first, work, *args)
 
     async def _use(self, how: Callable[..., Awaitable[T]], work: Callable[..., Awaitable[T]], *args: Any) -> T:
         async with self._lock, asyncio.timeout(self._total):
@@ -704,20 +705,24 @@ class _Link:
                 await self._tidy_up(error)
                 raise
 
-    async def _alone(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        return await work(await self._ready(), *args)
-
     async def _in_transaction(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        connection = await self._ready()
-        try:
-            await connection.execute("BEGIN")
-        except _LOST:  # while nobody used it: nothing has happened yet
-            self._drop()
-            connection = await self._ready()
-            await connection.execute("BEGIN")
+        connection = await self._first(_begin)
         answer = await work(connection, *args)
         await connection.execute("COMMIT")
         return answer
+
+    async def _first(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Do *work* that changes nothing; on a new connection if the old one was lost while nobody used it."""
+        was_connected = self._connection is not None
+        try:
+            return await work(await self._ready(), *args)
+        except TimeoutError:
+            raise
+        except _LOST:
+            if not was_connected:
+                raise
+            self._drop()
+            return await work(await self._ready(), *args)
 
     async def _ready(self) -> Connection:
         if self._connection is not None and self._connection.is_closed():
@@ -765,12 +770,18 @@ class _Link:
             connection.terminate()
 
 
+async def _begin(db: Connection) -> Connection:
+    await db.execute("BEGIN")
+    return db
+
+
 _LOST: tuple[type[Exception], ...] = (
     ()
     if asyncpg is None
     else (
         asyncpg.PostgresConnectionError,
         asyncpg.InterfaceError,
+        asyncpg.InternalClientError,  # its word for a connection that it has not yet noticed to be lost
         asyncpg.OperatorInterventionError,
         OSError,
     )

@@ -352,7 +352,7 @@ class Scheduler:
         for spec in specs:
             if not isinstance(spec, JobSpec):
                 raise InvalidJobError(f"add_jobs takes JobSpec(...) values, not {quoted(spec)}.", "specs")
-        now = self._clock.micros()
+        now = await self._now()
         changes: list[Change] = []
         async for some in in_breaths(specs):
             changes += [self._addition(self._with_fitting_payload(self._checked(spec)), now) for spec in some]
@@ -365,7 +365,7 @@ class Scheduler:
     async def _edit_job(self, id: str, namespace: str, changes_of: Callable[[Job], dict[str, Any]]) -> Job:
         """Change what *changes_of* makes of the job as it is, with nobody changing it in between."""
         _check_key(id, namespace)
-        now = self._clock.micros()
+        now = await self._now()
 
         def decide(job: Job | None) -> Edit:
             if job is None:
@@ -425,7 +425,7 @@ class Scheduler:
         self, id: str, namespace: str, kind: str, change: Callable[[Job, Micros], lifecycle.Change]
     ) -> Job:
         _check_key(id, namespace)
-        now = self._clock.micros()
+        now = await self._now()
 
         def decide(job: Job | None) -> Edit:
             if job is None:
@@ -437,6 +437,11 @@ class Scheduler:
 
         (job,) = await self._change([Decision(namespace, id, decide)], now)
         return job
+
+    async def _now(self) -> Micros:
+        if self._store.clock is self._clock:
+            await self._engine.ready()  # only then is it known what it shows
+        return self._clock.micros()
 
     async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
         await self._engine.ready()
@@ -647,7 +652,7 @@ class Scheduler:
 
     async def preview(self, window: str | timedelta = "60m") -> list[Upcoming]:
         """What would run now or within *window*, in order. Nothing is touched."""
-        now = self._clock.micros()
+        now = await self._now()
         until = min(now + span(parse_interval(window)), LAST - 1)
         jobs = await self.list_jobs(due_before=from_micros(until + 1))
         for status in (Status.RUNNING, Status.QUEUED):  # they have no next run yet, and will

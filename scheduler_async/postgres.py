@@ -559,7 +559,8 @@ class PostgresStore:
 
     async def held(self, node: int) -> set[int]:
         """The ids of the runs that *node* has claimed and not finished."""
-        return await self._ask(self._edits, self._work.held, node)
+        # With the beats: who waits for the answer has to beat in time.
+        return await self._ask(self._watch, self._work.held, node)
 
     async def leave(self, node: int) -> None:
         """Stop being a node."""

@@ -162,6 +162,8 @@ IN_LINE: Final = "s.uid, s.rank, s.last_run_at, s.id, s.job_group"
 def claim_due(candidates: str) -> str:
     """The claim: whose it is, when the next comes due, who waits for a handler, and the rows that are ours now.
 
+    Each row is locked by itself, in the order of the line: a plain join would leave it to the planner where to begin.
+
     $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 how many of each handler and priority are looked at.
     """
     missing = due_of(MISSING, "s.uid", "s.next_run_at <= $3", "1")
@@ -170,13 +172,14 @@ def claim_due(candidates: str) -> str:
         WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 FOR KEY SHARE),
              line AS MATERIALIZED ({candidates}),
              taken AS MATERIALIZED (
-                 {SELECT_STATE}, c.rank AS "1", c.last_run_at AS "2", c.id AS "3"
+                 SELECT s.*, c.rank AS "1", c.last_run_at AS "2", c.id AS "3"
                    FROM (SELECT * FROM line WHERE fits ORDER BY rank, last_run_at NULLS FIRST, id) AS c
-                   JOIN state s ON s.uid = c.uid
-                  WHERE {STILL_DUE} AND s.next_run_at <= $3 AND EXISTS (SELECT FROM me)
-               ORDER BY c.rank, c.last_run_at NULLS FIRST, c.id
-                  LIMIT $4
-                    FOR UPDATE OF s SKIP LOCKED)
+             CROSS JOIN LATERAL ({SELECT_STATE}
+                                   FROM state s
+                                  WHERE s.uid = c.uid AND {STILL_DUE} AND s.next_run_at <= $3
+                                    FOR UPDATE SKIP LOCKED) AS s
+                  WHERE EXISTS (SELECT FROM me)
+                  LIMIT $4)
       SELECT known.*, CASE WHEN t.uid IS NOT NULL THEN nextval('run_id') END, t.*
         FROM (SELECT (SELECT name FROM me) AS node,
                      (SELECT min(d.next_run_at) FROM {to_come}) AS next_due,

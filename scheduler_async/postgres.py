@@ -717,7 +717,7 @@ class _Link:
         was_connected = self._connection is not None
         try:
             return await work(await self._ready(), *args)
-        except TimeoutError:
+        except (TimeoutError, StoreError):
             raise
         except _LOST:
             if not was_connected:

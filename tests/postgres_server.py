@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -152,8 +151,12 @@ def _binaries(home: Path) -> Path:
 
 def _who() -> dict[str, Any]:
     """Who runs the server: it refuses to be root."""
+    if os.getuid() != 0:
+        return {}
+    import pwd  # which not every system has, and all import this file
+
     nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid} if os.getuid() == 0 else {}
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid}
 
 
 def _make(binaries: Path, data: Path) -> None:

@@ -279,7 +279,7 @@ async def test_a_claim_looks_at_no_more_than_it_must(store: PostgresStore, admin
 
     assert "Seq Scan on state" not in plan
     assert plan.count("Index Scan using state_due on state") + plan.count("Index Only Scan using state_due") == 3
-    assert "Index Cond: (uid = c.uid)" in plan
+    assert "Index Cond: (uid = line.uid)" in plan
 
 
 async def test_what_somebody_holds_is_left_and_looked_at_again_soon(store: PostgresStore, admin: Any) -> None:

@@ -229,22 +229,23 @@ RUNNING_BY_GROUP: Final = """
   GROUP BY job_group
 """
 CLAIM_TYPES: Final = {
+    **dict.fromkeys(("uid", "run", "scheduled_for", "attempt"), "bigint"),
+    "trigger": "text",
     "activity": "text",
     **dict.fromkeys(("next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at"), "bigint"),
-    **dict.fromkeys(("run", "node"), "bigint"),
 }
-RUN_TYPES: Final = {
-    **dict.fromkeys(("id", "uid", "scheduled_for", "attempt"), "bigint"),
-    "trigger": "text",
-    **dict.fromkeys(("claimed_at", "started_at"), "bigint"),
-    "node": "text",
-}
-# Who shares the store hears of claims and endings by a counter, which nobody has to wait for.
-COUNT_ACTIVITY: Final = "SELECT nextval('activity')"
+CLAIMED: Final = ("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run")
+# $1 is the number of the node, $2 its name, $3 the time; the rest are the claims. Who shares the store hears of claims
+# and endings by a counter, which nobody has to wait for.
 WRITE_CLAIMS: Final = f"""
-    WITH claims AS ({updating("state", "uid", CLAIM_TYPES)}),
-         runs AS (INSERT INTO run ({", ".join(RUN_TYPES)})
-                  SELECT {", ".join(RUN_TYPES)} FROM {rows_of(RUN_TYPES, first=len(CLAIM_TYPES) + 2)}
+    WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=4)}),
+         states AS (UPDATE state AS t SET {", ".join(f"{name} = c.{name}" for name in CLAIMED)}, node = $1
+                      FROM c
+                     WHERE t.uid = c.uid),
+         runs AS (INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
+                  SELECT run, uid, scheduled_for, attempt, trigger, $3::bigint,
+                         CASE WHEN activity = 'running' THEN $3 END, $2
+                    FROM c
                       ON CONFLICT DO NOTHING
                RETURNING id)
     SELECT nextval('activity'), array_agg(id) FROM runs
@@ -636,9 +637,8 @@ class Work:
 
     async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
         """Mark jobs as ours, and write the rows of their runs; return which rows are new."""
-        claims = _columns([_claim_update(run, node) for run in runs])
-        rows = _columns([_insert_run(run, name) for run in runs])
-        _, written = await db.fetchrow(WRITE_CLAIMS, *claims, *rows)
+        claimed_at = runs[0].attempt.claimed_at  # as of all of them
+        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, claimed_at, *_columns([_claim(run) for run in runs]))
         self.counted += 1
         return set(written or ())
 
@@ -976,24 +976,15 @@ def _free(job: Job) -> tuple[Any, ...]:
     return (*_stored(job.state), None, None, job.uid)
 
 
-def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
-    attempt = run.attempt
-    started_at = attempt.claimed_at if run.job.state.activity is Status.RUNNING else None
+def _claim(run: ClaimedRun) -> tuple[Any, ...]:
+    """The columns of `CLAIM_TYPES`."""
+    state, attempt = run.job.state, run.attempt
     return (
-        run.id,
         run.job.uid,
+        run.id,
         attempt.scheduled_for,
         attempt.attempt,
         attempt.trigger._value_,
-        attempt.claimed_at,
-        started_at,
-        node,
-    )
-
-
-def _claim_update(run: ClaimedRun, node: int) -> tuple[Any, ...]:
-    state = run.job.state
-    return (
         state.activity._value_,
         state.next_run_at,
         state.retry_of,
@@ -1001,9 +992,6 @@ def _claim_update(run: ClaimedRun, node: int) -> tuple[Any, ...]:
         state.regular_at,
         state.retry_count,
         state.last_run_at,
-        run.id,
-        node,
-        run.job.uid,
     )
 
 

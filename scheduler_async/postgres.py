@@ -22,7 +22,7 @@ from scheduler_async.instants import SECOND, Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.logs import say
 from scheduler_async.models import Job, RunRow
-from scheduler_async.postgres_work import Work
+from scheduler_async.postgres_copying import CopyingWork
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -31,9 +31,13 @@ from scheduler_async.store import (
     Edit,
     EndedRun,
     JobFilter,
+    JobRecord,
     NodeIdentity,
     NodeRow,
+    NodeStatus,
+    Ruling,
     RunFilter,
+    RunRecord,
 )
 from scheduler_async.tasks import carried_through
 
@@ -253,7 +257,7 @@ class PostgresStore:
         self._listener: Callable[[Micros | None], object] | None = None
         self._version = 0
         self._activity: int | None = None
-        self._work = Work(self._notification)
+        self._work = CopyingWork(self._notification)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.url!r})"
@@ -275,7 +279,7 @@ class PostgresStore:
     async def open(self) -> None:
         """Connect; make the tables, or bring older ones up to date."""
         await self.close()  # should that have failed before
-        self._work = Work(self._notification)  # the database may be another one than last time
+        self._work = CopyingWork(self._notification)  # the database may be another one than last time
         self._token = secrets.token_hex(8)
         self._version, self._activity = 0, None
         self._runs, self._edits, self._watch = self._new_links()
@@ -553,7 +557,7 @@ class PostgresStore:
 
     async def beat(self, node: int) -> list[NodeRow]:
         """Show that *node* lives, and return all nodes."""
-        nodes = await self._transact(self._watch, self._work.beat, node, self._clock.skew())
+        nodes = await self._transact(self._watch, self._work.beat, node, -self._clock.skew())
         await self._ask(self._watch, self._look_at_clock)
         return nodes
 
@@ -589,6 +593,36 @@ class PostgresStore:
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""
         return await self._transact(self._edits, self._work.purge_disabled, before, limit)
+
+    async def nodes(self) -> list[NodeStatus]:
+        """All nodes, also those that died without a word, by when they joined."""
+        return await self._ask(self._edits, self._work.nodes)
+
+    # -------------------------------------------------------- copying
+
+    async def count(self) -> tuple[int, int]:
+        """How many jobs there are, and how many runs that have ended."""
+        return await self._ask(self._edits, self._work.count)
+
+    async def read_jobs(self, after: int, limit: int) -> list[JobRecord]:
+        """Up to *limit* jobs as they are kept, by number, beyond the number *after*."""
+        return await self._ask(self._edits, self._work.read_jobs, after, limit)
+
+    async def read_runs(self, after: int, limit: int) -> list[RunRecord]:
+        """Up to *limit* runs that have ended, by number, beyond the number *after*."""
+        return await self._ask(self._edits, self._work.read_runs, after, limit)
+
+    async def write_jobs(
+        self, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
+    ) -> list[Ruling]:
+        """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
+        return await self._transact(self._edits, self._work.write_jobs, jobs, rule)
+
+    async def write_runs(self, runs: Sequence[RunRecord]) -> int:
+        """Add those of *runs* whose jobs are here and which are not; return how many that were."""
+        return await self._transact(self._edits, self._work.write_runs, runs)
+
+    # -------------------------------------------------------- how it is
 
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""

@@ -43,6 +43,7 @@ from scheduler_async.store import (
     NodeIdentity,
     NodeLost,
     NodeRow,
+    NodeStatus,
     RunFilter,
     has_metadata,
 )
@@ -354,10 +355,15 @@ JOIN: Final = """
  RETURNING number
 """
 BEAT: Final = "UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), skew = $2 WHERE number = $1"
-SELECT_NODES: Final = """
-    SELECT number, name, host, pid, process_start, beat, since,
-           extract(epoch FROM clock_timestamp() - beat_at)::float8
+NODE_COLUMNS: Final = """
+    number, name, host, pid, process_start, beat, since, extract(epoch FROM clock_timestamp() - beat_at)::float8
+"""
+SELECT_NODES: Final = f"SELECT {NODE_COLUMNS} FROM node"
+SELECT_NODES_AT_WORK: Final = f"""
+    SELECT {NODE_COLUMNS}, coalesce(skew, 0),
+           (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number)
       FROM node
+  ORDER BY since, number
 """
 FORGET_NODE: Final = "DELETE FROM node WHERE number = $1 AND beat = $2"
 
@@ -394,7 +400,7 @@ class Work:
 
     async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
-        rows = await db.fetch(LOCK_JOBS, *_columns(names, 2))
+        rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
         jobs = {(job.namespace, job.id): job for job in await self._jobs(db, rows)}
         numbers = iter(await db.fetchval(NEW_NUMBERS, len(names) - len(jobs)) if len(jobs) < len(names) else [])
         edits: list[Edit | None] = []
@@ -435,8 +441,8 @@ class Work:
     async def _insert(self, db: Connection, jobs: Sequence[Job]) -> None:
         numbers = await self._numbers_of(db, {job.handler for job in jobs})
         for some in _slices(jobs):
-            await db.execute(INSERT_JOBS, *_columns([(job.uid, *spec_values(job)) for job in some]))
-            await db.execute(INSERT_STATES, *_columns([(job.uid, *_narrow(job, numbers)) for job in some]))
+            await db.execute(INSERT_JOBS, *columns_of([(job.uid, *spec_values(job)) for job in some]))
+            await db.execute(INSERT_STATES, *columns_of([(job.uid, *_narrow(job, numbers)) for job in some]))
 
     async def _update(self, db: Connection, changed: Sequence[tuple[Job, Job]]) -> None:
         """Write jobs as they are now, given what they were before."""
@@ -452,9 +458,9 @@ class Work:
                     raise StoreError(words)
                 else:
                     described.append((*spec_values(job), job.uid))
-            await _write(db, UPDATE_JOBS, described)
-            await _write(db, TOUCH_JOBS, touched)
-            await db.execute(UPDATE_STATES, *_columns([(*_narrow(job, numbers), job.uid) for _, job in some]))
+            await write_rows(db, UPDATE_JOBS, described)
+            await write_rows(db, TOUCH_JOBS, touched)
+            await db.execute(UPDATE_STATES, *columns_of([(*_narrow(job, numbers), job.uid) for _, job in some]))
 
     async def _numbers_of(self, db: Connection, names: set[str]) -> Mapping[str, int]:
         """The numbers of handlers; a handler that is new gets one."""
@@ -470,13 +476,14 @@ class Work:
         return {**self._handlers, **dict(await db.fetch(FIND_HANDLERS, new))}
 
     async def _tell(self, db: Connection, jobs: Iterable[Job]) -> None:
-        """Tell the others, once this is committed, when the first of *jobs* may start."""
+        await self._tell_of(db, [job.state for job in jobs])
+
+    async def _tell_of(self, db: Connection, states: Iterable[JobState]) -> None:
+        """Tell the others, once this is committed, when the first of these jobs may start."""
         due = [
-            job.state.next_run_at
-            for job in jobs
-            if job.state.phase is Phase.ACTIVE
-            and job.state.activity is Status.IDLE
-            and job.state.next_run_at is not None
+            state.next_run_at
+            for state in states
+            if state.phase is Phase.ACTIVE and state.activity is Status.IDLE and state.next_run_at is not None
         ]
         await db.execute(NOTIFY, *self._notify(min(due, default=None)))
 
@@ -590,7 +597,7 @@ class Work:
             again = {job.uid for job in repeated}
             runs = [run for run in runs if run.id in written]
             edits = [edit for edit in edits if edit.job.uid not in again]
-        await _write(db, FREE, [_free(job) for job in (*passed_over, *repeated)])
+        await write_rows(db, FREE, [_free(job) for job in (*passed_over, *repeated)])
         await self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
         to_come = [at for job in (*passed_over, *repeated) if (at := job.state.next_run_at) is not None and at > now]
@@ -615,7 +622,7 @@ class Work:
         rooms = await self._rooms(db, terms)
         full = [group for group, room in rooms.items() if room is not None and room <= 0]
         others = _ANY_NUMBER if terms.group_limit is None else terms.group_limit
-        rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *_columns(rooms.items(), 2), others, full)
+        rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *columns_of(rooms.items(), 2), others, full)
         return rows  # noqa: RET504 - the driver has no types
 
     async def _rooms(self, db: Connection, terms: ClaimTerms) -> dict[str, int | None]:
@@ -638,7 +645,7 @@ class Work:
     async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
         """Mark jobs as ours, and write the rows of their runs; return which rows are new."""
         claimed_at = runs[0].attempt.claimed_at  # as of all of them
-        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, claimed_at, *_columns([_claim(run) for run in runs]))
+        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, claimed_at, *columns_of([_claim(run) for run in runs]))
         self.counted += 1
         return set(written or ())
 
@@ -711,8 +718,8 @@ class Work:
                 )
             freed.append(job.with_state(state))
         if freed:
-            await db.execute(FREE, *_columns([_free(job) for job in freed]))
-            await db.execute(DELETE_RUNS, *_columns([(run.job.uid, run.id, run.attempt.claimed_at) for run in ours]))
+            await db.execute(FREE, *columns_of([_free(job) for job in freed]))
+            await db.execute(DELETE_RUNS, *columns_of([(run.job.uid, run.id, run.attempt.claimed_at) for run in ours]))
             await self._tell(db, freed)
 
     async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
@@ -728,15 +735,15 @@ class Work:
         }
         await self._write_endings(db, [edit.job for edit in edits.values()], ours)
         outputs = [(item.run.id, kept(item.ending.output)) for item in ours if item.ending.output is not None]
-        await _write(db, INSERT_OUTPUTS, outputs)
+        await write_rows(db, INSERT_OUTPUTS, outputs)
         for item in ours:
             if edits[item.run.id].skips:
                 await self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
         return [edits.get(item.run.id) for item in ended]
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
-        states = _columns([_free(job) for job in jobs])
-        await db.execute(FINISH, *states, *_columns([_finish_run(item) for item in ended]))
+        states = columns_of([_free(job) for job in jobs])
+        await db.execute(FINISH, *states, *columns_of([_finish_run(item) for item in ended]))
         self.counted += 1
 
     async def _write_skips(self, db: Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
@@ -745,7 +752,7 @@ class Work:
             for job, skips in skipped
             for skip in skips
         ]
-        await _write(db, INSERT_SKIPS, rows)
+        await write_rows(db, INSERT_SKIPS, rows)
 
     # -------------------------------------------------------- nodes
 
@@ -756,15 +763,12 @@ class Work:
     async def beat(self, db: Connection, node: int, skew: Micros | None) -> list[NodeRow]:
         if await db.execute(BEAT, node, skew) == "UPDATE 0":
             raise NodeLost
+        return [_node_row(*row) for row in await db.fetch(SELECT_NODES)]
+
+    async def nodes(self, db: Connection) -> list[NodeStatus]:
         return [
-            NodeRow(
-                id=number,
-                identity=NodeIdentity(name=name, host=host, pid=pid, process_start=process_start),
-                beat=beat,
-                since=since,
-                age=age,
-            )
-            for number, name, host, pid, process_start, beat, since, age in await db.fetch(SELECT_NODES)
+            NodeStatus(node=_node_row(*row, age), age=int(age * SECOND), running=running, skew=skew)
+            for *row, age, skew, running in await db.fetch(SELECT_NODES_AT_WORK)
         ]
 
     async def held(self, db: Connection, node: int) -> set[int]:
@@ -863,10 +867,7 @@ class Work:
     def _job(self, row: Sequence[Any], template: Job | None, found: Mapping[int, Sequence[Any]], now: Micros) -> Job:
         """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
         uid, revision, updated_at = row[:3]
-        columns = list(row[3:WIDTH])
-        for number in _TEXTS:
-            columns[number] = original(columns[number])
-        state = state_of(columns)
+        state = state_from(row[3:WIDTH])
         if template is None:
             described = tuple(found[uid])
             try:
@@ -881,6 +882,13 @@ class Work:
                 if len(self._specs) > REMEMBERED_SPECS:
                     self._specs.popitem(last=False)
         return template.with_state(state)
+
+
+def _node_row(
+    number: int, name: str, host: str, pid: int, process_start: str, beat: int, since: Micros, age: float
+) -> NodeRow:
+    identity = NodeIdentity(name=name, host=host, pid=pid, process_start=process_start)
+    return NodeRow(id=number, identity=identity, beat=beat, since=since, age=age)
 
 
 class _Conditions:
@@ -933,7 +941,7 @@ def _maybe_kept(text: str | None) -> str | None:
     return None if text is None else kept(text)
 
 
-def _columns(rows: Iterable[Sequence[Any]], width: int = 0) -> list[Sequence[Any]]:
+def columns_of(rows: Iterable[Sequence[Any]], width: int = 0) -> list[Sequence[Any]]:
     """Rows as columns: an array of each goes to PostgreSQL. *width* is how many there are if there are no rows.
 
     A column that is empty throughout, as many are, goes as an empty array: where one ends, `unnest` goes on with nulls.
@@ -945,10 +953,10 @@ def _slices(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (rows[first : first + SLICE] for first in range(0, len(rows), SLICE))
 
 
-async def _write(db: Connection, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+async def write_rows(db: Connection, statement: str, rows: Sequence[Sequence[Any]]) -> None:
     """Write *rows*, if there are any."""
     if rows:
-        await db.execute(statement, *_columns(rows))
+        await db.execute(statement, *columns_of(rows))
 
 
 _ANY_NUMBER = 2**31 - 1
@@ -958,7 +966,16 @@ def _window(terms: ClaimTerms) -> int:
     return max(LEAST_WINDOW, 2 * terms.limit)
 
 
-def _stored(state: JobState) -> list[Any]:
+def state_from(values: Sequence[Any]) -> JobState:
+    """The state that its columns make."""
+    columns = list(values)
+    for number in _TEXTS:
+        columns[number] = original(columns[number])
+    return state_of(columns)
+
+
+def stored_state(state: JobState) -> list[Any]:
+    """The columns of a state."""
     columns = state_values(state)
     for number in _TEXTS:
         if columns[number] is not None:
@@ -968,12 +985,12 @@ def _stored(state: JobState) -> list[Any]:
 
 def _narrow(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:
     narrow = job.revision, job.updated, handlers[job.handler], job.priority.rank, job.id, job.group
-    return (*narrow, *_stored(job.state))
+    return (*narrow, *stored_state(job.state))
 
 
 def _free(job: Job) -> tuple[Any, ...]:
     """The columns of `FREE`: no run holds the job any more."""
-    return (*_stored(job.state), None, None, job.uid)
+    return (*stored_state(job.state), None, None, job.uid)
 
 
 def _claim(run: ClaimedRun) -> tuple[Any, ...]:

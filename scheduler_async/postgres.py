@@ -119,6 +119,7 @@ MIGRATIONS: Final = (
             last_error_at       bigint,
             last_exit_code      bigint,
             forgotten_until     bigint,
+            touched             boolean NOT NULL DEFAULT true,  -- while it ran; otherwise its run knows what it is
             id                  text COLLATE "C" NOT NULL,
             job_group           text COLLATE "C",
             phase               text COLLATE "C" NOT NULL,

@@ -118,7 +118,7 @@ class CopyingWork(Work):
 
     async def write_runs(self, db: Connection, runs: Sequence[RunRecord]) -> int:
         names = sorted({(run.namespace, run.job_id) for run in runs})
-        uids = {(namespace, id): uid for namespace, id, uid in await db.fetch(LOCK_UIDS, *columns_of(names, 2))}
+        uids = {(row[0], row[1]): row[2] for row in await db.fetch(LOCK_UIDS, *columns_of(names, 2))}
         wanted: dict[tuple[object, ...], RunRecord] = {}
         for run in runs:
             uid = uids.get((run.namespace, run.job_id))

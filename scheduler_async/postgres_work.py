@@ -91,10 +91,15 @@ def inserting(table: str, types: Mapping[str, str]) -> str:
     return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows_of(types)}"
 
 
-def updating(table: str, key: str, types: Mapping[str, str], first: int = 1) -> str:
+def updating(table: str, key: str, types: Mapping[str, str], first: int = 1, always: str = "") -> str:
     """A statement that changes the rows of *table* with this *key*, which is the last column."""
-    changes = ", ".join(f"{name} = c.{name}" for name in types)
-    return f"UPDATE {table} AS t SET {changes} FROM {rows_of({**types, key: 'bigint'}, first)} WHERE t.{key} = c.{key}"
+    rows = rows_of({**types, key: "bigint"}, first)
+    return f"UPDATE {table} AS t SET {set_to(types)}{always} FROM {rows} WHERE t.{key} = c.{key}"
+
+
+def set_to(names: Iterable[str]) -> str:
+    """What columns are set to: those of `c` that have the same names."""
+    return ", ".join(f"{name} = c.{name}" for name in names)
 
 
 RANKS: Final = "unnest(ARRAY[{}]::bigint[])".format(", ".join(str(priority.rank) for priority in Priority))
@@ -125,7 +130,7 @@ INSERT_JOBS: Final = inserting("job", {"uid": "bigint", **SPEC_TYPES})
 INSERT_STATES: Final = inserting("state", {"uid": "bigint", **NARROW_TYPES})
 UPDATE_JOBS: Final = updating("job", "uid", SPEC_TYPES)
 TOUCH_JOBS: Final = updating("job", "uid", {"updated_at": "bigint"})
-UPDATE_STATES: Final = updating("state", "uid", NARROW_TYPES)
+UPDATE_STATES: Final = updating("state", "uid", NARROW_TYPES, always=", touched = true")
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
 
 REMOVE: Final = """
@@ -240,7 +245,7 @@ CLAIMED: Final = ("activity", "next_run_at", "retry_of", "attempts", "regular_at
 # and endings by a counter, which nobody has to wait for.
 WRITE_CLAIMS: Final = f"""
     WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=4)}),
-         states AS (UPDATE state AS t SET {", ".join(f"{name} = c.{name}" for name in CLAIMED)}, node = $1
+         states AS (UPDATE state AS t SET {set_to(CLAIMED)}, node = $1, touched = false
                       FROM c
                      WHERE t.uid = c.uid),
          runs AS (INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
@@ -271,6 +276,16 @@ FINISH: Final = f"""
     WITH states AS ({FREE}),
          runs AS ({updating("run", "id", ENDING_TYPES, first=len(FREE_TYPES) + 2)})
     SELECT nextval('activity')
+"""
+# The same, of runs whose jobs nobody has changed while they ran: they know what their jobs are.
+UNTOUCHED_TYPES: Final = {**STATE_TYPES, **ENDING_TYPES, "uid": "bigint", "run": "bigint"}
+FINISH_UNTOUCHED: Final = f"""
+    WITH states AS (UPDATE state AS t SET {set_to(STATE_TYPES)}, run = NULL, node = NULL
+                      FROM {rows_of(UNTOUCHED_TYPES)}
+                     WHERE t.uid = c.uid AND t.run = c.run AND NOT t.touched
+                 RETURNING c.run, {", ".join(f"c.{name}" for name in ENDING_TYPES)}),
+         runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run)
+    SELECT nextval('activity'), array_agg(run) FROM states
 """
 INSERT_OUTPUTS: Final = inserting("output", {"run": "bigint", "text": "text"})
 START: Final = """
@@ -309,7 +324,7 @@ PURGE_RUNS: Final = """
               RETURNING r.id, r.uid, r.scheduled_for, r.attempt, r.trigger),
          outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM old))
     UPDATE state
-       SET forgotten_until = greatest(forgotten_until, gone.at)
+       SET touched = true, forgotten_until = greatest(forgotten_until, gone.at)
       FROM (SELECT uid, max(scheduled_for) AS at
               FROM old
              WHERE attempt > 0 AND trigger <> 'manual'
@@ -338,7 +353,8 @@ LOCK_WITHOUT_USER: Final = f"""
 """
 DISABLE: Final = """
     UPDATE state
-       SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL
+       SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL,
+           touched = true
      WHERE uid = ANY($1::bigint[])
 """
 LOCK_LONG_DISABLED: Final = f"""
@@ -569,26 +585,17 @@ class Work:
             raise NodeLost
         taken = [row for row in rows if row[6] is not None]
         run_ids = iter(sorted(row[5] for row in taken))
+        slots = float("inf") if terms.slots is None else terms.slots
         runs: list[ClaimedRun] = []
         edits: list[Edit] = []
         passed_over: list[Job] = []
         for job in await self._jobs(db, [row[6 : 6 + WIDTH] for row in taken], now):
-            edit, attempt = claimed(job, now, terms.rules)
+            activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
+            edit, attempt = claimed(job, now, terms.rules, activity)
             if attempt is None:
                 passed_over.append(edit.job)
             else:
-                starts = terms.slots is None or len(runs) < terms.slots
-                state = edit.job.state._replace(activity=Status.RUNNING if starts else Status.QUEUED)
-                edit = edit._replace(job=job.with_state(state))
-                runs.append(
-                    ClaimedRun(
-                        id=next(run_ids),
-                        job=edit.job,
-                        attempt=attempt,
-                        payload_json=job.spec.payload_json,
-                        before=job.state,
-                    )
-                )
+                runs.append(ClaimedRun(next(run_ids), edit.job, attempt, job.spec.payload_json, job.state))
             if edit.skips or edit.kind:
                 edits.append(edit)
         repeated: list[Job] = []
@@ -723,23 +730,40 @@ class Work:
             await self._tell(db, freed)
 
     async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
-        rows = await self._lock_claimed(db, [item.run for item in ended])
-        ours = [item for item in ended if item.run.id in rows]
-        if not ours:
-            return [None] * len(ended)
-        now = max(item.finished_at for item in ended)
-        jobs = await self._jobs(db, [rows[item.run.id] for item in ours], now, [item.run.job for item in ours])
-        edits = {
-            item.run.id: after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
-            for item, job in zip(ours, jobs, strict=True)
-        }
-        await self._write_endings(db, [edit.job for edit in edits.values()], ours)
+        if not ended:
+            return []
+        edits: dict[int, Edit] = {}
+        rows = []
+        for item in sorted(ended, key=lambda item: item.run.job.uid):
+            edit = after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
+            edits[item.run.id] = edit
+            rows.append((*stored_state(edit.job.state), *_finish_run(item)[:-1], item.run.job.uid, item.run.id))
+        _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
+        self.counted += 1
+        done = set(found or ())
+        if len(done) < len(ended):
+            edits = {run: edit for run, edit in edits.items() if run in done}
+            edits |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
+        ours = [item for item in ended if item.run.id in edits]
         outputs = [(item.run.id, kept(item.ending.output)) for item in ours if item.ending.output is not None]
         await write_rows(db, INSERT_OUTPUTS, outputs)
         for item in ours:
             if edits[item.run.id].skips:
                 await self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
         return [edits.get(item.run.id) for item in ended]
+
+    async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
+        """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
+        rows = await self._lock_claimed(db, [item.run for item in ended])
+        ours = [item for item in ended if item.run.id in rows]
+        if not ours:
+            return {}
+        now = max(item.finished_at for item in ended)
+        edits = {}
+        for item, job in zip(ours, await self._jobs(db, [rows[item.run.id] for item in ours], now), strict=True):
+            edits[item.run.id] = after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
+        await self._write_endings(db, [edit.job for edit in edits.values()], ours)
+        return edits
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
         states = columns_of([_free(job) for job in jobs])
@@ -767,8 +791,8 @@ class Work:
 
     async def nodes(self, db: Connection) -> list[NodeStatus]:
         return [
-            NodeStatus(node=_node_row(*row, age), age=int(age * SECOND), running=running, skew=skew)
-            for *row, age, skew, running in await db.fetch(SELECT_NODES_AT_WORK)
+            NodeStatus(node=_node_row(*row[:8]), age=int(row[7] * SECOND), skew=row[8], running=row[9])
+            for row in await db.fetch(SELECT_NODES_AT_WORK)
         ]
 
     async def held(self, db: Connection, node: int) -> set[int]:
@@ -843,11 +867,9 @@ class Work:
 
     # -------------------------------------------------------- rows and records
 
-    async def _jobs(
-        self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros = 0, known: Iterable[Job] = ()
-    ) -> list[Job]:
-        """The jobs of these rows of state, with their descriptions, most of which are remembered, or *known*."""
-        templates = {(job.uid, job.revision, job.updated): job for job in known}
+    async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> list[Job]:
+        """The jobs of these rows of state, with their descriptions, some of which are remembered."""
+        templates = {}
         missing = []
         for row in rows:
             key = row[0], row[1], row[2]

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Upcoming,
     )
     from scheduler_async.namespace import Namespace
+    from scheduler_async.postgres import PostgresStore
     from scheduler_async.retries import Retry
     from scheduler_async.scheduler import Scheduler, SchedulerState
     from scheduler_async.schedules import At, Cron, Delay, Every, Manual, Schedule, parse_schedule
@@ -83,6 +84,7 @@ __all__ = [
     "Outcome",
     "PassSummary",
     "PayloadError",
+    "PostgresStore",
     "Priority",
     "Result",
     "Retry",
@@ -154,6 +156,7 @@ _NAMES = {
         "Upcoming",
     ),
     "namespace": ("Namespace",),
+    "postgres": ("PostgresStore",),
     "retries": ("Retry",),
     "scheduler": (
         "Scheduler",

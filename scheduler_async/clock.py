@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from scheduler_async.durations import parse_interval
-from scheduler_async.instants import Micros, from_micros
+from scheduler_async.instants import SECOND, Micros, from_micros
 
 
 class Timer(Protocol):
@@ -99,3 +99,46 @@ class SystemClock(Clock):
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* after *delay* seconds."""
         return asyncio.get_running_loop().call_later(delay, callback)
+
+
+# A clock that was wrong by less than a second is put right little by little, so that it never goes back.
+STEP: Micros = SECOND
+SLEW = 0.1  # seconds per second
+
+
+class SharedClock(SystemClock):
+    """The time that all who share a store go by: its own, as it was read last, and what has passed here since then.
+
+    Before it is first read, that is the time of this machine. A wall clock that jumps here does not matter after that.
+    """
+
+    def __init__(self) -> None:
+        self._read_at: Micros | None = None  # by the monotonic clock
+        self._offset: Micros = 0  # from the monotonic clock, when it was last read
+        self._wrong: Micros = 0  # by so much, which is yet to be put right
+
+    def micros(self) -> Micros:
+        """The time of the store, in microseconds since the epoch."""
+        if self._read_at is None:
+            return super().micros()
+        elapsed = time.monotonic_ns() // 1000
+        return elapsed + self._offset + (self._put_right_by(elapsed) if self._wrong else 0)
+
+    def _put_right_by(self, elapsed: Micros) -> Micros:
+        """How much of what was wrong has been put right since it was read."""
+        assert self._read_at is not None
+        most = int((elapsed - self._read_at) * SLEW)
+        return max(-most, min(most, self._wrong))
+
+    def put_right(self, moment: Micros, monotonic: float) -> None:
+        """The store's clock showed *moment* when the monotonic clock showed *monotonic*."""
+        elapsed = int(monotonic * SECOND)
+        shown = moment if self._read_at is None else elapsed + self._offset + self._put_right_by(elapsed)
+        self._wrong = moment - shown
+        if abs(self._wrong) >= STEP:
+            shown, self._wrong = moment, 0
+        self._read_at, self._offset = elapsed, shown - elapsed
+
+    def skew(self) -> Micros:
+        """By how much it is ahead of the wall clock of this machine."""
+        return self.micros() - super().micros()

@@ -303,6 +303,7 @@ class Engine:
         if self.node is not None:
             return
         await self._prepare(self.clock.micros())
+        self.store.on_change(self._hear_of_change)
         version = await self.ask(self.store.version())  # before anything is read: what changes from now on is news
         await self._become_node()
         self._start_writer()
@@ -630,9 +631,17 @@ class Engine:
 
     def learn_of(self, job: Job) -> None:
         """A job may be due earlier than what we sleep for."""
-        at = job.state.next_run_at
+        if job.state.next_run_at is not None:
+            self._learn_of_moment(job.state.next_run_at)
+
+    def _hear_of_change(self, at: Micros | None) -> None:
+        """Others have changed what is due at a moment, or who knows what."""
         if at is None:
-            return
+            self.look_again()
+        else:
+            self._learn_of_moment(at)
+
+    def _learn_of_moment(self, at: Micros) -> None:
         if self._learned is None or at < self._learned:
             self._learned = at
         if self._next_due is None or at < self._next_due:

@@ -59,11 +59,19 @@ class Watch:
         self._looked_at = monotonic
         self._identities = [node.identity for node in nodes]
         self._seen = {node.id: self._since(node, monotonic) for node in nodes}
-        return [node for node in nodes if is_gone(node.identity) or monotonic - self._seen[node.id][1] >= LEASE]
+        return [node for node in nodes if is_gone(node.identity) or self._has_lapsed(node, monotonic)]
 
     def someone_is_gone(self) -> bool:
         """Whether a node that was seen last time has certainly died since."""
         return any(is_gone(identity) for identity in self._identities)
+
+    def _has_lapsed(self, node: NodeRow, monotonic: float) -> bool:
+        """Whether its lease has run out. Where the store has a clock, that counts also for who has just come."""
+        silent_for = monotonic - self._seen[node.id][1]
+        if node.age is None:
+            return silent_for >= LEASE
+        # A clock may be put forward; a beat that is seen cannot be explained away.
+        return node.age >= LEASE and silent_for >= BEAT + MARGIN
 
     def _since(self, node: NodeRow, monotonic: float) -> tuple[int, float]:
         seen = self._seen.get(node.id)

@@ -80,7 +80,7 @@ LAST_WORDS = 5.0  # seconds
 # More than any store holds, and no more than it can count.
 MANY = 2**62
 
-A_STORE = 'A store is the path of a SQLite file such as "jobs.db", or ":memory:".'
+A_STORE = 'A store is the path of a SQLite file such as "jobs.db", ":memory:", or a URL such as "postgresql://host/db".'
 
 # What decides whether a handler can be called.
 CALL = {"handler", "payload"}
@@ -150,7 +150,9 @@ class Scheduler:
         self._min_interval = _duration(min_interval)
         self._require_user = require_user
         self._store = _store_of(store)
-        self._clock = clock or SystemClock()
+        # Who asks for the machine's time gets the store's, where many machines share one.
+        shared = self._store.clock if clock is None or type(clock) is SystemClock else None
+        self._clock = shared or clock or SystemClock()
         self._engine = Engine(self._store, self._clock, self._rules, self._limits, self._prepare)
         self._handlers = self._engine.handlers
         self._ask = self._engine.ask
@@ -350,7 +352,7 @@ class Scheduler:
         for spec in specs:
             if not isinstance(spec, JobSpec):
                 raise InvalidJobError(f"add_jobs takes JobSpec(...) values, not {quoted(spec)}.", "specs")
-        now = self._clock.micros()
+        now = await self._now()
         changes: list[Change] = []
         async for some in in_breaths(specs):
             changes += [self._addition(self._with_fitting_payload(self._checked(spec)), now) for spec in some]
@@ -363,7 +365,7 @@ class Scheduler:
     async def _edit_job(self, id: str, namespace: str, changes_of: Callable[[Job], dict[str, Any]]) -> Job:
         """Change what *changes_of* makes of the job as it is, with nobody changing it in between."""
         _check_key(id, namespace)
-        now = self._clock.micros()
+        now = await self._now()
 
         def decide(job: Job | None) -> Edit:
             if job is None:
@@ -423,7 +425,7 @@ class Scheduler:
         self, id: str, namespace: str, kind: str, change: Callable[[Job, Micros], lifecycle.Change]
     ) -> Job:
         _check_key(id, namespace)
-        now = self._clock.micros()
+        now = await self._now()
 
         def decide(job: Job | None) -> Edit:
             if job is None:
@@ -435,6 +437,11 @@ class Scheduler:
 
         (job,) = await self._change([Decision(namespace, id, decide)], now)
         return job
+
+    async def _now(self) -> Micros:
+        if self._store.clock is self._clock:
+            await self._engine.ready()  # only then is it known what it shows
+        return self._clock.micros()
 
     async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
         await self._engine.ready()
@@ -645,7 +652,7 @@ class Scheduler:
 
     async def preview(self, window: str | timedelta = "60m") -> list[Upcoming]:
         """What would run now or within *window*, in order. Nothing is touched."""
-        now = self._clock.micros()
+        now = await self._now()
         until = min(now + span(parse_interval(window)), LAST - 1)
         jobs = await self.list_jobs(due_before=from_micros(until + 1))
         for status in (Status.RUNNING, Status.QUEUED):  # they have no next run yet, and will
@@ -804,7 +811,9 @@ def _store_of(store: str | Path | Store) -> Store:
     if isinstance(store, str | Path):
         text = str(store)
         if text.startswith(("postgresql://", "postgres://")):
-            raise SchedulerError("PostgreSQL is not supported yet. Use the path of a SQLite file.")
+            from scheduler_async.postgres import PostgresStore  # noqa: PLC0415 - few need it
+
+            return PostgresStore(text)
         if re.match(r"[a-z0-9+]+://", text):
             raise SchedulerError(f"There is no store of the kind {quoted(text.partition(':')[0])}. {A_STORE}")
         if not text:

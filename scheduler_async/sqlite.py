@@ -226,6 +226,14 @@ class SQLiteStore:
         """Whether other processes can change it."""
         return not self._in_memory
 
+    @property
+    def clock(self) -> None:
+        """All who share it are on one machine, and go by its clock."""
+        return None
+
+    def on_change(self, listener: Callable[[Micros | None], object]) -> None:
+        """It does not hear of changes: they show in its `version`."""
+
     async def open(self) -> None:
         """Open the file, or make it; bring an older schema up to date."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:

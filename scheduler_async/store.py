@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from scheduler_async.clock import Clock
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status
@@ -137,6 +138,8 @@ class NodeRow:
     beat: int
     """Counts up as long as it lives; others watch it with their own clocks."""
     since: Micros
+    age: float | None = field(default=None, compare=False)
+    """Seconds since its last beat, by the clock of the store; None where that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +272,16 @@ class Store(Protocol):
     @property
     def is_shared(self) -> bool:
         """Whether other processes can change it."""
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock that all who share it go by; None if that is the machine's."""
+
+    def on_change(self, listener: Callable[[Micros | None], object]) -> None:
+        """Call *listener* when others have changed something, with the moment at which it may be due; None is any.
+
+        It is for stores that hear of changes at once. Others are asked for their `version` now and then.
+        """
 
     async def open(self) -> None:
         """Make it ready for use; `StoreError` if it cannot be."""

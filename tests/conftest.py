@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from scheduler_async import Scheduler, engine
 from scheduler_async.testing import VirtualClock
 from tests.cast import NOON, PATIENCE, NewScheduler, Worker
+from tests.postgres_server import url_of_schema
 
 collect_ignore = ["on_uvloop"] if sys.platform == "win32" else []  # there is none
 
@@ -38,6 +39,12 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture(params=["memory", "file"])
 def store(request: pytest.FixtureRequest, path: Path) -> str:
     return ":memory:" if request.param == "memory" else str(path)
+
+
+@pytest.fixture(params=["file", "postgres"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store is that several processes can open."""
+    return str(tmp_path / "jobs.db") if request.param == "file" else url_of_schema(str(tmp_path))
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ class MoodyStore:
         self.fails_at: set[str] = set()
         self.calls: list[str] = []
         self.answers = asyncio.Event()
+        self.on_change = self.inner.on_change
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method: Callable[..., Awaitable[Any]] = getattr(self.inner, name)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from scheduler_async import Manual, Scheduler
 from scheduler_async.instants import SECOND
-from scheduler_async.nodes import BEAT, LEASE, Watch, is_gone, may_live, new_identity, node_of, retire
+from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, is_gone, may_live, new_identity, node_of, retire
 from scheduler_async.store import NodeIdentity, NodeRow, NodeStatus
 from scheduler_async.testing import VirtualClock
 from tests.cast import NOON, NewScheduler, Worker
 
 
-def row(number: int, identity: NodeIdentity, beat: int = 0) -> NodeRow:
-    return NodeRow(id=number, identity=identity, beat=beat, since=0)
+def row(number: int, identity: NodeIdentity, beat: int = 0, age: float | None = None) -> NodeRow:
+    return NodeRow(id=number, identity=identity, beat=beat, since=0, age=age)
 
 
 def elsewhere() -> NodeIdentity:
@@ -116,6 +116,27 @@ def test_someone_who_was_seen_is_noticed_missing() -> None:
     retire(identity)
 
     assert watch.someone_is_gone()
+
+
+def test_where_the_store_has_a_clock_a_newcomer_need_not_wait_for_a_whole_lease() -> None:
+    """The store knows how long ago the last beat was; that it stays the last is seen soon enough."""
+    watch = Watch()
+
+    seen = [watch.find_dead([row(1, elsewhere(), age=LEASE + after)], 2, 1000 + after) for after in (0.0, BEAT)]
+    dead = watch.find_dead([row(1, elsewhere(), age=LEASE + BEAT + MARGIN)], 2, 1000 + BEAT + MARGIN)
+
+    assert seen == [[], []]
+    assert [node.id for node in dead] == [1]
+
+
+def test_a_clock_of_the_store_that_is_put_forward_makes_nobody_dead() -> None:
+    """Whoever beats lives, however old its beat seems; and whoever has beaten lately has not lapsed."""
+    watch = Watch()
+
+    for number in range(10):
+        assert not watch.find_dead([row(1, elsewhere(), beat=number, age=9e9)], 2, 1000 + number * BEAT)
+    for number in range(10):
+        assert not watch.find_dead([row(1, elsewhere(), beat=99, age=LEASE - 1)], 2, 1100 + number * BEAT)
 
 
 # ---------------------------------------------------------------- what users see of them

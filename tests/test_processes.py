@@ -52,16 +52,15 @@ HANGS = """
 """
 
 
-async def test_a_run_whose_process_was_killed_is_run_again_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_run_whose_process_was_killed_is_run_again_at_the_next_start(shared: str) -> None:
     """kill -9 is what really happens to processes: the run must be recorded as interrupted, and not be lost."""
-    path = tmp_path / "jobs.db"
-    with program(HANGS, path) as process:
+    with program(HANGS, shared) as process:
         assert await asyncio.to_thread(line_of, process) == "working"
         process.send_signal(signal.SIGKILL)
         await asyncio.to_thread(process.wait)
     runs: list[Run] = []
     again = asyncio.Event()
-    scheduler = Scheduler(path)
+    scheduler = Scheduler(shared)
 
     @scheduler.handler("work")
     async def work(run: Run) -> None:
@@ -77,13 +76,12 @@ async def test_a_run_whose_process_was_killed_is_run_again_at_the_next_start(tmp
     assert runs[0].idempotency_key == "default/once@1970-01-01T00:00:00Z"
 
 
-async def test_a_running_scheduler_takes_over_from_a_process_that_is_killed(tmp_path: Path) -> None:
+async def test_a_running_scheduler_takes_over_from_a_process_that_is_killed(shared: str) -> None:
     """On one host nobody waits for a lease: the process is gone, and that can be seen."""
-    path = tmp_path / "jobs.db"
     taken_over = asyncio.Event()
-    with program(HANGS, path) as process:
+    with program(HANGS, shared) as process:
         assert await asyncio.to_thread(line_of, process) == "working"
-        scheduler = Scheduler(path)
+        scheduler = Scheduler(shared)
 
         @scheduler.handler("work")
         async def work() -> None:
@@ -95,11 +93,10 @@ async def test_a_running_scheduler_takes_over_from_a_process_that_is_killed(tmp_
             await taken_over.wait()
 
 
-async def test_a_job_added_by_another_process_is_noticed(tmp_path: Path) -> None:
+async def test_a_job_added_by_another_process_is_noticed(shared: str) -> None:
     """An operator's terminal and a service share one file."""
-    path = tmp_path / "jobs.db"
     ran = asyncio.Event()
-    scheduler = Scheduler(path)
+    scheduler = Scheduler(shared)
 
     @scheduler.handler("work")
     async def work() -> None:
@@ -118,16 +115,15 @@ async def test_a_job_added_by_another_process_is_noticed(tmp_path: Path) -> None
         asyncio.run(main())
     """
     async with scheduler:
-        with program(adds, path) as process:
+        with program(adds, shared) as process:
             await ran.wait()
             assert await asyncio.to_thread(process.wait) == 0
 
 
-async def test_a_run_of_a_job_that_another_process_removes_is_cancelled(tmp_path: Path) -> None:
+async def test_a_run_of_a_job_that_another_process_removes_is_cancelled(shared: str) -> None:
     """What was removed must not go on working, wherever it runs."""
-    path = tmp_path / "jobs.db"
     cancelled = asyncio.Event()
-    scheduler = Scheduler(path)
+    scheduler = Scheduler(shared)
 
     @scheduler.handler("work")
     async def work() -> None:
@@ -151,7 +147,7 @@ async def test_a_run_of_a_job_that_another_process_removes_is_cancelled(tmp_path
     async with scheduler:
         await scheduler.add_job(Manual(), handler="work", id="stuck")
         await scheduler.trigger_job("stuck")
-        with program(removes, path) as process:
+        with program(removes, shared) as process:
             await cancelled.wait()
             assert await asyncio.to_thread(process.wait) == 0
         assert await scheduler.get_job("stuck") is None
@@ -187,9 +183,13 @@ FREEZES = f"""
 """
 
 
-def freeze(process: subprocess.Popen[str], path: Path) -> None:
+def freeze(process: subprocess.Popen[str], store: str) -> None:
     """Stop a process, and not in the middle of a transaction, which would keep everybody else from the file."""
-    with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
+    if "://" in store:  # a server ends a transaction whose process has stopped
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        return
+    with closing(sqlite3.connect(store, timeout=30, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
@@ -197,25 +197,24 @@ def freeze(process: subprocess.Popen[str], path: Path) -> None:
 
 
 async def test_a_process_that_froze_lets_go_of_what_was_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not know that it stood still: the store does, and does not listen to it."""
     for module in (engine, nodes):
         for name, value in SHORT_LEASES.items():
             monkeypatch.setattr(module, name, value, raising=False)
-    path = tmp_path / "jobs.db"
-    scheduler = Scheduler(path)
+    scheduler = Scheduler(shared)
     await scheduler.add_job(At(from_micros(0)), handler="work", id="once")
     again = asyncio.Event()
 
-    with program(FREEZES, path) as process:
+    with program(FREEZES, shared) as process:
         assert await asyncio.to_thread(line_of, process) == "working"
 
         @scheduler.handler("work")
         async def work() -> None:
             again.set()
 
-        freeze(process, path)
+        freeze(process, shared)
         async with scheduler:
             await again.wait()
             process.send_signal(signal.SIGCONT)
@@ -249,16 +248,16 @@ WORKS = """
 """
 
 
-async def test_processes_that_share_a_file_run_each_occurrence_once(tmp_path: Path) -> None:
+async def test_processes_that_share_a_file_run_each_occurrence_once(shared: str, tmp_path: Path) -> None:
     """The claim decides, and it is one statement: four processes and forty one-shots, each run by one of them."""
-    path, log = tmp_path / "jobs.db", tmp_path / "log.txt"
-    scheduler = Scheduler(path)
+    log = tmp_path / "log.txt"
+    scheduler = Scheduler(shared)
     for number in range(40):
         await scheduler.add_job(At(from_micros(number)), handler="work", id=f"once-{number}")
     await scheduler.stop()
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(WORKS), str(path), str(log)],
+            [sys.executable, "-c", textwrap.dedent(WORKS), shared, str(log)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -419,7 +418,7 @@ async def test_an_absurd_jump_holds_every_process_that_shares_the_file(tmp_path:
     assert Counter(two.begun()).most_common(1)[0][1] == 1
 
 
-def test_a_program_that_forgets_to_stop_still_ends(tmp_path: Path) -> None:
+def test_a_program_that_forgets_to_stop_still_ends(shared: str) -> None:
     """A crash outside of `async with` must show its traceback, and not hang for ever."""
     forgets = """
         import asyncio, sys
@@ -435,7 +434,7 @@ def test_a_program_that_forgets_to_stop_still_ends(tmp_path: Path) -> None:
     """
 
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(forgets), str(tmp_path / "jobs.db")],
+        [sys.executable, "-c", textwrap.dedent(forgets), shared],
         capture_output=True,
         text=True,
         timeout=30,

@@ -40,6 +40,7 @@ from scheduler_async import (
     JobAlreadyRunningError,
     Manual,
     Outcome,
+    PostgresStore,
     Retry,
     Run,
     RunRow,
@@ -54,6 +55,7 @@ from scheduler_async import (
 from scheduler_async.instants import HOUR, MINUTE, Micros, from_micros, to_micros
 from scheduler_async.nodes import retire
 from scheduler_async.testing import VirtualClock
+from tests.postgres_server import url_of_schema
 
 pytestmark = pytest.mark.once
 
@@ -68,7 +70,7 @@ PATIENCE = 5.0  # seconds of real time: a step takes milliseconds, and a loop th
 class MortalStore:
     """The store as a process sees it that may die: from then on it asks nothing, and hears no answer."""
 
-    def __init__(self, inner: SQLiteStore) -> None:
+    def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.dying: Literal["asks no more", "hears no more"] | None = None
         self.died = asyncio.Event()
@@ -76,6 +78,9 @@ class MortalStore:
     @property
     def is_shared(self) -> bool:
         return self.inner.is_shared
+
+    def on_change(self, listener: Callable[[Micros | None], object]) -> None:
+        self.inner.on_change(listener)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method: Callable[..., Awaitable[Any]] = getattr(self.inner, name)
@@ -245,7 +250,7 @@ def schedule_of(drawn: tuple[str, Any], now: Micros) -> Schedule:
 class EngineMachine(RuleBasedStateMachine):
     """One store, one scheduler at a time on it, and a few jobs."""
 
-    on_disk: ClassVar[bool]
+    kind: ClassVar[Literal["memory", "file", "postgres"]]
 
     # ------------------------------------------------------------ the stage
 
@@ -299,8 +304,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.clock = VirtualClock(NOON)
 
     async def start(self) -> None:
-        path = Path(self.directory.name, "jobs.db") if self.on_disk else ":memory:"
-        self.store = MortalStore(SQLiteStore(path))
+        self.store = MortalStore(self.new_store())
         self.scheduler = Scheduler(
             cast(Store, self.store), clock=self.clock, keep_runs=None, max_concurrent=self.max_concurrent
         )
@@ -308,6 +312,11 @@ class EngineMachine(RuleBasedStateMachine):
         self.is_up = True
         await self.scheduler.start()
         await self.clock.advance()
+
+    def new_store(self) -> Store:
+        if self.kind == "postgres":
+            return PostgresStore(url_of_schema(self.directory.name))
+        return SQLiteStore(Path(self.directory.name, "jobs.db") if self.kind == "file" else ":memory:")
 
     async def work(self, run: Run) -> object:
         assert run.job.uid not in self.handling, f"{run} and run {self.handling[run.job.uid]} at once"
@@ -563,7 +572,7 @@ class EngineMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------ what happens to processes
 
     def can_be_left(self) -> bool:
-        return self.is_running_here() and self.on_disk
+        return self.is_running_here() and self.kind != "memory"
 
     def was_left(self) -> bool:
         return hasattr(self, "clock") and not self.is_up
@@ -767,11 +776,15 @@ class _Listener(logging.Handler):
 
 
 class InMemory(EngineMachine):
-    on_disk = False
+    kind = "memory"
 
 
 class OnDisk(EngineMachine):
-    on_disk = True
+    kind = "file"
+
+
+class OnServer(EngineMachine):
+    kind = "postgres"
 
 
 def explore(machine: type[EngineMachine], examples: int, steps: int) -> None:
@@ -788,14 +801,19 @@ def explore(machine: type[EngineMachine], examples: int, steps: int) -> None:
 
 
 MACHINES = pytest.mark.parametrize(
-    "machine", [pytest.param(InMemory, id="in memory"), pytest.param(OnDisk, id="on disk")]
+    "machine",
+    [
+        pytest.param(InMemory, id="in memory"),
+        pytest.param(OnDisk, id="on disk"),
+        pytest.param(OnServer, id="on a server"),
+    ],
 )
 
 
 @MACHINES
 def test_whatever_happens_the_engine_keeps_its_promises(machine: type[EngineMachine]) -> None:
     """What no one thought of in a test of its own."""
-    explore(machine, examples=30, steps=40)
+    explore(machine, examples=10 if machine is OnServer else 30, steps=40)
 
 
 @MACHINES

@@ -38,6 +38,7 @@ from scheduler_async import (
     JobSpec,
     Manual,
     Outcome,
+    PostgresStore,
     Priority,
     Retry,
     RunRow,
@@ -73,6 +74,7 @@ from scheduler_async.store import (
     RunRecord,
     Verdict,
 )
+from tests.postgres_server import url_of_schema
 
 NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
 RULES = Rules()
@@ -83,14 +85,16 @@ HOURLY = Every("1h")
 SUCCESS = Ending(outcome=Outcome.SUCCESS)
 ERROR = Ending(outcome=Outcome.ERROR, error="ValueError: no")
 
-STORES = ["memory", "file"]
-SHARED = ["file"]
+STORES = ["memory", "file", "postgres"]
+SHARED = ["file", "postgres"]
 
 T = TypeVar("T")
 
 
 def store_at(kind: str, directory: Path) -> Store:
     """A store of this kind; asked again, another connection to the same one, if it is shared."""
+    if kind == "postgres":
+        return PostgresStore(url_of_schema(str(directory)))
     return SQLiteStore(":memory:" if kind == "memory" else directory / "jobs.db")
 
 
@@ -1653,7 +1657,9 @@ async def test_nothing_to_finish_is_fine(store: Store) -> None:
     assert await store.finish([], RULES) == []
 
 
-@pytest.mark.parametrize("text", ["caf\udce9.txt", "\x00", "x" * 1_000_000, "", "'; --"], ids=ascii)
+@pytest.mark.parametrize(
+    "text", ["caf\udce9.txt", "\x00", "x" * 1_000_000, "", "'; --"], ids=lambda text: ascii(text)[:20]
+)
 async def test_whatever_an_error_says_it_can_be_recorded(store: Store, node: int, text: str) -> None:
     """File names come as odd text in messages; one that cannot be stored would hold up every ending after it."""
     await add(store, "odd")
@@ -2510,7 +2516,7 @@ def test_two_nodes_share_jobs_in_any_order_of_events(kind: str, tmp_path: Path) 
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=50 if kind == "memory" else 10,
+            max_examples={"memory": 50, "file": 10, "postgres": 5}[kind],
             stateful_step_count=30,
             phases=set(Phases) - {Phases.explain},  # which traces every line, and takes minutes
         ),

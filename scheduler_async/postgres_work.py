@@ -1,0 +1,1055 @@
+"""What PostgreSQL is asked, and the transactions it is asked in: coroutines that are given a connection.
+
+SQL at the top, transactions below. The schema, the connections and the errors are in `postgres`.
+
+Whoever changes a job locks the row of its state first, and reads its description after that: what a statement that
+waited for a lock reads besides the locked row may be older than that. Where several rows are waited for, they are
+locked in the order of their numbers; a claim waits for none, and takes what is free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler_async.errors import SchedulerError, StoreError
+from scheduler_async.instants import SECOND, Micros
+from scheduler_async.lifecycle import Rules, claim_manually, disabled, ran_before
+from scheduler_async.models import (
+    Attempt,
+    Ending,
+    Job,
+    JobState,
+    Outcome,
+    Phase,
+    Priority,
+    RunRow,
+    Skip,
+    SkipReason,
+    Status,
+    Trigger,
+)
+from scheduler_async.records import after, claimed, job_of, run_row, spec_values, state_of, state_values, unreadable_job
+from scheduler_async.store import (
+    Change,
+    ClaimedRun,
+    Claims,
+    ClaimTerms,
+    Edit,
+    EndedRun,
+    JobFilter,
+    NodeIdentity,
+    NodeLost,
+    NodeRow,
+    NodeStatus,
+    RunFilter,
+    has_metadata,
+)
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
+STATE_TEXTS: Final = ("disabled_reason", "last_error", "last_message")
+STATE_TYPES: Final = {
+    name: "text" if name in ("phase", "activity", *STATE_TEXTS) else "bigint" for name in JobState._fields
+}
+
+SELECT_STATE: Final = f"SELECT s.uid, s.revision, s.updated_at, {STATE_COLUMNS}"
+SPEC: Final = """
+    j.uid, j.revision, j.namespace, j.id, j.handler, j.schedule, j.retry, j.payload, j.metadata, j.user_id,
+    j.name, j.priority, j.job_group, j.misfire, j.timeout, j.on_interrupt, j.anchor, j.created_at, j.updated_at
+"""
+WIDTH: Final = 3 + len(JobState._fields)  # of a row of state; in a row of both, the description stands behind it
+
+# The columns that `spec_values` fills, and those beside the state that `_narrow` does.
+SPEC_TYPES: Final = {
+    **dict.fromkeys(("namespace", "id", "handler", "schedule", "retry", "payload", "metadata"), "text"),
+    **dict.fromkeys(("user_id", "name", "priority", "job_group", "misfire"), "text"),
+    "timeout": "bigint",
+    "on_interrupt": "text",
+    **dict.fromkeys(("anchor", "created_at", "updated_at", "revision"), "bigint"),
+}
+NARROW_TYPES: Final = {
+    **dict.fromkeys(("revision", "updated_at", "handler", "rank"), "bigint"),
+    **dict.fromkeys(("id", "job_group"), "text"),
+    **STATE_TYPES,
+}
+
+
+def rows_of(types: Mapping[str, str], first: int = 1) -> str:
+    """A table `c` of the parameters from number *first* on, one array for each column."""
+    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types.values(), first))
+    return f"unnest({arrays}) AS c ({', '.join(types)})"
+
+
+def inserting(table: str, types: Mapping[str, str]) -> str:
+    """A statement that adds rows to *table*."""
+    columns = ", ".join(types)
+    return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows_of(types)}"
+
+
+def updating(table: str, key: str, types: Mapping[str, str], first: int = 1, always: str = "") -> str:
+    """A statement that changes the rows of *table* with this *key*, which is the last column."""
+    rows = rows_of({**types, key: "bigint"}, first)
+    return f"UPDATE {table} AS t SET {set_to(types)}{always} FROM {rows} WHERE t.{key} = c.{key}"
+
+
+def set_to(names: Iterable[str]) -> str:
+    """What columns are set to: those of `c` that have the same names."""
+    return ", ".join(f"{name} = c.{name}" for name in names)
+
+
+RANKS: Final = "unnest(ARRAY[{}]::bigint[])".format(", ".join(str(priority.rank) for priority in Priority))
+
+FIND_JOB: Final = f"{SELECT_STATE}, {SPEC} FROM job j JOIN state s USING (uid) WHERE j.namespace = $1 AND j.id = $2"
+LOCK_JOB: Final = f"""
+    {SELECT_STATE}
+      FROM job j JOIN state s USING (uid)
+     WHERE j.namespace = $1 AND j.id = $2
+       FOR UPDATE OF s
+"""
+LOCK_JOBS: Final = f"""
+    {SELECT_STATE}
+      FROM job j JOIN state s USING (uid)
+     WHERE (j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+  ORDER BY s.uid
+       FOR UPDATE OF s
+"""
+LOCK_STATES: Final = f"{SELECT_STATE}, s.run FROM state s WHERE s.uid = ANY($1::bigint[]) ORDER BY s.uid FOR UPDATE"
+SELECT_STATES: Final = f"{SELECT_STATE} FROM state s WHERE s.uid = ANY($1::bigint[])"
+SELECT_SPECS: Final = f"SELECT {SPEC} FROM job j WHERE j.uid = ANY($1::bigint[])"
+NEW_NUMBERS: Final = "SELECT array_agg(nextval('job_uid')) FROM generate_series(1, $1::int)"
+NEW_RUN: Final = "SELECT nextval('run_id')"
+FIND_HANDLERS: Final = "SELECT name, number FROM handler WHERE name = ANY($1::text[])"
+ADD_HANDLERS: Final = "INSERT INTO handler (name) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING"
+
+INSERT_JOBS: Final = inserting("job", {"uid": "bigint", **SPEC_TYPES})
+INSERT_STATES: Final = inserting("state", {"uid": "bigint", **NARROW_TYPES})
+UPDATE_JOBS: Final = updating("job", "uid", SPEC_TYPES)
+TOUCH_JOBS: Final = updating("job", "uid", {"updated_at": "bigint"})
+UPDATE_STATES: Final = updating("state", "uid", NARROW_TYPES, always=", touched = true")
+NOTIFY: Final = "SELECT pg_notify($1, $2)"
+
+REMOVE: Final = """
+    WITH runs AS (DELETE FROM run WHERE uid = ANY($1::bigint[]) RETURNING id),
+         outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM runs)),
+         states AS (DELETE FROM state WHERE uid = ANY($1::bigint[]))
+  DELETE FROM job WHERE uid = ANY($1::bigint[])
+"""
+
+DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
+
+# The same about a row that is known by its number. Were it written the same way, the index of what is due would seem
+# to be a way to it, and in a table that was empty when the planner looked, as good as any.
+STILL_DUE: Final = "s.phase || '' = 'active' AND s.activity || '' = 'idle'"
+
+
+def due_of(handlers: str, columns: str, condition: str, limit: str) -> str:
+    """For each of these *handlers* and each priority, the first jobs that wait: one look at the index each."""
+    return f"""
+        {handlers}
+        CROSS JOIN {RANKS} AS r (rank)
+        CROSS JOIN LATERAL (SELECT {columns}
+                              FROM state s
+                             WHERE {DUE} AND s.handler = h.number AND s.rank = r.rank AND {condition}
+                          ORDER BY s.next_run_at
+                             LIMIT {limit}) AS d
+    """
+
+
+KNOWN: Final = "(SELECT number FROM handler WHERE $2::text[] IS NULL OR name = ANY($2)) AS h"
+MISSING: Final = "(SELECT number FROM handler WHERE name <> ALL($2)) AS h"
+IN_LINE: Final = "s.uid, s.rank, s.last_run_at, s.id, s.job_group"
+
+
+def claim_due(candidates: str) -> str:
+    """The claim: whose it is, when the next comes due, who waits for a handler, and the rows that are ours now.
+
+    Each row is locked by itself, in the order of the line: a plain join would leave it to the planner where to begin.
+
+    $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 how many of each handler and priority are looked at.
+    """
+    missing = due_of(MISSING, "s.uid", "s.next_run_at <= $3", "1")
+    to_come = due_of("handler AS h", "s.next_run_at", "s.next_run_at > $3", "1")
+    return f"""
+        WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 FOR KEY SHARE),
+             line AS MATERIALIZED ({candidates}),
+             taken AS MATERIALIZED (
+                 SELECT s.*, c.rank AS "1", c.last_run_at AS "2", c.id AS "3"
+                   FROM (SELECT * FROM line WHERE fits ORDER BY rank, last_run_at NULLS FIRST, id) AS c
+             CROSS JOIN LATERAL ({SELECT_STATE}
+                                   FROM state s
+                                  WHERE s.uid = c.uid AND {STILL_DUE} AND s.next_run_at <= $3
+                                    FOR UPDATE SKIP LOCKED) AS s
+                  WHERE EXISTS (SELECT FROM me)
+                  LIMIT $4)
+      SELECT known.*, CASE WHEN t.uid IS NOT NULL THEN nextval('run_id') END, t.*
+        FROM (SELECT (SELECT name FROM me) AS node,
+                     (SELECT min(d.next_run_at) FROM {to_come}) AS next_due,
+                     ARRAY(SELECT d.uid FROM {missing}) AS unhandled,
+                     (SELECT count(*) FROM line WHERE fits) AS waiting,
+                     (SELECT count(*) FROM line) AS seen) AS known
+   LEFT JOIN taken AS t ON true
+    ORDER BY t."1", t."2" NULLS FIRST, t."3"
+    """
+
+
+CLAIM_DUE: Final = claim_due(
+    f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, 's.next_run_at <= $3', '$5')}"  # whatever their groups
+)
+# $6 are the groups of which something runs or which have a limit of their own, $7 how many more of them may run (none
+# is any number), $8 how many of all other groups (0 is none at all), and $9 those that are full.
+CLAIM_DUE_IN_GROUPS: Final = claim_due(
+    f"""
+    SELECT d.*, d.job_group IS NULL OR row_number() OVER (PARTITION BY d.job_group
+                                                              ORDER BY d.rank, d.last_run_at NULLS FIRST, d.id)
+                <= CASE WHEN g.name IS NULL THEN $8 ELSE coalesce(g.room, 9223372036854775807) END AS fits
+      FROM {
+        due_of(
+            KNOWN,
+            IN_LINE,
+            '''s.next_run_at <= $3 AND (s.job_group IS NULL
+                                        OR s.job_group <> ALL($9::text[]) AND ($8 > 0 OR s.job_group = ANY($6)))''',
+            "$5",
+        )
+    }
+ LEFT JOIN unnest($6::text[], $7::bigint[]) AS g (name, room) ON g.name = d.job_group
+    """
+)
+COUNT_DUE: Final = (
+    f"SELECT least(count(*), $2) FROM {due_of('handler AS h', 's.uid', 's.next_run_at <= $1', '$2::bigint')}"
+)
+# Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
+EARLIEST_DUE: Final = f"""
+    SELECT min(d.next_run_at)
+      FROM {due_of(KNOWN, "s.next_run_at, s.job_group", "s.next_run_at <= $1", "100")}
+     WHERE d.job_group IS NULL OR d.job_group <> ALL($3::text[])
+"""
+RUNNING_BY_GROUP: Final = """
+    SELECT job_group, count(*)
+      FROM state
+     WHERE activity <> 'idle' AND job_group IS NOT NULL
+  GROUP BY job_group
+"""
+CLAIM_TYPES: Final = {
+    **dict.fromkeys(("uid", "run", "scheduled_for", "attempt"), "bigint"),
+    "trigger": "text",
+    "activity": "text",
+    **dict.fromkeys(("next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at"), "bigint"),
+}
+CLAIMED: Final = ("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run")
+# $1 is the number of the node, $2 its name, $3 the time; the rest are the claims. Who shares the store hears of claims
+# and endings by a counter, which nobody has to wait for.
+WRITE_CLAIMS: Final = f"""
+    WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=4)}),
+         states AS (UPDATE state AS t SET {set_to(CLAIMED)}, node = $1, touched = false
+                      FROM c
+                     WHERE t.uid = c.uid),
+         runs AS (INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
+                  SELECT run, uid, scheduled_for, attempt, trigger, $3::bigint,
+                         CASE WHEN activity = 'running' THEN $3 END, $2
+                    FROM c
+                      ON CONFLICT DO NOTHING
+               RETURNING id)
+    SELECT nextval('activity'), array_agg(id) FROM runs
+"""
+SKIP_TYPES: Final = {
+    **dict.fromkeys(("uid", "scheduled_for", "claimed_at", "finished_at"), "bigint"),
+    "reason": "text",
+    "missed": "bigint",
+}
+INSERT_SKIPS: Final = f"""
+    INSERT INTO run ({", ".join(SKIP_TYPES)}, attempt, trigger, outcome)
+    SELECT {", ".join(SKIP_TYPES)}, 0, 'schedule', 'skipped' FROM {rows_of(SKIP_TYPES)}
+"""
+FREE_TYPES: Final = {**STATE_TYPES, "run": "bigint", "node": "bigint"}
+FREE: Final = updating("state", "uid", FREE_TYPES)
+ENDING_TYPES: Final = {
+    **dict.fromkeys(("started_at", "finished_at"), "bigint"),
+    **dict.fromkeys(("outcome", "reason", "error", "message"), "text"),
+    "exit_code": "bigint",
+}
+FINISH: Final = f"""
+    WITH states AS ({FREE}),
+         runs AS ({updating("run", "id", ENDING_TYPES, first=len(FREE_TYPES) + 2)})
+    SELECT nextval('activity')
+"""
+# The same, of runs whose jobs nobody has changed while they ran: they know what their jobs are.
+UNTOUCHED_TYPES: Final = {**STATE_TYPES, **ENDING_TYPES, "uid": "bigint", "run": "bigint"}
+FINISH_UNTOUCHED: Final = f"""
+    WITH states AS (UPDATE state AS t SET {set_to(STATE_TYPES)}, run = NULL, node = NULL
+                      FROM {rows_of(UNTOUCHED_TYPES)}
+                     WHERE t.uid = c.uid AND t.run = c.run AND NOT t.touched
+                 RETURNING c.run, {", ".join(f"c.{name}" for name in ENDING_TYPES)}),
+         runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run)
+    SELECT nextval('activity'), array_agg(run) FROM states
+"""
+INSERT_OUTPUTS: Final = inserting("output", {"run": "bigint", "text": "text"})
+START: Final = """
+    WITH states AS (UPDATE state SET activity = 'running' WHERE uid = ANY($1::bigint[])),
+         runs AS (UPDATE run SET started_at = $3 WHERE id = ANY($2::bigint[]))
+    SELECT nextval('activity')
+"""
+# Their own rows, and those of the occurrences that the claims left out.
+DELETE_RUNS: Final = """
+    DELETE FROM run r
+     USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (uid, id, claimed_at)
+     WHERE r.uid = c.uid AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
+"""
+LOCK_HELD: Final = f"""
+    {SELECT_STATE}, s.run
+      FROM state s
+     WHERE s.activity <> 'idle' AND s.node = $1
+  ORDER BY s.uid
+       FOR UPDATE
+"""
+SELECT_ATTEMPTS: Final = (
+    "SELECT id, scheduled_for, attempt, trigger, claimed_at, started_at FROM run WHERE id = ANY($1::bigint[])"
+)
+SELECT_RUNS: Final = """
+    SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
+           r.reason, r.missed, r.error, r.message, r.exit_code, r.node
+      FROM run r JOIN job j USING (uid)
+"""
+# What ran before the clock went back is kept until its time has come once more: it must not be run again then.
+# And up to where rows are missing that would say what ran, is noted.
+PURGE_RUNS: Final = """
+    WITH old AS (DELETE FROM run r
+                  USING (SELECT c.uid, (SELECT id FROM run WHERE uid = c.uid ORDER BY id DESC LIMIT 1 OFFSET $2) AS last
+                           FROM unnest($1::bigint[]) AS c (uid)) AS c
+                  WHERE r.uid = c.uid AND r.id <= c.last AND r.outcome IS NOT NULL AND r.scheduled_for <= $3
+              RETURNING r.id, r.uid, r.scheduled_for, r.attempt, r.trigger),
+         outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM old))
+    UPDATE state
+       SET touched = true, forgotten_until = greatest(forgotten_until, gone.at)
+      FROM (SELECT uid, max(scheduled_for) AS at
+              FROM old
+             WHERE attempt > 0 AND trigger <> 'manual'
+          GROUP BY uid) AS gone
+     WHERE state.uid = gone.uid
+"""
+LATEST_RUN: Final = """
+    SELECT max(scheduled_for)
+      FROM run
+     WHERE uid = $1 AND scheduled_for <= $2 AND attempt > 0 AND trigger <> 'manual'
+"""
+REVIEW: Final = f"""
+    {SELECT_STATE}
+      FROM state s
+     WHERE s.uid > $1 AND s.next_run_at > $2 AND s.phase <> 'disabled'
+  ORDER BY s.uid
+     LIMIT $3
+       FOR UPDATE
+"""
+LOCK_WITHOUT_USER: Final = f"""
+    {SELECT_STATE}
+      FROM job j JOIN state s USING (uid)
+     WHERE j.user_id IS NULL AND s.phase <> 'disabled'
+  ORDER BY s.uid
+       FOR UPDATE OF s
+"""
+DISABLE: Final = """
+    UPDATE state
+       SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL,
+           touched = true
+     WHERE uid = ANY($1::bigint[])
+"""
+LOCK_LONG_DISABLED: Final = f"""
+    {SELECT_STATE}
+      FROM state s
+     WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < $1
+  ORDER BY s.disabled_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+"""
+JOIN: Final = """
+    INSERT INTO node (name, host, pid, process_start, beat, beat_at, since)
+    VALUES ($1, $2, $3, $4, 0, clock_timestamp(), $5)
+ RETURNING number
+"""
+BEAT: Final = "UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), skew = $2 WHERE number = $1"
+NODE_COLUMNS: Final = """
+    number, name, host, pid, process_start, beat, since, extract(epoch FROM clock_timestamp() - beat_at)::float8
+"""
+SELECT_NODES: Final = f"SELECT {NODE_COLUMNS} FROM node"
+SELECT_NODES_AT_WORK: Final = f"""
+    SELECT {NODE_COLUMNS}, coalesce(skew, 0),
+           (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number)
+      FROM node
+  ORDER BY since, number
+"""
+FORGET_NODE: Final = "DELETE FROM node WHERE number = $1 AND beat = $2"
+
+# Descriptions that are remembered, so that a busy job is read from its JSON once.
+REMEMBERED_SPECS = 4096
+
+# Of each handler and priority so many are looked at to find out who goes first. Of more than that, the first are those
+# who have been due for longest.
+LEAST_WINDOW = 1000
+
+# What somebody else holds for a moment is looked at again after this long.
+SOON: Micros = SECOND // 20
+
+# So many rows go into one statement: to put them together takes time on the event loop.
+SLICE = 1000
+
+# One after another where groups have limits: who counts what runs must not be overtaken.
+GROUP_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7))"
+
+
+class Work:
+    """The transactions themselves, and what is remembered between them. `PostgresStore` says what each is for."""
+
+    def __init__(self, notify: Callable[[Micros | None], tuple[str, str]]) -> None:
+        """*notify* says on which channel, and with which words, others are told of a change that is due at a moment."""
+        self._notify = notify
+        self._specs: OrderedDict[tuple[int, int, int], Job] = OrderedDict()
+        self._handlers: dict[str, int] = {}
+        self._unreadable: set[tuple[int, int]] = set()
+        self.counted = 0
+        """How often we have counted our own activity."""
+
+    # -------------------------------------------------------- jobs
+
+    async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+        names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
+        rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
+        jobs = {(job.namespace, job.id): job for job in await self._jobs(db, rows)}
+        numbers = iter(await db.fetchval(NEW_NUMBERS, len(names) - len(jobs)) if len(jobs) < len(names) else [])
+        edits: list[Edit | None] = []
+        added: dict[int, Job] = {}
+        changed: dict[int, tuple[Job, Job]] = {}
+        for change in changes:
+            name = change.namespace, change.id
+            edit = change.decide(jobs.get(name))
+            if edit is not None and edit.kind is not None:
+                job = edit.job
+                if not job.uid:
+                    job.take_number(next(numbers))
+                if job.uid in added or name not in jobs:
+                    added[job.uid] = job
+                else:
+                    before = changed[job.uid][0] if job.uid in changed else jobs[name]
+                    changed[job.uid] = before, job
+                jobs[name] = job
+            edits.append(edit)
+        await self._insert(db, list(added.values()))
+        await self._update(db, list(changed.values()))
+        await self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
+        if added or changed:
+            await self._tell(db, [*added.values(), *(job for _, job in changed.values())])
+        return edits
+
+    async def review(
+        self, db: Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
+    ) -> int | None:
+        jobs = await self._jobs(db, await db.fetch(REVIEW, after, now, limit), now)
+        readable = [job for job in jobs if (job.uid, job.revision) not in self._unreadable]
+        changed = [(before, job) for before in readable if (job := decide(before)) is not None]
+        await self._update(db, changed)
+        if changed:
+            await self._tell(db, [job for _, job in changed])
+        return jobs[-1].uid if len(jobs) == limit else None
+
+    async def _insert(self, db: Connection, jobs: Sequence[Job]) -> None:
+        numbers = await self._numbers_of(db, {job.handler for job in jobs})
+        for some in _slices(jobs):
+            await db.execute(INSERT_JOBS, *columns_of([(job.uid, *spec_values(job)) for job in some]))
+            await db.execute(INSERT_STATES, *columns_of([(job.uid, *_narrow(job, numbers)) for job in some]))
+
+    async def _update(self, db: Connection, changed: Sequence[tuple[Job, Job]]) -> None:
+        """Write jobs as they are now, given what they were before."""
+        numbers = await self._numbers_of(db, {job.handler for _, job in changed})
+        for some in _slices(changed):
+            described = []
+            touched = []
+            for before, job in some:
+                if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
+                    touched.append((job.updated, job.uid))
+                elif (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
+                    words = f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it."
+                    raise StoreError(words)
+                else:
+                    described.append((*spec_values(job), job.uid))
+            await write_rows(db, UPDATE_JOBS, described)
+            await write_rows(db, TOUCH_JOBS, touched)
+            await db.execute(UPDATE_STATES, *columns_of([(*_narrow(job, numbers), job.uid) for _, job in some]))
+
+    async def _numbers_of(self, db: Connection, names: set[str]) -> Mapping[str, int]:
+        """The numbers of handlers; a handler that is new gets one."""
+        unknown = sorted(names - self._handlers.keys())
+        if not unknown:
+            return self._handlers
+        self._handlers.update(await db.fetch(FIND_HANDLERS, unknown))
+        new = [name for name in unknown if name not in self._handlers]
+        if not new:
+            return self._handlers
+        await db.execute(ADD_HANDLERS, new)
+        # Not remembered: all this may yet be rolled back.
+        return {**self._handlers, **dict(await db.fetch(FIND_HANDLERS, new))}
+
+    async def _tell(self, db: Connection, jobs: Iterable[Job]) -> None:
+        await self._tell_of(db, [job.state for job in jobs])
+
+    async def _tell_of(self, db: Connection, states: Iterable[JobState]) -> None:
+        """Tell the others, once this is committed, when the first of these jobs may start."""
+        due = [
+            state.next_run_at
+            for state in states
+            if state.phase is Phase.ACTIVE and state.activity is Status.IDLE and state.next_run_at is not None
+        ]
+        await db.execute(NOTIFY, *self._notify(min(due, default=None)))
+
+    async def remove(self, db: Connection, namespace: str, id: str) -> Job | None:
+        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)))
+        if not jobs:
+            return None
+        await db.execute(REMOVE, [jobs[0].uid])
+        await self._tell(db, [])
+        return jobs[0]
+
+    async def get(self, db: Connection, namespace: str, id: str) -> Job | None:
+        row = await db.fetchrow(FIND_JOB, kept(namespace), kept(id))
+        return None if row is None else self._described([row])[0]
+
+    async def list_jobs(self, db: Connection, wanted: JobFilter) -> list[Job]:
+        where = _Conditions()
+        if wanted.status in (Status.QUEUED, Status.RUNNING):
+            where.require("s.activity = {}", wanted.status.value)
+        elif wanted.status is not None:
+            phase = Phase.ACTIVE if wanted.status is Status.IDLE else Phase(wanted.status)
+            where.require("s.activity = 'idle' AND s.phase = {}", phase.value)
+        for column, value in (
+            ("j.namespace", wanted.namespace),
+            ("j.user_id", wanted.user_id),
+            ("j.handler", wanted.handler),
+            ("j.job_group", wanted.group),
+            ("j.priority", None if wanted.priority is None else wanted.priority.value),
+        ):
+            if value is not None:
+                where.require(f"{column} = {{}}", kept(value))
+        if wanted.due_before is not None:
+            where.require("s.phase = 'active' AND s.next_run_at < {}", wanted.due_before)
+        rows = await db.fetch(
+            f"{SELECT_STATE}, {SPEC} FROM job j JOIN state s USING (uid) {where}"
+            f" ORDER BY s.next_run_at NULLS LAST, j.namespace, j.id LIMIT {where.next()}",
+            *where.values,
+            None if wanted.metadata else wanted.limit,
+        )
+        jobs = self._described(rows)
+        if wanted.metadata:
+            jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
+        return jobs
+
+    async def list_runs(self, db: Connection, wanted: RunFilter) -> list[RunRow]:
+        where = _Conditions()
+        if wanted.run is not None:
+            where.require("r.id = {}", wanted.run)
+        if wanted.id is not None and wanted.namespace is not None:
+            where.require(
+                "r.uid = (SELECT uid FROM job WHERE namespace = {} AND id = {})",
+                kept(wanted.namespace),
+                kept(wanted.id),
+            )
+        elif wanted.id is not None:
+            where.require("j.id = {}", kept(wanted.id))
+        elif wanted.namespace is not None:
+            where.require("j.namespace = {}", kept(wanted.namespace))
+        if wanted.outcome is not None:
+            where.require("r.outcome = {}", wanted.outcome.value)
+        if wanted.since is not None:
+            where.require("r.claimed_at >= {}", wanted.since)
+        rows = await db.fetch(
+            f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT {where.next()}", *where.values, wanted.limit
+        )
+        return [_run_row(row) for row in rows]
+
+    async def output_of(self, db: Connection, run: int) -> str | None:
+        return original(await db.fetchval("SELECT text FROM output WHERE run = $1", run))
+
+    async def count_due(self, db: Connection, now: Micros, most: int) -> int:
+        return int(await db.fetchval(COUNT_DUE, now, most))
+
+    async def running_by_group(self, db: Connection) -> dict[str, int]:
+        return dict(await db.fetch(RUNNING_BY_GROUP))
+
+    # -------------------------------------------------------- runs
+
+    async def claim_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Claims:
+        rows = await self._take_due(db, now, terms)
+        node, next_due, unhandled, waiting, seen = rows[0][:5]
+        if node is None:
+            raise NodeLost
+        taken = [row for row in rows if row[6] is not None]
+        run_ids = iter(sorted(row[5] for row in taken))
+        slots = float("inf") if terms.slots is None else terms.slots
+        runs: list[ClaimedRun] = []
+        edits: list[Edit] = []
+        passed_over: list[Job] = []
+        for job in await self._jobs(db, [row[6 : 6 + WIDTH] for row in taken], now):
+            activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
+            edit, attempt = claimed(job, now, terms.rules, activity)
+            if attempt is None:
+                passed_over.append(edit.job)
+            else:
+                runs.append(ClaimedRun(next(run_ids), edit.job, attempt, job.spec.payload_json, job.state))
+            if edit.skips or edit.kind:
+                edits.append(edit)
+        repeated: list[Job] = []
+        if runs and len(written := await self._write_claims(db, runs, terms.node, node)) != len(runs):
+            repeated = await self._go_on_from_repeated(db, [run for run in runs if run.id not in written], now)
+            again = {job.uid for job in repeated}
+            runs = [run for run in runs if run.id in written]
+            edits = [edit for edit in edits if edit.job.uid not in again]
+        await write_rows(db, FREE, [_free(job) for job in (*passed_over, *repeated)])
+        await self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
+        is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
+        to_come = [at for job in (*passed_over, *repeated) if (at := job.state.next_run_at) is not None and at > now]
+        if not is_full and waiting > len(taken):  # somebody has them in hand, and may yet let go of them
+            to_come.append(now + SOON)
+        return Claims(
+            runs=runs,
+            edits=edits,
+            unhandled=await self._jobs(db, await db.fetch(SELECT_STATES, unhandled)) if unhandled else [],
+            is_full=is_full,
+            next_due=min([*to_come, *([] if next_due is None else [next_due])], default=None),
+        )
+
+    async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:
+        """The first in line, up to the limit, none beyond the limit of its group."""
+        handlers = None if terms.handlers is None else list(terms.handlers)
+        values = terms.node, handlers, now, terms.limit, _window(terms)
+        if terms.group_limit is None and not terms.group_limits:
+            rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values)
+            return rows
+        await db.execute(GROUP_LOCK)  # before anything is counted: a statement sees what was there when it began
+        rooms = await self._rooms(db, terms)
+        full = [group for group, room in rooms.items() if room is not None and room <= 0]
+        others = _ANY_NUMBER if terms.group_limit is None else terms.group_limit
+        rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *columns_of(rooms.items(), 2), others, full)
+        return rows  # noqa: RET504 - the driver has no types
+
+    async def _rooms(self, db: Connection, terms: ClaimTerms) -> dict[str, int | None]:
+        """How many more of a group may run: of those of which some run, or which have a limit of their own."""
+        running = await self.running_by_group(db)
+        rooms: dict[str, int | None] = {}
+        for group in {*running, *terms.group_limits}:
+            limit = terms.group_limits.get(group, terms.group_limit)
+            rooms[group] = None if limit is None else limit - running.get(group, 0)
+        return rooms
+
+    async def earliest_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
+        limited = terms.group_limit is not None or terms.group_limits
+        rooms = await self._rooms(db, terms) if limited else {}
+        full = [group for group, room in rooms.items() if room is not None and room <= 0]
+        handlers = None if terms.handlers is None else list(terms.handlers)
+        at = await db.fetchval(EARLIEST_DUE, now, handlers, full)
+        return None if at is None else int(at)
+
+    async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
+        """Mark jobs as ours, and write the rows of their runs; return which rows are new."""
+        claimed_at = runs[0].attempt.claimed_at  # as of all of them
+        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, claimed_at, *columns_of([_claim(run) for run in runs]))
+        self.counted += 1
+        return set(written or ())
+
+    async def _go_on_from_repeated(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> list[Job]:
+        """Jobs whose occurrences ran before, as a clock that went back offers them, as they go on."""
+        jobs = []
+        for run in runs:
+            latest = await db.fetchval(LATEST_RUN, run.job.uid, now)
+            jobs.append(run.job.with_state(ran_before(run.job, run.before, latest, now)))
+        return jobs
+
+    async def claim_one(
+        self,
+        db: Connection,
+        namespace: str,
+        id: str,
+        payload_json: str | None,
+        now: Micros,
+        node: int,
+        queued: bool,
+    ) -> ClaimedRun | Job | None:
+        name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", node)
+        if name is None:
+            raise NodeLost
+        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)))
+        if not jobs or jobs[0].state.activity is not Status.IDLE:
+            return jobs[0] if jobs else None
+        (job,) = jobs
+        taken = claim_manually(job, now)
+        assert taken.attempt is not None
+        state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
+        run = ClaimedRun(
+            id=await db.fetchval(NEW_RUN),
+            job=job.with_state(state),
+            attempt=taken.attempt,
+            payload_json=job.spec.payload_json if payload_json is None else payload_json,
+            before=job.state,
+        )
+        await self._write_claims(db, [run], node, name)
+        return run
+
+    async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
+        ours = {run.id: run.job.uid for run in runs if run.id in await self._lock_claimed(db, runs)}
+        if ours:
+            await db.execute(START, list(ours.values()), list(ours), now)
+            self.counted += 1
+        return set(ours)
+
+    async def _lock_claimed(self, db: Connection, runs: Iterable[ClaimedRun]) -> dict[int, Sequence[Any]]:
+        """The rows of the jobs that *runs* are about, by the run that holds each now."""
+        rows = await db.fetch(LOCK_STATES, [run.job.uid for run in runs])
+        return {row[WIDTH]: row[:WIDTH] for row in rows}
+
+    async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
+        rows = await self._lock_claimed(db, runs)
+        ours = [run for run in runs if run.id in rows]
+        freed = []
+        # As they are now: they may have been edited since they were claimed.
+        for run, job in zip(ours, await self._jobs(db, [rows[run.id] for run in ours]), strict=True):
+            before = run.before
+            state = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
+            # Unless an edit has said otherwise.
+            if state.next_run_at is None and state.phase is not Phase.DISABLED:
+                state = state._replace(
+                    next_run_at=before.next_run_at,
+                    retry_of=before.retry_of,
+                    attempts=before.attempts,
+                    regular_at=before.regular_at,
+                    retry_count=before.retry_count,
+                )
+            freed.append(job.with_state(state))
+        if freed:
+            await db.execute(FREE, *columns_of([_free(job) for job in freed]))
+            await db.execute(DELETE_RUNS, *columns_of([(run.job.uid, run.id, run.attempt.claimed_at) for run in ours]))
+            await self._tell(db, freed)
+
+    async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+        if not ended:
+            return []
+        edits: dict[int, Edit] = {}
+        rows = []
+        for item in sorted(ended, key=lambda item: item.run.job.uid):
+            edit = after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
+            edits[item.run.id] = edit
+            rows.append((*stored_state(edit.job.state), *_finish_run(item)[:-1], item.run.job.uid, item.run.id))
+        _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
+        self.counted += 1
+        done = set(found or ())
+        if len(done) < len(ended):
+            edits = {run: edit for run, edit in edits.items() if run in done}
+            edits |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
+        ours = [item for item in ended if item.run.id in edits]
+        outputs = [(item.run.id, kept(item.ending.output)) for item in ours if item.ending.output is not None]
+        await write_rows(db, INSERT_OUTPUTS, outputs)
+        for item in ours:
+            if edits[item.run.id].skips:
+                await self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
+        return [edits.get(item.run.id) for item in ended]
+
+    async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
+        """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
+        rows = await self._lock_claimed(db, [item.run for item in ended])
+        ours = [item for item in ended if item.run.id in rows]
+        if not ours:
+            return {}
+        now = max(item.finished_at for item in ended)
+        edits = {}
+        for item, job in zip(ours, await self._jobs(db, [rows[item.run.id] for item in ours], now), strict=True):
+            edits[item.run.id] = after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
+        await self._write_endings(db, [edit.job for edit in edits.values()], ours)
+        return edits
+
+    async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
+        states = columns_of([_free(job) for job in jobs])
+        await db.execute(FINISH, *states, *columns_of([_finish_run(item) for item in ended]))
+        self.counted += 1
+
+    async def _write_skips(self, db: Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
+        rows = [
+            (job.uid, skip.scheduled_for, now, now, skip.reason._value_, skip.missed)
+            for job, skips in skipped
+            for skip in skips
+        ]
+        await write_rows(db, INSERT_SKIPS, rows)
+
+    # -------------------------------------------------------- nodes
+
+    async def join(self, db: Connection, identity: NodeIdentity, now: Micros) -> int:
+        values = identity.name, identity.host, identity.pid, identity.process_start, now
+        return int(await db.fetchval(JOIN, *values))
+
+    async def beat(self, db: Connection, node: int, skew: Micros | None) -> list[NodeRow]:
+        if await db.execute(BEAT, node, skew) == "UPDATE 0":
+            raise NodeLost
+        return [_node_row(*row) for row in await db.fetch(SELECT_NODES)]
+
+    async def nodes(self, db: Connection) -> list[NodeStatus]:
+        return [
+            NodeStatus(node=_node_row(*row[:8]), age=int(row[7] * SECOND), skew=row[8], running=row[9])
+            for row in await db.fetch(SELECT_NODES_AT_WORK)
+        ]
+
+    async def held(self, db: Connection, node: int) -> set[int]:
+        rows = await db.fetch("SELECT run FROM state WHERE activity <> 'idle' AND node = $1", node)
+        return {run for (run,) in rows}
+
+    async def leave(self, db: Connection, node: int) -> None:
+        await db.execute("DELETE FROM node WHERE number = $1", node)
+
+    async def recover(
+        self, db: Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        recovered: list[tuple[Edit, ClaimedRun]] = []
+        for node in sorted(dead, key=lambda node: node.id):
+            if await db.execute(FORGET_NODE, node.id, node.beat) == "DELETE 1":  # or it lives, or somebody was faster
+                problem = f"The process that ran it is gone ({node.identity.name})."
+                recovered += await self._interrupt(db, node.id, set(), problem, now, rules)
+        return recovered
+
+    async def interrupt_unknown(
+        self, db: Connection, node: int, known: set[int], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        problem = "The store failed when it was claimed; it never began."
+        return await self._interrupt(db, node, known, problem, now, rules)
+
+    async def _interrupt(
+        self, db: Connection, node: int, known: set[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        """End all runs of *node* but the *known*, as interrupted."""
+        rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
+        if not rows:
+            return []
+        attempts = {row[0]: row[1:] for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
+        interrupted = []
+        endings = []
+        ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
+        for row, job in zip(rows, await self._jobs(db, [row[:WIDTH] for row in rows], now), strict=True):
+            scheduled_for, attempt, trigger, claimed_at, started_at = attempts[row[WIDTH]]
+            tried = Attempt(
+                scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
+            )
+            run = ClaimedRun(
+                id=row[WIDTH], job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state
+            )
+            interrupted.append((after(job, run, ending, started_at, now, rules), run))
+            endings.append(EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now))
+        jobs = [edit.job for edit, _ in interrupted]
+        await self._write_endings(db, jobs, endings)
+        await self._write_skips(db, [(edit.job, edit.skips) for edit, _ in interrupted], now)
+        await self._tell(db, jobs)
+        return interrupted
+
+    # -------------------------------------------------------- upkeep
+
+    async def disable_without_user(self, db: Connection, reason: str, now: Micros) -> list[Job]:
+        rows = await db.fetch(LOCK_WITHOUT_USER)
+        jobs = [job.with_state(disabled(job.state, reason, now)) for job in await self._jobs(db, rows)]
+        if jobs:
+            await db.execute(DISABLE, [job.uid for job in jobs], kept(reason), now)
+            await self._tell(db, [])
+        return jobs
+
+    async def purge_runs(self, db: Connection, uids: Sequence[int], keep: int, now: Micros) -> None:
+        await db.execute(LOCK_STATES, list(uids))
+        await db.execute(PURGE_RUNS, list(uids), keep, now)
+
+    async def purge_disabled(self, db: Connection, before: Micros, limit: int) -> list[Job]:
+        jobs = await self._jobs(db, await db.fetch(LOCK_LONG_DISABLED, before, limit))
+        if jobs:
+            await db.execute(REMOVE, [job.uid for job in jobs])
+        return jobs
+
+    # -------------------------------------------------------- rows and records
+
+    async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> list[Job]:
+        """The jobs of these rows of state, with their descriptions, some of which are remembered."""
+        templates = {}
+        missing = []
+        for row in rows:
+            key = row[0], row[1], row[2]
+            if key not in templates:
+                if (remembered := self._specs.get(key)) is None:
+                    missing.append(row[0])
+                else:
+                    templates[key] = remembered
+        found = {row[0]: row for row in await db.fetch(SELECT_SPECS, missing)} if missing else {}
+        return [self._job(row, templates.get((row[0], row[1], row[2])), found, now) for row in rows]
+
+    def _described(self, rows: Sequence[Sequence[Any]]) -> list[Job]:
+        """The jobs of rows that have both, state and description."""
+        found = {row[0]: row[WIDTH:] for row in rows}
+        return [self._job(row, self._specs.get((row[0], row[1], row[2])), found, 0) for row in rows]
+
+    def _job(self, row: Sequence[Any], template: Job | None, found: Mapping[int, Sequence[Any]], now: Micros) -> Job:
+        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
+        uid, revision, updated_at = row[:3]
+        state = state_from(row[3:WIDTH])
+        if template is None:
+            described = tuple(found[uid])
+            try:
+                template = job_of(described)
+            except (SchedulerError, ValueError) as error:
+                template = unreadable_job(described)
+                self._unreadable.add((uid, revision))
+                if state.phase is not Phase.DISABLED:
+                    state = disabled(state, f"it cannot be read from the store: {error}", now)
+            else:
+                self._specs[uid, revision, updated_at] = template
+                if len(self._specs) > REMEMBERED_SPECS:
+                    self._specs.popitem(last=False)
+        return template.with_state(state)
+
+
+def _node_row(
+    number: int, name: str, host: str, pid: int, process_start: str, beat: int, since: Micros, age: float
+) -> NodeRow:
+    identity = NodeIdentity(name=name, host=host, pid=pid, process_start=process_start)
+    return NodeRow(id=number, identity=identity, beat=beat, since=since, age=age)
+
+
+class _Conditions:
+    """What rows must fulfil, and the values of its parameters."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self.values: list[object] = []
+
+    def require(self, text: str, *values: object) -> None:
+        """Add a condition; each {} in *text* stands for one of *values*."""
+        numbers = []
+        for value in values:
+            numbers.append(self.next())
+            self.values.append(value)
+        self._texts.append(text.format(*numbers))
+
+    def next(self) -> str:
+        """The parameter behind all there are."""
+        return f"${len(self.values) + 1}"
+
+    def __str__(self) -> str:
+        return f"WHERE {' AND '.join(self._texts)}" if self._texts else ""
+
+
+# ---------------------------------------------------------------- values
+
+# A text of PostgreSQL holds any character but one. This stands for it, and is no character itself.
+ESCAPE: Final = "\uffff"
+_escaped = re.compile(f"{ESCAPE}(.)", re.DOTALL)
+
+_TEXTS: Final = tuple(JobState._fields.index(name) for name in STATE_TEXTS)
+
+
+def kept(text: str) -> str:
+    """*text* as PostgreSQL can keep it."""
+    if "\0" in text or ESCAPE in text:
+        text = text.replace(ESCAPE, ESCAPE * 2).replace("\0", f"{ESCAPE}0")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def original(text: str | None) -> str | None:
+    """The text that was kept."""
+    if text is None or ESCAPE not in text:
+        return text
+    return _escaped.sub(lambda found: "\0" if found[1] == "0" else found[1], text)
+
+
+def _maybe_kept(text: str | None) -> str | None:
+    return None if text is None else kept(text)
+
+
+def columns_of(rows: Iterable[Sequence[Any]], width: int = 0) -> list[Sequence[Any]]:
+    """Rows as columns: an array of each goes to PostgreSQL. *width* is how many there are if there are no rows.
+
+    A column that is empty throughout, as many are, goes as an empty array: where one ends, `unnest` goes on with nulls.
+    """
+    return [() if column.count(None) == len(column) else column for column in zip(*rows, strict=True)] or [()] * width
+
+
+def _slices(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (rows[first : first + SLICE] for first in range(0, len(rows), SLICE))
+
+
+async def write_rows(db: Connection, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Write *rows*, if there are any."""
+    if rows:
+        await db.execute(statement, *columns_of(rows))
+
+
+_ANY_NUMBER = 2**31 - 1
+
+
+def _window(terms: ClaimTerms) -> int:
+    return max(LEAST_WINDOW, 2 * terms.limit)
+
+
+def state_from(values: Sequence[Any]) -> JobState:
+    """The state that its columns make."""
+    columns = list(values)
+    for number in _TEXTS:
+        columns[number] = original(columns[number])
+    return state_of(columns)
+
+
+def stored_state(state: JobState) -> list[Any]:
+    """The columns of a state."""
+    columns = state_values(state)
+    for number in _TEXTS:
+        if columns[number] is not None:
+            columns[number] = kept(columns[number])
+    return columns
+
+
+def _narrow(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:
+    narrow = job.revision, job.updated, handlers[job.handler], job.priority.rank, job.id, job.group
+    return (*narrow, *stored_state(job.state))
+
+
+def _free(job: Job) -> tuple[Any, ...]:
+    """The columns of `FREE`: no run holds the job any more."""
+    return (*stored_state(job.state), None, None, job.uid)
+
+
+def _claim(run: ClaimedRun) -> tuple[Any, ...]:
+    """The columns of `CLAIM_TYPES`."""
+    state, attempt = run.job.state, run.attempt
+    return (
+        run.job.uid,
+        run.id,
+        attempt.scheduled_for,
+        attempt.attempt,
+        attempt.trigger._value_,
+        state.activity._value_,
+        state.next_run_at,
+        state.retry_of,
+        state.attempts,
+        state.regular_at,
+        state.retry_count,
+        state.last_run_at,
+    )
+
+
+def _finish_run(item: EndedRun) -> tuple[Any, ...]:
+    ending = item.ending
+    reason = SkipReason.INTERRUPTED._value_ if ending.outcome is Outcome.INTERRUPTED else None
+    return (
+        item.started_at,
+        item.finished_at,
+        ending.outcome._value_,
+        reason,
+        _maybe_kept(ending.error),
+        _maybe_kept(ending.message),
+        ending.exit_code,
+        item.run.id,
+    )
+
+
+def _run_row(row: Sequence[Any]) -> RunRow:
+    columns = list(row)
+    columns[11], columns[12] = original(columns[11]), original(columns[12])
+    return run_row(*columns)

@@ -57,7 +57,7 @@ from scheduler_async.nodes import retire
 from scheduler_async.testing import VirtualClock
 from tests.postgres_server import url_of_schema
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.deep
 
 T = TypeVar("T")
 NOON = "2026-01-05T12:00:00Z"

@@ -2276,7 +2276,7 @@ async def test_a_job_cannot_be_declared_twice(idle: Scheduler) -> None:
         declare(idle, Every("2h"), [])
 
 
-@pytest.mark.parametrize("store", [5, None, "", "postgresql://localhost/jobs"])
+@pytest.mark.parametrize("store", [5, None, "", "postgresql://ann:a/b@localhost/jobs"])
 def test_a_store_that_is_none_is_refused(store: Any) -> None:
     """When it is given, with a word about what would be one."""
     with pytest.raises((SchedulerError, ImportError)):

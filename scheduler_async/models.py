@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, final
 
 from scheduler_async.durations import parse_interval
 from scheduler_async.errors import InvalidJobError, quoted
@@ -145,10 +145,11 @@ class _SpecDraft:
 
     __slots__ = (
         *("schedule", "handler", "id", "namespace", "user_id", "name", "payload_json", "metadata_json", "priority"),
-        *("group", "misfire", "retry", "timeout", "on_interrupt", "enabled", "on_conflict"),
+        *("group", "misfire", "retry", "timeout", "on_interrupt", "enabled", "on_conflict", "__weakref__"),
     )
 
 
+@final
 @dataclass(frozen=True, init=False)
 class JobSpec(_SpecDraft):
     """A job as it is described: what `Scheduler.add_job` takes, as a value.
@@ -265,7 +266,10 @@ class JobSpec(_SpecDraft):
         return cast(Self, draft)
 
     def __reduce__(self) -> tuple[Callable[..., JobSpec], tuple[Any, ...]]:
-        return JobSpec.stored, tuple(getattr(self, name) for name in _SpecDraft.__slots__)
+        return JobSpec.stored, tuple(getattr(self, part.name) for part in fields(self))
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("A JobSpec is a value, and has no subclasses. Write a function that returns one.")
 
     @property
     def payload(self) -> Json:
@@ -282,8 +286,8 @@ class JobSpec(_SpecDraft):
         """As a store keeps it: under the id it got, without what only adding asks for."""
         if self.id == id and self.handler == handler and self.enabled and self.on_conflict is OnConflict.RAISE:
             return self
-        fields: dict[str, Any] = {name: getattr(self, name) for name in _SpecDraft.__slots__}
-        return self.stored(**{**fields, "id": id, "handler": handler, "enabled": True, "on_conflict": OnConflict.RAISE})
+        given: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
+        return self.stored(**{**given, "id": id, "handler": handler, "enabled": True, "on_conflict": OnConflict.RAISE})
 
     def changed(self, **changes: Any) -> Self:
         """A copy with *changes*, which are arguments of `JobSpec`, checked like new ones."""
@@ -338,9 +342,13 @@ def _moment(micros: Micros | None) -> datetime | None:
 class _JobDraft:
     """A job while it is filled in, like `_SpecDraft`."""
 
-    __slots__ = ("anchor", "created", "handler", "id", "namespace", "revision", "spec", "state", "uid", "updated")
+    __slots__ = (
+        *("spec", "state", "id", "namespace", "handler", "uid", "anchor", "created", "updated", "revision"),
+        "__weakref__",
+    )
 
 
+@final
 @dataclass(frozen=True, init=False)
 class Job(_JobDraft):
     """A job as it is now. It does not change; ask again for a newer one."""
@@ -390,7 +398,10 @@ class Job(_JobDraft):
         return cast(Self, draft)
 
     def __reduce__(self) -> tuple[Callable[..., Job], tuple[Any, ...]]:
-        return partial(Job, **{name: getattr(self, name) for name in _JobDraft.__slots__}), ()
+        return partial(Job, **{part.name: getattr(self, part.name) for part in fields(self)}), ()
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("A Job is a value, and has no subclasses.")
 
     def with_state(self, state: JobState) -> Job:
         """The same job in another state. Every run asks for this several times, and `replace` is slow."""

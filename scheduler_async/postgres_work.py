@@ -677,7 +677,7 @@ class Work:
         name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", node)
         if name is None:
             raise NodeLost
-        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)))
+        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)), now)
         if not jobs or jobs[0].state.activity is not Status.IDLE:
             return jobs[0] if jobs else None
         (job,) = jobs

@@ -228,7 +228,7 @@ REVIEW: Final = f"""
      LIMIT ?
 """
 
-# Descriptions that are remembered: the busiest ready for use, and many more as rows, so that nobody need read them.
+# Descriptions that are remembered: the last ones ready for use, and many more as rows, so that nobody need read them.
 # Rows take a third of the memory, and the garbage collector lets them be.
 REMEMBERED_JOBS = 1_024
 REMEMBERED_ROWS = 16_384
@@ -276,10 +276,11 @@ class Work:
         """As `in_transaction`, for work that changes what is remembered."""
         try:
             return in_transaction(db, work, *args)
-        except BaseException:
+        except BaseException as error:
             self._line = None  # whoever was taken out of it is still due
-            self._described.clear()  # whoever was added is not there, and its number goes to another
-            self._descriptions.clear()
+            if not isinstance(error, SchedulerError):  # a refusal comes before anything is written
+                self._described.clear()  # whoever was added is not there, and its number goes to another
+                self._descriptions.clear()
             raise
 
     # -------------------------------------------------------- jobs
@@ -371,9 +372,9 @@ class Work:
             db.execute("DELETE FROM job WHERE uid = ?", (job.uid,))
         return job
 
-    def get(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
+    def get(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros = 0) -> Job | None:
         row = db.execute(FIND_JOB, (namespace, id)).fetchone()
-        return None if row is None else self._jobs(db, [row])[0]
+        return None if row is None else self._jobs(db, [row], now)[0]
 
     def list_jobs(self, db: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
         conditions: list[str] = []
@@ -573,7 +574,7 @@ class Work:
         queued: bool,
     ) -> ClaimedRun | Job | None:
         name = self._require_node(db, node)
-        job = self.get(db, namespace, id)
+        job = self.get(db, namespace, id, now)
         if job is None or job.state.activity is not Status.IDLE:
             return job
         taken = claim_manually(job, now)

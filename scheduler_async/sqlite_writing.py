@@ -21,9 +21,9 @@ class Writing:
         self._columns = columns
         self._texts: dict[tuple[bool, ...], str] = {}
 
-    def one(self, db: sqlite3.Connection, *row: Any) -> int:
-        """Write one row, and return how many were written."""
-        return self.all(db, [row])
+    def one(self, db: sqlite3.Connection, *row: Any) -> None:
+        """Write one row."""
+        self.all(db, [row])
 
     def all(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> int:
         """Write *rows*, those with the same gaps next to each other at once, and return how many were written."""

@@ -27,6 +27,7 @@ from scheduler_async import (
     SkipReason,
     Status,
     Trigger,
+    lifecycle,
 )
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.lifecycle import (
@@ -49,7 +50,7 @@ from scheduler_async.lifecycle import (
     sooner,
     upcoming,
 )
-from scheduler_async.models import ENDED, Attempt, Ending, Phase, Skip
+from scheduler_async.models import ENDED, Attempt, Ending, JobState, Phase, Skip
 
 NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
 RULES = Rules()
@@ -2071,3 +2072,36 @@ def test_an_explanation_tells_moments_on_the_clock_of_the_reader() -> None:
 
     moment = "2026-01-05 14:00 CET"
     assert str(explanation) == f'Job "a" is not due: it runs once at {moment}, next at {moment}, in 1 hour.'
+
+
+# ---------------------------------------------------------------- what is made of parts
+
+
+@given(
+    state=st.builds(
+        JobState,
+        **{
+            name: st.integers(0, 9)
+            for name in JobState._fields
+            if name not in ("activity", "phase", "disabled_reason", "last_error", "last_message")
+        },
+    ),
+    outcome=st.sampled_from([Outcome.SUCCESS, Outcome.NOOP, Outcome.SKIPPED, Outcome.CANCELLED]),
+    by_hand=st.booleans(),
+)
+def test_what_is_made_of_parts_has_each_in_its_place(state: JobState, outcome: Outcome, by_hand: bool) -> None:
+    """A state is put together from pieces of the one before: a field that is added must not shift the others."""
+    ending = Ending(outcome=outcome, exit_code=77, message="told")
+    told: dict[str, Any] = {"activity": Status.IDLE, "last_run_at": 11, "last_exit_code": 77, "last_message": "told"}
+    if outcome in (Outcome.SUCCESS, Outcome.NOOP):
+        told["last_success_at"] = 12
+    if not by_hand and outcome is not Outcome.CANCELLED:
+        told |= {"retry_count": 0, "period_start": None, "consecutive_errors": 0, "interruptions": 0}
+    taken: dict[str, Any] = {"next_run_at": None, "retry_of": None, "attempts": 0, "regular_at": None}
+    job = a_job(Every("1h"))
+
+    assert lifecycle._counted(state, ending, by_hand, 12, 11) == state._replace(**told)
+    assert lifecycle._going_on(job, state, 13, 12) == state._replace(**{**taken, "next_run_at": 13})
+    assert lifecycle._taken(state, 12, Status.RUNNING, 14) == state._replace(
+        **taken, activity=Status.RUNNING, last_run_at=12, retry_count=14
+    )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
+import weakref
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +19,7 @@ from scheduler_async import (
     Explanation,
     IntervalParseError,
     InvalidJobError,
+    Job,
     JobSpec,
     Misfire,
     OnInterrupt,
@@ -275,3 +280,20 @@ def test_priorities_have_an_order() -> None:
 )
 def test_which_outcomes_count_against_a_job(outcome: str, is_failure: bool) -> None:
     assert Outcome(outcome).is_failure is is_failure
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_jobs_and_descriptions_can_be_copied_and_sent(again: Callable[[Any], Any]) -> None:
+    """They travel to other processes, and into the caches of programs."""
+    spec = JobSpec(Every("1h"), handler="h", id="a", payload={"to": "ops"})
+    job = add(spec, id="a", handler="h", now=5)
+
+    assert (again(spec), again(job)) == (spec, job)
+    assert weakref.ref(job)() is job
+
+
+@pytest.mark.parametrize("kind", [Job, JobSpec])
+def test_values_have_no_subclasses(kind: type) -> None:
+    """They are made in ways that a subclass would not notice."""
+    with pytest.raises(TypeError, match="has no subclasses"):
+        type("Mine", (kind,), {})

@@ -22,6 +22,7 @@ from scheduler_async import (
     Cron,
     InvalidJobError,
     Job,
+    JobExistsError,
     JobSpec,
     Outcome,
     Scheduler,
@@ -35,7 +36,7 @@ from scheduler_async import (
 )
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_async.models import Ending
-from scheduler_async.store import Decision, Edit, JobFilter, NodeRow
+from scheduler_async.store import ClaimedRun, Decision, Edit, JobFilter, NodeRow
 from tests.test_stores import (
     EVERY_MINUTE,
     HOURLY,
@@ -797,6 +798,34 @@ async def test_a_run_whose_job_cannot_be_read_any_more_can_still_end(path: Path)
 
     assert None not in answers
     assert sql(path, "SELECT outcome FROM run") == [("success",), ("success",)]
+
+
+async def test_a_run_that_somebody_asked_for_disables_a_job_that_cannot_be_read_as_of_now(path: Path) -> None:
+    """Disabled long ago, it would be purged with its log."""
+    async with opened(path) as store:
+        node = await store.join(identity("first"), NOON)
+        await add(store, "bad", STOCKHOLM)
+        break_row(path, "schedule", "Europe/Atlantis")
+    async with opened(path) as store:
+        run = await store.claim_one("default", "bad", None, NOON, node=node, queued=False)
+        assert isinstance(run, ClaimedRun)
+        await store.finish([ended(run, at=NOON + SECOND)], RULES)
+
+        assert not await store.purge_disabled(NOON, 10)
+        assert (await job_of(store, "bad")).state.last_success_at == NOON + SECOND
+
+
+async def test_a_refusal_forgets_nothing(path: Path) -> None:
+    """A program may add what is there already a hundred times a second."""
+    async with opened(path) as store:
+        await add(store, "a")
+        with pytest.raises(JobExistsError):
+            await add(store, "a")
+        read: list[str] = []
+        await store._call(store._reader, lambda db: db.set_trace_callback(read.append))
+        await job_of(store, "a")
+
+    assert not [statement for statement in read if "j.schedule" in statement]
 
 
 async def test_a_run_whose_job_cannot_be_read_any_more_can_be_recovered(path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 
+from scheduler_async.clock import Clock
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import JobState, Status
-from scheduler_async.nodes import may_live
+from scheduler_async.nodes import BEAT, MARGIN, is_gone, may_live
 from scheduler_async.store import JobRecord, NodeRow, Ruling, RunRecord, Store, Verdict
 
 # Each slice is one transaction: who breaks off loses no more than that.
@@ -20,13 +22,22 @@ RUNS_THERE = "it is running in the target"
 RUNS_HERE = "it is running in the source"
 
 
-async def take_up_the_dead(store: Store, now: Micros) -> list[NodeRow]:
-    """Record what dead processes left running as interrupted, as a scheduler does; return the nodes that may live."""
-    nodes = await store.nodes()
-    dead = [status.node for status in nodes if not may_live(status)]
+async def take_up_the_dead(
+    store: Store, clock: Clock, tell: Callable[[NodeRow], object] = lambda _: None
+) -> list[NodeRow]:
+    """Record what dead processes left running as interrupted, as a scheduler does; return the nodes that may live.
+
+    Who is only silent is told of, and watched for a while.
+    """
+    dead = [status.node for status in await store.nodes() if not may_live(status)]
+    silent = [node for node in dead if not is_gone(node.identity)]
+    if silent:
+        tell(silent[0])
+        # A clock may have been put forward; who beats meanwhile lives, and is not taken for dead.
+        await clock.wait(asyncio.Event(), BEAT + MARGIN)
     if dead:
-        await store.recover(dead, now, Rules())
-    return [status.node for status in nodes if may_live(status)]
+        await store.recover(dead, clock.micros(), Rules())
+    return [status.node for status in await store.nodes()]
 
 
 class Copy:

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_async import Manual, SQLiteStore, Status, copying, nodes
+from scheduler_async import Manual, Outcome, SQLiteStore, Status, copying, nodes
 from scheduler_async.copying import NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, rule, take_up_the_dead
-from scheduler_async.instants import HOUR, MINUTE, SECOND
+from scheduler_async.instants import HOUR, MINUTE, SECOND, from_micros
 from scheduler_async.lifecycle import pause
 from scheduler_async.models import JobState, Phase
 from scheduler_async.store import JobRecord, Ruling, RunRecord, Store, Verdict
+from scheduler_async.testing import VirtualClock
 from tests.test_sqlite import opened, sql
 from tests.test_stores import (
     HOURLY,
@@ -308,7 +309,7 @@ async def test_what_died_is_taken_up_and_who_lives_is_told_of(source: Path) -> N
     async with opened(source) as store:
         await dead_and_alive(store)
 
-        alive = await take_up_the_dead(store, NOON + MINUTE)
+        alive = await take_up_the_dead(store, VirtualClock(from_micros(NOON + MINUTE)))
 
         assert [node.identity.name for node in alive] == ["far"]
         assert [status.node.identity.name for status in await store.nodes()] == ["far"]
@@ -316,6 +317,33 @@ async def test_what_died_is_taken_up_and_who_lives_is_told_of(source: Path) -> N
         assert {row.outcome for row in await runs(store, id="lives")} == {None}
         assert (await job_of(store, "died")).status is Status.IDLE
         assert (await job_of(store, "lives")).status is Status.RUNNING
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["it beats", "it is dead"])
+async def test_who_has_been_silent_for_long_is_watched_before_it_is_taken_for_dead(source: Path, lives: bool) -> None:
+    """A clock that was put forward makes everybody look silent, and what they run would run twice."""
+    clock = VirtualClock(from_micros(NOON + MINUTE))
+    told: list[str] = []
+    async with opened(source) as store:
+        await add(store, "a")
+        far = await store.join(identity("far"), NOON)
+        await claim_only(store, far)
+        sql(source, "UPDATE node SET beat_at = 0")
+        asked = asyncio.ensure_future(take_up_the_dead(store, clock, lambda node: told.append(node.identity.name)))
+        while not told:
+            await asyncio.sleep(0)
+        await clock.advance("14s")
+        if lives:
+            await store.beat(far)
+        else:
+            assert not asked.done()
+        await clock.advance("1s")
+
+        alive = await asked
+
+        assert [node.id for node in alive] == [far] * lives
+        outcomes = {row.outcome for row in await runs(store)}
+        assert (None in outcomes, Outcome.INTERRUPTED in outcomes) == (lives, not lives)
 
 
 async def test_what_is_running_is_left_out_until_it_has_ended(source: Path, target: Path) -> None:

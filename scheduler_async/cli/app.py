@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from scheduler_async import Job, Schedule, Scheduler, Store
+    from scheduler_async.store import NodeRow
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])
@@ -946,10 +947,13 @@ def copy(
     if is_same_store(source, destination):
         misused("SOURCE and TARGET are the same store.")
 
+    def tell_of_silent(node: NodeRow) -> None:
+        print(f"Node {node.identity.name} has been silent for long; waiting to see whether it lives …", file=sys.stderr)
+
     async def work() -> tuple[Copy, bool]:
         enough = asyncio.Event()
         async with opened_store(source) as theirs:
-            alive = await take_up_the_dead(theirs, SystemClock().micros())
+            alive = await take_up_the_dead(theirs, SystemClock(), tell_of_silent)
             if alive and not anyway:
                 fail(
                     f"A scheduler runs on the source ({alive[0].identity.name}), and what it runs from now on would be "

@@ -792,18 +792,18 @@ class _Link:
                 connection.terminate()
 
     async def close(self) -> None:
-        """Let go of the connection, as politely as that goes."""
-        connection, self._connection = self._connection, None
-        if connection is None or connection.is_closed():
-            return
+        """Let go of the connection, as politely as that goes: what was asked is answered first."""
         if self._event_loop is not asyncio.get_running_loop():
-            with suppress(RuntimeError):
-                connection.terminate()
+            self._drop()
             return
         try:
-            await connection.close(timeout=BEAT_TIMEOUT)
+            async with asyncio.timeout(BEAT_TIMEOUT), self._lock:
+                if self._connection is not None:
+                    await self._connection.close()
         except _LOST:
-            connection.terminate()
+            pass  # it is closed all the same
+        finally:
+            self._drop()
 
 
 async def _begin(db: Connection) -> Connection:

@@ -102,7 +102,8 @@ def own_server() -> Iterator[Server]:
 
 def supervise() -> None:
     """Run a server until the input ends; do meanwhile what each of its lines says."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it was meant for the tests, which say themselves when they end
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the tests: when they end, the input does
+        signal.signal(number, signal.SIG_IGN)
     short = len(tempfile.gettempdir()) <= LONGEST_DIRECTORY
     home = Path(tempfile.mkdtemp(prefix="pg-", dir=None if short else "/tmp"))
     try:

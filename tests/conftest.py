@@ -41,7 +41,7 @@ def store(request: pytest.FixtureRequest, path: Path) -> str:
     return ":memory:" if request.param == "memory" else str(path)
 
 
-@pytest.fixture(params=["file", "postgres"])
+@pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.once)])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a store is that several processes can open."""
     return str(tmp_path / "jobs.db") if request.param == "file" else url_of_schema(str(tmp_path))

@@ -22,7 +22,7 @@ from scheduler_async.store import JobFilter
 from tests.postgres_server import Server, own_server, url_of_schema, url_of_server
 from tests.test_stores import NOON, RULES, add, adding, claim, claim_only, claimed_ids, edit, editing, finish, identity
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.once, pytest.mark.timeout(60)]
 
 
 @pytest.fixture

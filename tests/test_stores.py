@@ -85,8 +85,8 @@ HOURLY = Every("1h")
 SUCCESS = Ending(outcome=Outcome.SUCCESS)
 ERROR = Ending(outcome=Outcome.ERROR, error="ValueError: no")
 
-STORES = ["memory", "file", "postgres"]
-SHARED = ["file", "postgres"]
+STORES = ["memory", "file", pytest.param("postgres", marks=pytest.mark.once)]
+SHARED = ["file", pytest.param("postgres", marks=pytest.mark.once)]
 
 T = TypeVar("T")
 

@@ -457,7 +457,7 @@ def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
 def _skip_missed(job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]) -> Claim:
     """Leave out what is too late; the latest occurrence may be in time still."""
     waiting = state._replace(activity=Status.IDLE, last_run_at=job.state.last_run_at)
-    latest = job.schedule.latest_micros(now, job.anchor)
+    latest = job.schedule.latest_micros(now, _anchor(job, at))
     due = _jittered(job, latest)
     if latest is None or due is None or _is_late(due, now, rules):
         skips = (*skips, *_passed_over(job, at, now, SkipReason.MISFIRE))
@@ -649,21 +649,25 @@ def _next_regular(job: Job, after: Micros) -> Micros | None:
     forgotten = job.state.forgotten_until
     if forgotten is not None and forgotten > after:  # the clock went back, further than the log does
         after = forgotten
-    anchor = job.schedule.anchor_before(after, job.anchor)
-    return _jittered(job, job.schedule.next_micros(after, anchor))
+    return _jittered(job, job.schedule.next_micros(after, _anchor(job, after)))
 
 
 def _jittered(job: Job, at: Micros | None) -> Micros | None:
     return at if at is None or job.schedule.jitter is None else job.schedule.jittered(at, job.key)
 
 
+def _anchor(job: Job, moment: Micros) -> Micros:
+    """Where its grid begins, for what comes after *moment*: the clock may have gone back to before it was added."""
+    return job.schedule.anchor_before(moment, job.anchor)
+
+
 def _count(job: Job, after: Micros, until: Micros) -> int:
-    return job.schedule.count_micros(after, until, job.anchor, MAX_MISSED)
+    return job.schedule.count_micros(after, until, _anchor(job, after), MAX_MISSED)
 
 
 def _merged(job: Job, after: Micros, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
     """The regular occurrences later than *after*, up to *until*, as a row."""
-    first = job.schedule.next_micros(after, job.anchor)
+    first = job.schedule.next_micros(after, _anchor(job, after))
     if first is None or first > until:
         return ()
     missed = _count(job, after, until)  # none for a delay, which counts from the end of a run

@@ -2074,6 +2074,20 @@ def test_an_explanation_tells_moments_on_the_clock_of_the_reader() -> None:
     assert str(explanation) == f'Job "a" is not due: it runs once at {moment}, next at {moment}, in 1 hour.'
 
 
+@pytest.mark.parametrize("misfire", ["skip", "run_once"])
+def test_what_was_missed_is_counted_from_before_the_job_was_added_if_the_clock_went_back_so_far(misfire: str) -> None:
+    """It was disabled then, and resumed: its grid goes on to both sides of where it began."""
+    job = a_job(Every("5m"), misfire=misfire, enabled=False)
+    back, later = NOON - 150 * MINUTE, NOON + 72 * MINUTE
+
+    resumed = job.with_state(resume(job, back).state)
+    taken = claim(resumed, later, RULES)
+
+    assert resumed.state.next_run_at == NOON - 145 * MINUTE
+    (skip,) = taken.skips
+    assert skip.missed + (taken.attempt is not None) == 44  # from 145 minutes before noon to 70 after it
+
+
 # ---------------------------------------------------------------- what is made of parts
 
 

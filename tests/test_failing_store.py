@@ -52,7 +52,7 @@ pytestmark = pytest.mark.once
 NOON = "2026-01-05T12:00:00Z"
 STEP = timedelta(seconds=30)
 TICK = timedelta(milliseconds=2)
-PATIENCE = 10.0  # seconds of real time for the retries of the engine, which take milliseconds unless the machine is busy
+PATIENCE = 10.0  # seconds of real time for retries, which take milliseconds unless the machine is busy
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from scheduler_async.errors import SchedulerError, StoreError
@@ -58,16 +59,20 @@ from scheduler_async.store import (
 STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
 
 SELECT_STATE: Final = f"SELECT s.uid, s.revision, {STATE_COLUMNS}"
+STATE_END: Final = 2 + len(JobState._fields)
 SELECT_SPEC: Final = """
     SELECT j.uid, j.revision, j.namespace, j.id, j.handler, j.schedule, j.retry, j.payload, j.metadata, j.user_id,
            j.name, j.priority, j.job_group, j.misfire, j.timeout, j.on_interrupt, j.anchor, j.created_at, j.updated_at
       FROM job j
 """
 
-FIND_JOB: Final = f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.namespace = ? AND j.id = ?"
+# With when it was last edited, which changes without the description: another process may have paused it.
+SELECT_EDITED: Final = f"{SELECT_STATE}, j.updated_at FROM job j JOIN state s USING (uid)"
+
+FIND_JOB: Final = f"{SELECT_EDITED} WHERE j.namespace = ? AND j.id = ?"
 
 FIND_JOBS: Final = f"""
-    {SELECT_STATE}
+    {SELECT_STATE}, j.updated_at
       FROM json_each(?) n
       JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
       JOIN state s USING (uid)
@@ -221,8 +226,7 @@ LATEST_RUN: Final = """
      WHERE uid = ? AND scheduled_for <= ? AND attempt > 0 AND trigger <> 'manual'
 """
 REVIEW: Final = f"""
-    {SELECT_STATE}
-      FROM state s
+    {SELECT_EDITED}
      WHERE s.uid > ? AND s.next_run_at > ? AND s.phase <> 'disabled'
   ORDER BY s.uid
      LIMIT ?
@@ -402,8 +406,7 @@ class Work:
             require("s.phase = 'active' AND s.next_run_at < ?", wanted.due_before)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         rows = db.execute(
-            f"{SELECT_STATE} FROM job j JOIN state s USING (uid) {where}"
-            " ORDER BY s.next_run_at IS NULL, s.next_run_at, j.namespace, j.id LIMIT ?",
+            f"{SELECT_EDITED} {where} ORDER BY s.next_run_at IS NULL, s.next_run_at, j.namespace, j.id LIMIT ?",
             (*values, -1 if wanted.limit is None or wanted.metadata else wanted.limit),
         ).fetchall()
         jobs = self._jobs(db, rows)
@@ -775,9 +778,7 @@ class Work:
     # -------------------------------------------------------- upkeep
 
     def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
-        rows = db.execute(
-            f"{SELECT_STATE} FROM job j JOIN state s USING (uid) WHERE j.user_id IS NULL AND s.phase <> 'disabled'"
-        ).fetchall()
+        rows = db.execute(f"{SELECT_EDITED} WHERE j.user_id IS NULL AND s.phase <> 'disabled'").fetchall()
         jobs = [job.with_state(disabled(job.state, reason, now)) for job in self._jobs(db, rows)]
         for job in jobs:
             db.execute(
@@ -820,9 +821,9 @@ class Work:
             known = [found or read[row[0]] for row, found in zip(rows, known, strict=True)]
         jobs: list[Job] = []
         for row, found in zip(rows, known, strict=True):
-            state = state_of(row[2:])
+            state = state_of(row[2:STATE_END])
             if isinstance(found, Job):
-                jobs.append(found.with_state(state))
+                jobs.append(_edited(found.with_state(state), row[STATE_END:]))
                 continue
             assert found is not None
             try:
@@ -835,7 +836,7 @@ class Work:
             else:
                 _remember(described, found[:2], job, REMEMBERED_JOBS)
                 _remember(descriptions, found[:2], found, REMEMBERED_ROWS)
-            jobs.append(job.with_state(state))
+            jobs.append(_edited(job.with_state(state), row[STATE_END:]))
         return jobs
 
 
@@ -848,6 +849,11 @@ def _remember(memory: OrderedDict[tuple[int, int], T], key: tuple[int, int], val
 def _node_row(number: int, name: str, host: str, pid: int, process_start: str, beat: int, since: Micros) -> NodeRow:
     identity = NodeIdentity(name=name, host=host, pid=pid, process_start=process_start)
     return NodeRow(id=number, identity=identity, beat=beat, since=since)
+
+
+def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
+    """*job* with when it was last edited, where that was read."""
+    return replace(job, updated=edited_at[0]) if edited_at and edited_at[0] != job.updated else job
 
 
 def _narrow(job: Job, handler: int) -> tuple[Any, ...]:

@@ -357,6 +357,24 @@ async def test_a_payload_reaches_the_run_unchanged(store: Store, node: int, payl
     assert run.payload_json == run.job.spec.payload_json
 
 
+async def test_when_a_job_was_edited_is_known_to_others_too(neighbours: tuple[Store, Store]) -> None:
+    """A pause changes no description, which others may remember."""
+    ours, theirs = neighbours
+    await add(ours, "a")
+    await job_of(ours, "a")
+
+    def pause(job: Job | None) -> Edit:
+        assert job is not None
+        return Edit(replace(job, state=lifecycle.pause(job, NOON).state, updated=NOON + MINUTE), kind="paused")
+
+    await theirs.change([Decision("default", "a", pause)], NOON + MINUTE)
+
+    assert (await job_of(ours, "a")).updated == NOON + MINUTE
+    assert (await ours.list_jobs(JobFilter()))[0].updated == NOON + MINUTE
+    await edit(ours, "a", now=NOON + 2 * MINUTE, name="b")
+    assert (await job_of(theirs, "a")).updated == NOON + 2 * MINUTE
+
+
 async def test_an_edit_keeps_the_job_and_its_runs(store: Store, node: int) -> None:
     """Editing is not removing and adding: the history and the identity stay."""
     added = await add(store, "a")

@@ -90,18 +90,29 @@ INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
 UPDATE_STATE: Final = updating("state", "uid = ?", *NARROW_COLUMNS, always="touched = 1")
 
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
+PLACE: Final = "coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid"
 # Who has come due since a moment, to stand in line.
 SELECT_DUE_SINCE: Final = f"""
-    SELECT coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid
+    SELECT {PLACE}
       FROM state s INDEXED BY state_due
      WHERE {DUE}
        AND s.handler IN (SELECT value FROM json_each(:handlers))
        AND s.next_run_at > :since
        AND s.next_run_at <= :now
 """
+# The same, for those who need not stand in line.
+SELECT_FEW_DUE: Final = f"""
+    {SELECT_STATE}, {PLACE}
+      FROM state s INDEXED BY state_due
+     WHERE {DUE}
+       AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND s.next_run_at > :since
+       AND s.next_run_at <= :now
+     LIMIT :most
+"""
 # Those who were first in line, as they are now.
 SELECT_FIRST: Final = f"""
-    {SELECT_STATE}, coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid
+    {SELECT_STATE}, {PLACE}
       FROM state s
      WHERE s.uid IN (SELECT value FROM json_each(:uids))
        AND {DUE}
@@ -113,7 +124,8 @@ NEXT_DUE: Final = f"""
                   FROM state s INDEXED BY state_due
                  WHERE {DUE} AND s.handler = h.number AND s.next_run_at > :now
               ORDER BY s.next_run_at
-                 LIMIT 1))
+                 LIMIT 1)),
+           count(*)
       FROM handler h
 """
 UNHANDLED: Final = f"""
@@ -457,7 +469,8 @@ class Work:
 
     def claim_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Claims:
         name = self._require_node(db, terms.node)
-        handlers = self._numbers_of(db, terms.handlers)
+        numbers = self._numbers_of(db, terms.handlers)
+        handlers = json.dumps(numbers)
         rows = self._select_due(db, now, terms, handlers)
         run_id = self._last_number(db, "run")
         runs: list[ClaimedRun] = []
@@ -481,10 +494,9 @@ class Work:
             runs = [run for run in runs if run.job.uid not in repeated]
             edits = [edit for edit in edits if edit.job.uid not in repeated]
         self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
-        unhandled = (
-            [] if terms.handlers is None else db.execute(UNHANDLED, {"now": now, "handlers": handlers}).fetchall()
-        )
-        (next_due,) = db.execute(NEXT_DUE, {"now": now}).fetchone()
+        next_due, known = db.execute(NEXT_DUE, {"now": now}).fetchone()
+        are_all_here = known == len(numbers)
+        unhandled = [] if are_all_here else db.execute(UNHANDLED, {"now": now, "handlers": handlers}).fetchall()
         return Claims(
             runs=runs,
             edits=edits,
@@ -497,6 +509,10 @@ class Work:
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
     ) -> list[tuple[Any, ...]]:
         """The first in line, up to the limit, none beyond the limit of its group."""
+        self._renew_line(db, now, handlers)
+        few = self._select_few_due(db, now, terms, handlers)
+        if few is not None:
+            return few
         running = self._running_where_limited(db, terms)
 
         def room(group: str) -> float:
@@ -531,11 +547,29 @@ class Work:
     def _running_where_limited(self, db: sqlite3.Connection, terms: ClaimTerms) -> dict[str, int]:
         return self.running_by_group(db) if terms.group_limit is not None or terms.group_limits else {}
 
-    def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
-        """The line, with all that is due now. It is made anew when it may not be what it was."""
+    def _select_few_due(
+        self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
+    ) -> list[tuple[Any, ...]] | None:
+        """All that is due, if nobody waits and all of it can be taken, as nearly always; otherwise None."""
+        if self._line or terms.group_limit is not None or terms.group_limits:
+            return None
+        due = {"handlers": handlers, "since": self._line_until, "now": now, "most": terms.limit + 1}
+        rows = db.execute(SELECT_FEW_DUE, due).fetchall()
+        if len(rows) > terms.limit:
+            return None
+        self._line_until = now
+        rows.sort(key=lambda row: row[-4:])
+        return [row[:-5] for row in rows]
+
+    def _renew_line(self, db: sqlite3.Connection, now: Micros, handlers: str) -> None:
+        """Make the line anew if it may not be what it was."""
         terms = handlers, data_version(db)
         if self._line is None or self._line_terms != terms or now < self._line_until:
             self._line, self._line_terms, self._line_until = Line(), terms, EARLIEST
+
+    def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
+        """The line, with all that is due now."""
+        assert self._line is not None
         newly_due = db.execute(SELECT_DUE_SINCE, {"handlers": handlers, "since": self._line_until, "now": now})
         self._line.extend((row[0], row[1:]) for row in newly_due)
         self._line_until = now
@@ -682,10 +716,10 @@ class Work:
         if rows:
             db.executemany(INSERT_SKIP, rows)
 
-    def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> str:
-        """The handlers with these names, as a JSON array of their numbers."""
+    def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> list[int]:
+        """The numbers of the handlers with these names."""
         if names is None:
-            return json.dumps([number for (number,) in db.execute("SELECT number FROM handler")])
+            return [number for (number,) in db.execute("SELECT number FROM handler")]
         unknown = [name for name in names if name not in self._handlers]
         if unknown:
             found = db.execute(
@@ -693,7 +727,7 @@ class Work:
                 (json.dumps(unknown),),
             )
             self._handlers.update(found)
-        return json.dumps([self._handlers[name] for name in names if name in self._handlers])
+        return [self._handlers[name] for name in names if name in self._handlers]
 
     # -------------------------------------------------------- nodes
 

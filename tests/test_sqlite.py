@@ -876,6 +876,7 @@ async def test_a_job_that_was_not_added_leaves_nothing_to_the_one_that_gets_its_
 
 QUERIES: dict[str, Any] = {
     "SELECT_DUE_SINCE": {"handlers": "[1, 2]", "since": 0, "now": NOON},
+    "SELECT_FEW_DUE": {"handlers": "[1, 2]", "since": 0, "now": NOON, "most": 5},
     "SELECT_FIRST": {"handlers": "[1, 2]", "uids": "[1, 2]", "now": NOON},
     "NEXT_DUE": {"now": NOON},
     "UNHANDLED": {"now": NOON, "handlers": "[1]"},

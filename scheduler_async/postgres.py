@@ -548,7 +548,17 @@ class PostgresStore:
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
-        return await self._transact(self._runs, self._work.finish, ended, rules)
+        # Asked once more if the connection is lost, as what changes nothing: it changes nothing the second time.
+        edits = await self._ask(self._runs, self._finish_at_once, ended, rules)
+        return edits if edits is not None else await self._transact(self._runs, self._work.finish, ended, rules)
+
+    async def _finish_at_once(
+        self, db: Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Edit | None] | None:
+        try:
+            return await self._work.finish_at_once(db, ended, rules)
+        except asyncpg.DivisionByZeroError:
+            return None
 
     # -------------------------------------------------------- nodes
 

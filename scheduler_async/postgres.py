@@ -548,7 +548,7 @@ class PostgresStore:
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
-        # Asked once more if the connection is lost, as what changes nothing: it changes nothing the second time.
+        # As a question, which is asked again if the connection is lost: what is on record changes nothing any more.
         edits = await self._ask(self._runs, self._finish_at_once, ended, rules)
         return edits if edits is not None else await self._transact(self._runs, self._work.finish, ended, rules)
 

@@ -292,6 +292,7 @@ FINISH_AT_ONCE: Final = f"""
     {UNTOUCHED}
     SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
 """
+SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
 INSERT_OUTPUTS: Final = inserting("output", {"run": "bigint", "text": "text"})
 START: Final = """
     WITH states AS (UPDATE state SET activity = 'running' WHERE uid = ANY($1::bigint[])),
@@ -764,7 +765,18 @@ class Work:
         for item in ours:
             if edits[item.run.id].skips:
                 await self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
+        if len(edits) < len(ended):
+            edits |= await self._recorded_before(db, [item for item in ended if item.run.id not in edits], rules)
         return [edits.get(item.run.id) for item in ended]
+
+    async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
+        """What was recorded the last time these endings were told, and only the answer was lost on its way."""
+        found = {run: ending for run, *ending in await db.fetch(SELECT_ENDINGS, [item.run.id for item in ended])}
+        return {
+            item.run.id: after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
+            for item in ended
+            if found.get(item.run.id) == [item.finished_at, item.ending.outcome._value_]
+        }
 
     async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
         """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""

@@ -324,6 +324,7 @@ class PostgresStore:
                     "search_path": self.schema,
                     "jit": "off",
                     "idle_in_transaction_session_timeout": LONGEST_PAUSE,
+                    "tcp_user_timeout": LONGEST_PAUSE,  # who does not take an answer is not idle, and holds its locks
                     **settings,
                 },
             )

@@ -9,6 +9,7 @@ to. What is counted is counted from that log and compared with what the store sa
     load     ten thousand jobs come due at one instant: limits hold, and the event loop stays free
     clock    the wall clock jumps by a second, an hour, a day, a year, and more: nothing runs twice or waits for it
     freeze   a process stands still for longer than its lease: its runs are taken over, and it writes nothing after that
+    postgres eight processes on one server: killed, frozen, cut off; its connections ended, the server itself killed
     shutdown asked to end at random moments, once or twice: in time, without a word, and every outcome is on record
 
     python benchmarks/torture.py [--parts shared,kill,freeze] [--quick] [--seed 1] [--json FILE]
@@ -28,6 +29,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -37,6 +39,7 @@ from torturing.disk import disk
 from torturing.freeze import freeze
 from torturing.kill import kill
 from torturing.load import load
+from torturing.postgres import TORMENTS, postgres
 from torturing.shared import shared
 from torturing.shutdown import shutdown
 
@@ -51,7 +54,10 @@ PARTS: dict[str, Part] = {
     "clock": clock,
     "load": load,
     "shutdown": shutdown,
+    "postgres": postgres,
 }
+# One of its torments alone: postgres-kill, postgres-freeze, …
+ALONE: dict[str, Part] = {f"postgres-{name}": partial(postgres, names=[name]) for name in TORMENTS}
 
 
 def main() -> None:
@@ -62,15 +68,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     chosen = options.parts.split(",")
-    if unknown := set(chosen) - PARTS.keys():
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    parts = PARTS | ALONE
+    if unknown := set(chosen) - parts.keys():
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     print(f"CPython {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores", end=", ")
     print(f"{datetime.now(UTC):%Y-%m-%d}, seed {options.seed}")
     goals = Goals()
     figures: dict[str, object] = {"seed": options.seed}
     with tempfile.TemporaryDirectory() as directory:
         for name in chosen:
-            figures[name] = PARTS[name](Path(directory), options.quick, Random(options.seed), goals)
+            figures[name] = parts[name](Path(directory), options.quick, Random(options.seed), goals)
     print()
     for words, holds in goals.results:
         print(f"{'met' if holds else 'MISSED':<7} {words}")

@@ -324,6 +324,7 @@ class PostgresStore:
                     "search_path": self.schema,
                     "jit": "off",
                     "idle_in_transaction_session_timeout": LONGEST_PAUSE,
+                    "tcp_user_timeout": LONGEST_PAUSE,  # who does not take an answer is not idle, and holds its locks
                     **settings,
                 },
             )
@@ -548,7 +549,17 @@ class PostgresStore:
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
-        return await self._transact(self._runs, self._work.finish, ended, rules)
+        # As a question, which is asked again if the connection is lost: what is on record changes nothing any more.
+        edits = await self._ask(self._runs, self._finish_at_once, ended, rules)
+        return edits if edits is not None else await self._transact(self._runs, self._work.finish, ended, rules)
+
+    async def _finish_at_once(
+        self, db: Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Edit | None] | None:
+        try:
+            return await self._work.finish_at_once(db, ended, rules)
+        except asyncpg.DivisionByZeroError:
+            return None
 
     # -------------------------------------------------------- nodes
 

@@ -279,14 +279,20 @@ FINISH: Final = f"""
 """
 # The same, of runs whose jobs nobody has changed while they ran: they know what their jobs are.
 UNTOUCHED_TYPES: Final = {**STATE_TYPES, **ENDING_TYPES, "uid": "bigint", "run": "bigint"}
-FINISH_UNTOUCHED: Final = f"""
+UNTOUCHED: Final = f"""
     WITH states AS (UPDATE state AS t SET {set_to(STATE_TYPES)}, run = NULL, node = NULL
                       FROM {rows_of(UNTOUCHED_TYPES)}
                      WHERE t.uid = c.uid AND t.run = c.run AND NOT t.touched
                  RETURNING c.run, {", ".join(f"c.{name}" for name in ENDING_TYPES)}),
          runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run)
-    SELECT nextval('activity'), array_agg(run) FROM states
 """
+FINISH_UNTOUCHED: Final = f"{UNTOUCHED} SELECT nextval('activity'), array_agg(run) FROM states"
+# All of them or none: the last parameter is how many there are, and a statement that fails changes nothing.
+FINISH_AT_ONCE: Final = f"""
+    {UNTOUCHED}
+    SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
+"""
+SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
 INSERT_OUTPUTS: Final = inserting("output", {"run": "bigint", "text": "text"})
 START: Final = """
     WITH states AS (UPDATE state SET activity = 'running' WHERE uid = ANY($1::bigint[])),
@@ -729,15 +735,24 @@ class Work:
             await db.execute(DELETE_RUNS, *columns_of([(run.job.uid, run.id, run.attempt.claimed_at) for run in ours]))
             await self._tell(db, freed)
 
+    async def finish_at_once(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None] | None:
+        """Record endings by a single statement, outside of a transaction; None if there is more to write than that.
+
+        It fails with a division by zero, and changes nothing, if one of the jobs was touched, taken over or removed.
+        """
+        if not ended or any(item.ending.output is not None for item in ended):
+            return None
+        edits, rows = _endings(ended, rules)
+        if any(edit.skips for edit in edits.values()):
+            return None
+        await db.execute(FINISH_AT_ONCE, *columns_of(rows), len(rows))
+        self.counted += 1
+        return [edits[item.run.id] for item in ended]
+
     async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
         if not ended:
             return []
-        edits: dict[int, Edit] = {}
-        rows = []
-        for item in sorted(ended, key=lambda item: item.run.job.uid):
-            edit = after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
-            edits[item.run.id] = edit
-            rows.append((*stored_state(edit.job.state), *_finish_run(item)[:-1], item.run.job.uid, item.run.id))
+        edits, rows = _endings(ended, rules)
         _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
         self.counted += 1
         done = set(found or ())
@@ -750,7 +765,18 @@ class Work:
         for item in ours:
             if edits[item.run.id].skips:
                 await self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
+        if len(edits) < len(ended):
+            edits |= await self._recorded_before(db, [item for item in ended if item.run.id not in edits], rules)
         return [edits.get(item.run.id) for item in ended]
+
+    async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
+        """What was recorded the last time these endings were told, and only the answer was lost on its way."""
+        found = {run: ending for run, *ending in await db.fetch(SELECT_ENDINGS, [item.run.id for item in ended])}
+        return {
+            item.run.id: after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
+            for item in ended
+            if found.get(item.run.id) == [item.finished_at, item.ending.outcome._value_]
+        }
 
     async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
         """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
@@ -1032,6 +1058,17 @@ def _claim(run: ClaimedRun) -> tuple[Any, ...]:
         state.retry_count,
         state.last_run_at,
     )
+
+
+def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Edit], list[tuple[Any, ...]]]:
+    """What becomes of jobs that nobody has touched, by their runs, and the rows that say so, by the jobs' numbers."""
+    edits: dict[int, Edit] = {}
+    rows = []
+    for item in sorted(ended, key=lambda item: item.run.job.uid):
+        edit = after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
+        edits[item.run.id] = edit
+        rows.append((*stored_state(edit.job.state), *_finish_run(item)[:-1], item.run.job.uid, item.run.id))
+    return edits, rows
 
 
 def _finish_run(item: EndedRun) -> tuple[Any, ...]:

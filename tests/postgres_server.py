@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,10 +49,10 @@ _servers: dict[int, Server] = {}
 class Server:
     """A server that lives as long as this process, unless it is stopped."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        """*settings* stand beside, or instead of, those of the tests."""
+        command = [sys.executable, __file__, json.dumps({**SETTINGS, **(settings or {})})]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.url = self._answer()
 
     def _answer(self) -> str:
@@ -60,7 +62,7 @@ class Server:
         return line
 
     def tell(self, word: str) -> None:
-        """Let the server "stop", "start", "freeze" or "thaw", and return when it has."""
+        """Let the server "stop", "kill" itself, "start", "freeze" or "thaw", and return when it has."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         assert self._answer() == word
@@ -100,7 +102,7 @@ def own_server() -> Iterator[Server]:
 # ---------------------------------------------------------------- the program in between
 
 
-def supervise() -> None:
+def supervise(settings: Mapping[str, str]) -> None:
     """Run a server until the input ends; do meanwhile what each of its lines says."""
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the tests: when they end, the input does
         signal.signal(number, signal.SIG_IGN)
@@ -114,15 +116,17 @@ def supervise() -> None:
             home.chmod(0o755)
             os.chown(data, _who()["user"], _who()["group"])
         _make(binaries, data)
-        process = _start(binaries, data)
+        process = _start(binaries, data, settings)
         print(f"postgresql://postgres@/postgres?host={data}", flush=True)
         for line in sys.stdin:
             word = line.strip()
             if word == "stop":
                 process.send_signal(signal.SIGINT)
                 process.wait()
+            elif word == "kill":
+                _kill_all(process)
             elif word == "start":
-                process = _start(binaries, data)
+                process = _start(binaries, data, settings)
             else:
                 _signal_all(process, signal.SIGSTOP if word == "freeze" else signal.SIGCONT)
             print(word, flush=True)
@@ -171,9 +175,9 @@ def _make(binaries: Path, data: Path) -> None:
     (data / "pg_hba.conf").write_text(ACCESS)
 
 
-def _start(binaries: Path, data: Path) -> subprocess.Popen[bytes]:
-    settings = {**SETTINGS, "unix_socket_directories": str(data)}
-    options: list[str] = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+def _start(binaries: Path, data: Path, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    all_settings = {**settings, "unix_socket_directories": str(data)}
+    options: list[str] = [part for name, value in all_settings.items() for part in ("-c", f"{name}={value}")]
     with (data / "log").open("ab") as log:
         process = subprocess.Popen(
             [binaries / "postgres", "-D", data, *options],
@@ -184,9 +188,8 @@ def _start(binaries: Path, data: Path) -> subprocess.Popen[bytes]:
             preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no threads
             **_who(),
         )
-    while (
-        subprocess.run([binaries / "pg_isready", "-q", "-h", data], check=False).returncode and process.poll() is None
-    ):
+    ready: list[str | Path] = [binaries / "pg_isready", "-q", "-h", data, "-p", settings.get("port", "5432")]
+    while subprocess.run(ready, check=False).returncode and process.poll() is None:
         pass
     assert process.poll() is None, (data / "log").read_text()
     return process
@@ -198,12 +201,23 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(set_signal_at_death_of_parent, signal.SIGQUIT)
 
 
-def _signal_all(process: subprocess.Popen[bytes], number: int) -> None:
-    """Signal a server and the processes it has started, none of which are ours."""
+def _signal_all(process: subprocess.Popen[bytes], number: int) -> list[int]:
+    """Signal a server and the processes it has started, none of which are ours; return who they are."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    for pid in (process.pid, *map(int, children)):
-        os.kill(pid, number)
+    pids = [process.pid, *map(int, children)]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return pids
+
+
+def _kill_all(process: subprocess.Popen[bytes]) -> None:
+    """As a machine does that loses its power, but that what was written is kept."""
+    pids = _signal_all(process, signal.SIGKILL)
+    process.wait()
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):  # a new server is not let in before they are gone
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":
-    supervise()
+    supervise(json.loads(sys.argv[1]))

@@ -17,10 +17,24 @@ import pytest
 
 from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Scheduler, StoreError, engine, postgres
 from scheduler_async.instants import MINUTE, Micros, from_micros
+from scheduler_async.models import Ending
 from scheduler_async.postgres_work import CLAIM_DUE, CLAIM_DUE_IN_GROUPS, SOON, kept, original
-from scheduler_async.store import JobFilter
+from scheduler_async.store import JobFilter, RunFilter
 from tests.postgres_server import Server, own_server, url_of_schema, url_of_server
-from tests.test_stores import NOON, RULES, add, adding, claim, claim_only, claimed_ids, edit, editing, finish, identity
+from tests.test_stores import (
+    NOON,
+    RULES,
+    add,
+    adding,
+    claim,
+    claim_only,
+    claimed_ids,
+    edit,
+    editing,
+    ended,
+    finish,
+    identity,
+)
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(60)]
 
@@ -536,6 +550,21 @@ async def test_a_transaction_whose_connection_is_lost_changes_nothing(
 
     assert (await edit(store, "a", name="Newer")).name == "Newer"
     assert claimed_ids(await claim(store, node)) == ["a"]
+
+
+async def test_an_ending_whose_answer_was_lost_is_known_when_it_is_told_again(store: PostgresStore) -> None:
+    """A server may die between the commit and its answer: the run was ours all the same, and is not written twice."""
+    node = await store.join(identity("first"), NOON)
+    await add(store, "a")
+    item = ended(await claim_only(store, node), Ending(outcome=Outcome.SUCCESS, output="said"), NOON + 3 * MINUTE)
+
+    first = await store.finish([item], RULES)
+    second = await store.finish([item], RULES)
+
+    assert first[0] is not None
+    assert second == first
+    assert [row.outcome for row in await store.list_runs(RunFilter())] == [Outcome.SKIPPED, Outcome.SUCCESS]
+    assert await store.get("default", "a") == first[0].job
 
 
 async def test_a_caller_who_is_cancelled_leaves_no_transaction_behind(store: PostgresStore, admin: Any) -> None:

@@ -1533,6 +1533,26 @@ async def test_a_failure_is_tried_again_as_the_same_occurrence(store: Store, nod
     assert [row.attempt for row in await runs(store)] == [2, 1]
 
 
+async def test_runs_that_end_together_do_not_share_what_was_done_to_one_of_their_jobs(store: Store, node: int) -> None:
+    """One is edited, one removed, one has something to say, and each is recorded as if it had ended by itself."""
+    for id in ("edited", "plain", "removed", "wordy"):
+        await add(store, id)
+    claims = await claim(store, node)
+    await edit(store, "edited", name="New")
+    await store.remove("default", "removed")
+    wordy = Ending(outcome=Outcome.SUCCESS, output="said")
+
+    done = await store.finish([ended(run, wordy if run.job.id == "wordy" else SUCCESS) for run in claims.runs], RULES)
+
+    by_id = {run.job.id: edit for run, edit in zip(claims.runs, done, strict=True)}
+    assert {id for id, edit in by_id.items() if edit is None} == {"removed"}
+    assert {(row.job_id, row.outcome) for row in await runs(store)} == {
+        (id, Outcome.SUCCESS) for id in ("edited", "plain", "wordy")
+    }
+    assert ((await job_of(store, "edited")).name, (await job_of(store, "plain")).status) == ("New", Status.IDLE)
+    assert await store.output_of(next(run.id for run in claims.runs if run.job.id == "wordy")) == "said"
+
+
 async def test_what_passed_while_it_ran_is_in_the_log(store: Store, node: int) -> None:
     """Occurrences that pass while a job runs merge into one row."""
     await add(store, "a")

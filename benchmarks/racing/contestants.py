@@ -79,5 +79,14 @@ APSCHEDULER_4 = Contestant(
 )
 ASYNCZ = Contestant(name="asyncz", module="asyncz", colour="#30638e", packages=("asyncz==0.17.*", "sqlalchemy>=2,<3"))
 
+# The two that keep their jobs in PostgreSQL, in `fleet`.
+PGQUEUER = Contestant(
+    name="pgqueuer 1.6", module="pgqueuer", colour="#7b5ea7", packages=("pgqueuer==1.6.*", "asyncpg", "uvloop")
+)
+PROCRASTINATE = Contestant(
+    name="procrastinate 3.10", module="procrastinate", colour="#e07a5f", packages=("procrastinate==3.10.*",)
+)
+
 PEERS_ALL = (APSCHEDULER_3, APSCHEDULER_4, ASYNCZ)
 EVERYBODY = (BARE, OURS, *PEERS_ALL)
+ON_POSTGRES = (OURS, PGQUEUER, PROCRASTINATE)

@@ -67,7 +67,7 @@ def options_of(description: str, add: Callable[[argparse.ArgumentParser], object
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "results", help="where JSON and plots go")
     parser.add_argument("--limit", type=float, default=90.0, help="seconds that one measurement may take")
     parser.add_argument("--fill-limit", type=float, default=120.0, help="seconds that filling a peer's store may take")
-    parser.add_argument("--only", help="contestants, by their modules: bare,ours,apscheduler3,apscheduler4,asyncz")
+    parser.add_argument("--only", help="contestants, by their modules: bare,ours,apscheduler3, …")
     add(parser)
     options = parser.parse_args()
     if options.repetitions is None:
@@ -88,6 +88,9 @@ class Race:
     found: defaultdict[tuple[str, Size], list[Figures]] = field(default_factory=lambda: defaultdict(list))
     goals: list[Goal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    everybody: Sequence[Contestant] = EVERYBODY
+    facts: dict[str, object] = field(default_factory=dict)
+    """What else the figures depend on."""
 
     def __enter__(self) -> Race:
         out: Path = self.options.out
@@ -95,8 +98,8 @@ class Race:
         self._work = tempfile.TemporaryDirectory(dir=out, prefix="work-")
         self._load_before = os.getloadavg()[0]
         kept = vars(self.options)
-        chosen = kept["only"].split(",") if kept["only"] else [contestant.module for contestant in EVERYBODY]
-        self.contestants = [contestant for contestant in EVERYBODY if contestant.module in chosen]
+        chosen = kept["only"].split(",") if kept["only"] else [contestant.module for contestant in self.everybody]
+        self.contestants = [contestant for contestant in self.everybody if contestant.module in chosen]
         for contestant in self.contestants:
             contestant.python()
         print(f"CPython {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores", end=", ")
@@ -256,6 +259,7 @@ class Race:
             "cores": os.cpu_count(),
             "load_before": self._load_before,
             "load_after": os.getloadavg()[0],
+            **self.facts,
             "options": {name: str(value) for name, value in vars(self.options).items()},
             "figures": [
                 {"contestant": name, "size": size, "repetitions": figures}

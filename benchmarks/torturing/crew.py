@@ -1,4 +1,4 @@
-"""Processes that share a file, and the log that all of them write to."""
+"""Processes that share a store, and the log that all of them write to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scheduler_async import EventKind, Job, JobSpec, Run, RunRow, Scheduler, engine, nodes
+from scheduler_async import EventKind, Job, JobSpec, Run, RunRow, Scheduler, engine, nodes, postgres
 from scheduler_async.clock import SystemClock
 from torturing.accounts import MILLISECOND, SECOND, Line, micros_of
 
@@ -79,12 +79,20 @@ def shift(offset: Path, seconds: int) -> None:
         file.write(struct.pack("q", seconds))
 
 
-async def work(store: Path, log: Log, terms: Terms) -> None:
+def shorten(lease: float) -> None:
+    """Let everything happen sooner that has to do with the lease, in proportion."""
+    for name, seconds in {"LEASE": lease, "BEAT": lease / 4, "MARGIN": lease / 4, "POLL": 0.2}.items():
+        setattr(engine, name, seconds)
+        if hasattr(nodes, name):
+            setattr(nodes, name, seconds)
+    postgres.BEAT_TIMEOUT, postgres.RUN_TIMEOUT = lease / 10, lease / 3
+    postgres.LONGEST_PAUSE = f"{lease / 3:.1f}s"
+
+
+async def work(store: Path | str, log: Log, terms: Terms) -> None:
     """Run jobs until told to end."""
     if terms.lease is not None:
-        nodes.LEASE = lease = terms.lease
-        for name, seconds in {"LEASE": lease, "BEAT": lease / 4, "MARGIN": lease / 4, "POLL": 0.2}.items():
-            setattr(engine, name, seconds)
+        shorten(terms.lease)
     clock = SystemClock() if terms.offset is None else ShiftedClock(Path(terms.offset))
     scheduler = Scheduler(store, min_interval=MILLISECOND, keep_runs=None, clock=clock)
     write = log.writer()
@@ -140,11 +148,14 @@ async def work(store: Path, log: Log, terms: Terms) -> None:
 
 
 class Crew:
-    """The processes that share a file. Those that still live in the end are killed."""
+    """The processes that share a file, or what is at a URL. Those that still live in the end are killed."""
 
-    def __init__(self, directory: Path, terms: Terms | None = None, store: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, terms: Terms | None = None, store: Path | None = None, url: str | None = None
+    ) -> None:
         directory.mkdir()
         self.store, self.log, self.terms = store or directory / "jobs.db", Log(directory / "log"), terms or Terms()
+        self._address = url or self.store
         self.errors = directory / "errors"
         self.alive: list[subprocess.Popen[bytes]] = []
         self._pids: set[int] = set()
@@ -159,10 +170,10 @@ class Crew:
             process.kill()
             process.wait()
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """One more process."""
+    def start(self, way: str | None = None) -> subprocess.Popen[bytes]:
+        """One more process; with another *way* to the store, if there is one."""
         terms = json.dumps(asdict(self.terms))
-        command = [sys.executable, "-m", "torturing.crew", str(self.store), str(self.log.path), terms]
+        command = [sys.executable, "-m", "torturing.crew", way or str(self._address), str(self.log.path), terms]
         with self.errors.open("ab") as errors:
             process = subprocess.Popen(command, stderr=errors, cwd=Path(__file__).parents[1])
         assert process.pid not in self._pids, "a process number was given out again: who is who in the log?"
@@ -220,7 +231,7 @@ class Crew:
         """Add jobs, as one more process that shares the file."""
 
         async def add() -> None:
-            scheduler = Scheduler(self.store, min_interval=MILLISECOND)
+            scheduler = Scheduler(self._address, min_interval=MILLISECOND)
             await scheduler.add_jobs(specs)
             await scheduler.stop()
 
@@ -234,7 +245,7 @@ class Crew:
         """All jobs and all rows."""
 
         async def read() -> tuple[list[Job], list[RunRow]]:
-            scheduler = Scheduler(self.store)
+            scheduler = Scheduler(self._address)
             records = await scheduler.list_jobs(), await scheduler.run_log(limit=None)
             await scheduler.stop()
             return records
@@ -254,7 +265,7 @@ def wait_until(is_so: Callable[[], bool], what: str, pause: float = 0.05) -> Non
 def main() -> None:
     store, log, terms = sys.argv[1:]
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(process)d %(message)s")
-    asyncio.run(work(Path(store), Log(Path(log)), Terms(**json.loads(terms))))
+    asyncio.run(work(store if "://" in store else Path(store), Log(Path(log)), Terms(**json.loads(terms))))
 
 
 if __name__ == "__main__":

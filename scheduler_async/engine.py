@@ -909,13 +909,16 @@ class Engine:
             if self._identity is not None:
                 retire(self._identity)
             self.node = None
+            failures = 0
             while not self.runner.stopping.is_set():
                 try:
                     while self._endings:  # what nobody has taken over is still ours to tell of
                         await self._record_some()
                     await self._become_node()
-                except Exception:
-                    say(ERROR, "Cannot join the store; trying again in %g s", POLL, exc_info=True)
+                except Exception as error:
+                    words = "Cannot join the store; trying again in %g s: %s"
+                    say(ERROR, words, POLL, error, exc_info=failures == 0)
+                    failures += 1
                     await self._machine.wait(self.runner.stopping, POLL)
                 else:
                     say(INFO, "This is now node %s", self._node_name)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------- the schema
 
-OLDEST_SERVER = 13  # sequences of uuids and other niceties are not needed; 12 has not been looked after since 2024
+OLDEST_SERVER = 13  # nobody looks after older ones any more
 
 MIGRATIONS: Final = (
     # 1: the first

@@ -863,6 +863,28 @@ async def test_a_run_that_outlives_its_lease_is_cancelled_and_writes_nothing(
     assert [row.outcome for row in await oldest_first(second)] == [Outcome.INTERRUPTED, Outcome.SUCCESS]
 
 
+async def test_a_store_that_stays_away_is_told_of_at_length_once(
+    path: Path,
+    new_scheduler: NewScheduler,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    leases_in_virtual_time: None,
+) -> None:
+    """Who joins again tries every second; a traceback each time would drown the log."""
+    deaf = DeafStore(path)
+    scheduler = new_scheduler(deaf)
+    await scheduler.start()
+    deaf.is_deaf = True
+    await clock.advance("1m")
+    deaf.is_deaf = False
+    await clock.advance("1m")
+
+    tries = [record for record in caplog.records if "Cannot join the store" in record.getMessage()]
+    assert len(tries) > 1
+    assert [bool(record.exc_info) for record in tries] == [True] + [False] * (len(tries) - 1)
+    assert all("The store cannot be reached." in record.getMessage() for record in tries)
+
+
 async def test_a_scheduler_that_lost_its_lease_can_be_stopped_while_the_store_is_away(
     path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, leases_in_virtual_time: None
 ) -> None:

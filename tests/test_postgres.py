@@ -396,6 +396,11 @@ async def test_a_claim_and_the_recovery_of_its_node_do_not_miss_each_other(
 # ---------------------------------------------------------------- hearing of others
 
 
+IS_WAITED_FOR = """
+    SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))
+"""
+
+
 async def until(condition: Any) -> None:
     while not await condition():
         await asyncio.sleep(0.01)
@@ -573,7 +578,7 @@ async def test_a_caller_who_is_cancelled_leaves_no_transaction_behind(store: Pos
     async with admin.transaction():
         await admin.execute("SELECT FROM state WHERE id = 'a' FOR UPDATE")
         waiting = asyncio.create_task(edit(store, "a", name="New"))
-        await asyncio.sleep(0.01)
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

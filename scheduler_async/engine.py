@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from logging import ERROR, INFO, WARNING
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -25,6 +26,7 @@ from scheduler_async.errors import (
     quoted,
 )
 from scheduler_async.events import Event, EventKind, Events
+from scheduler_async.foresight import LONGEST_REACH, Foresight
 from scheduler_async.handlers import Handlers
 from scheduler_async.health import Signs
 from scheduler_async.instants import SECOND, Micros, from_micros, span
@@ -34,7 +36,7 @@ from scheduler_async.logs import is_heard, say
 from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReason, Status, Trigger
 from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.records import row_of, row_of_skip
-from scheduler_async.runner import ActiveRun, Runner
+from scheduler_async.runner import ActiveRun, Call, Runner
 from scheduler_async.store import (
     ClaimedRun,
     Claims,
@@ -159,6 +161,8 @@ class Engine:
         self._unsure = False
         self._claim_lock = asyncio.Lock()
         self._next_due: Micros | None = None
+        self.foresight = Foresight()
+        self._claimed_until: Micros = 0
         self._learned: Micros | None = None  # the earliest due time heard of while a claim is under way
         self._wall = WallClock()
         self._last_jump = ""
@@ -441,7 +445,7 @@ class Engine:
             self._stale = False
             if self._went_back:
                 await self._go_back(now)
-            await self.claim(now, self._claim_limit())
+            await self.claim(now, self._claim_limit(), self._reach(now))
             now = self._look_at_clock()
         return self._sleep_from(now)
 
@@ -451,7 +455,8 @@ class Engine:
         return self._read_clock()
 
     def _should_look(self, now: Micros) -> bool:
-        due = self._stale or self._hungry or (self._next_due is not None and self._next_due <= now)
+        until = now + self._lead
+        due = self._stale or self._hungry or (self._next_due is not None and self._next_due <= until)
         return due and self._claim_limit() > 0 and self.clock_is_believed
 
     def _claim_limit(self) -> int:
@@ -460,18 +465,38 @@ class Engine:
             return CHUNK
         return max(self.limits.max_concurrent + (self.limits.queue_size or 0) - len(self.runner), 0)
 
-    async def claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
-        """Claim up to *limit* due jobs and start their runs."""
-        return await carried_through(self._claim(now, limit))
+    @property
+    def _lead(self) -> Micros:
+        """How long before a job is due it is time to look. Where slots are few, they are for what is due."""
+        limits = self.limits
+        is_limited = limits.max_concurrent is not None or limits.group_limit is not None or limits.group_limits
+        return 0 if is_limited else self.foresight.lead
 
-    async def _claim(self, now: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
+    def _reach(self, now: Micros) -> Micros:
+        """How far ahead to claim: no less far than before, so that who stands in line stays there."""
+        if not self._lead:
+            return 0
+        until = now + self.foresight.reach
+        if until < self._claimed_until <= now + LONGEST_REACH:
+            until = self._claimed_until
+        self._claimed_until = until
+        return until - now
+
+    async def claim(self, now: Micros, limit: int, ahead: Micros = 0) -> tuple[list[ActiveRun], Claims]:
+        """Claim up to *limit* jobs that are due, or will be within *ahead*, and start their runs when they are."""
+        return await carried_through(self._claim(now, limit, ahead))
+
+    async def _claim(self, now: Micros, limit: int, ahead: Micros) -> tuple[list[ActiveRun], Claims]:
         async with self._claiming(now) as node:
             self._learned = None
+            begun = self.clock.monotonic()
             with self.clock.working():  # it is carried through already
-                claims = await self.store.claim_due(now, self._terms(node, limit))
+                claims = await self.store.claim_due(now, self._terms(node, limit, ahead))
+            elapsed = self.clock.monotonic()
+            self.foresight.learn(elapsed - begun)
             if claims.runs:
-                self._claimed_at = self.clock.monotonic()
-            started = self._begin(claims.runs)
+                self._claimed_at = elapsed
+            started = self._begin(claims.runs, now)
         self._hungry = claims.is_full
         self._next_due = _earliest(claims.next_due, self._learned)
         for edit in claims.edits:
@@ -481,10 +506,11 @@ class Engine:
             self._warn_of_missing_handler(job)
         return started, claims
 
-    def _terms(self, node: int, limit: int) -> ClaimTerms:
+    def _terms(self, node: int, limit: int, ahead: Micros = 0) -> ClaimTerms:
         return ClaimTerms(
             node=node,
             limit=limit,
+            ahead=ahead,
             slots=self._free_slots(),
             handlers=self.handlers.names,
             group_limit=self.limits.group_limit,
@@ -509,7 +535,7 @@ class Engine:
         async with self._claiming(now) as node:
             queued = self._free_slots() == 0
             claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=node, queued=queued))
-            active = self._begin([claimed])[0] if isinstance(claimed, ClaimedRun) else None
+            active = self._begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
         if claimed is None:
             raise JobNotFoundError(id, namespace)
         if active is not None and not queued:
@@ -542,7 +568,8 @@ class Engine:
         limit = self.limits.max_concurrent
         return None if limit is None else max(limit - len(self.runner), 0)
 
-    def _begin(self, runs: Sequence[ClaimedRun]) -> list[ActiveRun]:
+    def _begin(self, runs: Sequence[ClaimedRun], now: Micros) -> list[ActiveRun]:
+        """Start *runs*, or let those that were claimed ahead, as of a moment later than *now*, start then."""
         if runs and self._watchdog is not None:
             self._watchdog.attend()
         are_told_of = self.events.has_readers
@@ -552,15 +579,42 @@ class Engine:
             call = self.handlers.find(job.handler)
             assert call is not None, "only jobs whose handler is here are claimed"
             queued = job.state.activity is Status.QUEUED
-            limit = job.spec.timeout or self.limits.stuck_after
-            started.append(self.runner.start(claimed, call, limit, queued=queued))
+            active = self.runner.admit(claimed, job.spec.timeout or self.limits.stuck_after)
+            started.append(active)
+            early = 0
+            if claimed.attempt.claimed_at > now and not self.runner.stopping.is_set():
+                early = claimed.attempt.claimed_at - self.clock.micros()
+            if early > 0:
+                active.timer = self.clock.call_later(early / SECOND, partial(self._begin_in_time, active, call))
+                continue
+            self.runner.start(active, call, queued=queued)
             if are_told_of and not queued:
                 self._tell_started(claimed, self.clock.micros())
         self.trigger_count += len(started)
         return started
 
+    def _begin_in_time(self, active: ActiveRun, call: Call) -> None:
+        self.runner.start(active, call)
+        self._tell_started(active.claimed, self.clock.micros())
+
+    async def begun(self, job: Job) -> None:
+        """Wait for a run of *job* that was claimed ahead of its time: once it is paused or edited, nothing starts.
+
+        Here or elsewhere: such a run starts at a moment that is known, and near.
+        """
+        state = job.state
+        if state.activity is not Status.RUNNING or state.last_run_at is None:
+            return
+        early = state.last_run_at - self.clock.micros()
+        if 0 < early <= LONGEST_REACH:
+            for active in self.runner:
+                if active.claimed.job.uid == job.uid:
+                    await active.begun_or_over()
+                    return
+            await self.clock.wait(asyncio.Event(), early / SECOND)
+
     def _sleep_from(self, now: Micros) -> float | None:
-        """How long to sleep: until the next job is due, at most `max_sleep`."""
+        """How long to sleep: until the next job is due, or a little less, at most `max_sleep`."""
         wake = self._next_due
         held_for = self._wall.held_for(self.clock.monotonic())
         if held_for is not None:
@@ -572,10 +626,12 @@ class Engine:
             self._hungry, wake = True, None
         longest = None if self.limits.max_sleep is None else now + span(self.limits.max_sleep)
         glance = None if held_for is None else now + int(GLANCE * SECOND)
-        capped = _earliest(wake, longest, glance)
-        self.next_wake_at = capped
+        self.next_wake_at = _earliest(wake, longest, glance)
+        if wake is not None:
+            wake -= self._lead
         if self.clock.tells_of_jumps:
-            capped = wake  # nobody needs to wake only to find out whether the clock jumped
+            longest = glance = None  # nobody needs to wake only to find out whether the clock jumped
+        capped = _earliest(wake, longest, glance)
         return None if capped is None else max(capped - now, 0) / SECOND
 
     def _read_clock(self) -> Micros:
@@ -856,11 +912,11 @@ class Engine:
         """A job that was removed elsewhere, or taken over from us, must not go on here."""
         if self.node is None:
             raise NodeLost
-        running = [active for active in self.runner if active.has_begun]
+        running = [active for active in self.runner if active.has_begun or active.timer is not None]
         if running:
             held = await self.ask(self.store.held(self.node))
             for active in running:
-                if active.claimed.id not in held and active.task is not None and not active.task.done():
+                if active.claimed.id not in held and (active.task is None or not active.task.done()):
                     self.runner.disown(active)
 
     async def _beat(self) -> None:

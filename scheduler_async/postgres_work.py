@@ -31,7 +31,17 @@ from scheduler_async.models import (
     Status,
     Trigger,
 )
-from scheduler_async.records import after, claimed, job_of, run_row, spec_values, state_of, state_values, unreadable_job
+from scheduler_async.records import (
+    after,
+    claimed,
+    earliest_of,
+    job_of,
+    run_row,
+    spec_values,
+    state_of,
+    state_values,
+    unreadable_job,
+)
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -241,16 +251,16 @@ CLAIM_TYPES: Final = {
     **dict.fromkeys(("next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at"), "bigint"),
 }
 CLAIMED: Final = ("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run")
-# $1 is the number of the node, $2 its name, $3 the time; the rest are the claims. Who shares the store hears of claims
-# and endings by a counter, which nobody has to wait for.
+# $1 is the number of the node, $2 its name; the rest are the claims, each as of the last run of its job. Who shares the
+# store hears of claims and endings by a counter, which nobody has to wait for.
 WRITE_CLAIMS: Final = f"""
-    WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=4)}),
+    WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=3)}),
          states AS (UPDATE state AS t SET {set_to(CLAIMED)}, node = $1, touched = false
                       FROM c
                      WHERE t.uid = c.uid),
          runs AS (INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
-                  SELECT run, uid, scheduled_for, attempt, trigger, $3::bigint,
-                         CASE WHEN activity = 'running' THEN $3 END, $2
+                  SELECT run, uid, scheduled_for, attempt, trigger, last_run_at,
+                         CASE WHEN activity = 'running' THEN last_run_at END, $2
                     FROM c
                       ON CONFLICT DO NOTHING
                RETURNING id)
@@ -444,7 +454,7 @@ class Work:
             edits.append(edit)
         await self._insert(db, list(added.values()))
         await self._update(db, list(changed.values()))
-        await self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
+        await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
         if added or changed:
             await self._tell(db, [*added.values(), *(job for _, job in changed.values())])
         return edits
@@ -585,7 +595,8 @@ class Work:
     # -------------------------------------------------------- runs
 
     async def claim_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Claims:
-        rows = await self._take_due(db, now, terms)
+        until = now + terms.ahead
+        rows = await self._take_due(db, until, terms)
         node, next_due, unhandled, waiting, seen = rows[0][:5]
         if node is None:
             raise NodeLost
@@ -594,6 +605,7 @@ class Work:
         slots = float("inf") if terms.slots is None else terms.slots
         runs: list[ClaimedRun] = []
         edits: list[Edit] = []
+        skipped: list[tuple[Job, Sequence[Skip], Micros]] = []
         passed_over: list[Job] = []
         for job in await self._jobs(db, [row[6 : 6 + WIDTH] for row in taken], now):
             activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
@@ -604,24 +616,26 @@ class Work:
                 runs.append(ClaimedRun(next(run_ids), edit.job, attempt, job.spec.payload_json, job.state))
             if edit.skips or edit.kind:
                 edits.append(edit)
+                skipped.append((edit.job, edit.skips, now if attempt is None else attempt.claimed_at))
         repeated: list[Job] = []
         if runs and len(written := await self._write_claims(db, runs, terms.node, node)) != len(runs):
-            repeated = await self._go_on_from_repeated(db, [run for run in runs if run.id not in written], now)
+            repeated = await self._go_on_from_repeated(db, [run for run in runs if run.id not in written], until)
             again = {job.uid for job in repeated}
             runs = [run for run in runs if run.id in written]
             edits = [edit for edit in edits if edit.job.uid not in again]
-        await write_rows(db, FREE, [_free(job) for job in (*passed_over, *repeated)])
-        await self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
+            skipped = [item for item in skipped if item[0].uid not in again]
+            passed_over += repeated
+        await write_rows(db, FREE, [_free(job) for job in passed_over])
+        await self._write_skips(db, skipped)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
-        to_come = [at for job in (*passed_over, *repeated) if (at := job.state.next_run_at) is not None and at > now]
         if not is_full and waiting > len(taken):  # somebody has them in hand, and may yet let go of them
-            to_come.append(now + SOON)
+            next_due = until + SOON if next_due is None else min(next_due, until + SOON)
         return Claims(
             runs=runs,
             edits=edits,
             unhandled=await self._jobs(db, await db.fetch(SELECT_STATES, unhandled)) if unhandled else [],
             is_full=is_full,
-            next_due=min([*to_come, *([] if next_due is None else [next_due])], default=None),
+            next_due=earliest_of(passed_over, next_due),
         )
 
     async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:
@@ -657,8 +671,7 @@ class Work:
 
     async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
         """Mark jobs as ours, and write the rows of their runs; return which rows are new."""
-        claimed_at = runs[0].attempt.claimed_at  # as of all of them
-        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, claimed_at, *columns_of([_claim(run) for run in runs]))
+        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, *columns_of([_claim(run) for run in runs]))
         self.counted += 1
         return set(written or ())
 
@@ -762,9 +775,8 @@ class Work:
         ours = [item for item in ended if item.run.id in edits]
         outputs = [(item.run.id, kept(item.ending.output)) for item in ours if item.ending.output is not None]
         await write_rows(db, INSERT_OUTPUTS, outputs)
-        for item in ours:
-            if edits[item.run.id].skips:
-                await self._write_skips(db, [(edits[item.run.id].job, edits[item.run.id].skips)], item.finished_at)
+        endings = ((edits[item.run.id], item.finished_at) for item in ours)
+        await self._write_skips(db, ((edit.job, edit.skips, at) for edit, at in endings))
         if len(edits) < len(ended):
             edits |= await self._recorded_before(db, [item for item in ended if item.run.id not in edits], rules)
         return [edits.get(item.run.id) for item in ended]
@@ -796,10 +808,11 @@ class Work:
         await db.execute(FINISH, *states, *columns_of([_finish_run(item) for item in ended]))
         self.counted += 1
 
-    async def _write_skips(self, db: Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
+    async def _write_skips(self, db: Connection, skipped: Iterable[tuple[Job, Sequence[Skip], Micros]]) -> None:
+        """Write the rows of what was left out, of which job, and when."""
         rows = [
-            (job.uid, skip.scheduled_for, now, now, skip.reason._value_, skip.missed)
-            for job, skips in skipped
+            (job.uid, skip.scheduled_for, at, at, skip.reason._value_, skip.missed)
+            for job, skips, at in skipped
             for skip in skips
         ]
         await write_rows(db, INSERT_SKIPS, rows)
@@ -867,7 +880,7 @@ class Work:
             endings.append(EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now))
         jobs = [edit.job for edit, _ in interrupted]
         await self._write_endings(db, jobs, endings)
-        await self._write_skips(db, [(edit.job, edit.skips) for edit, _ in interrupted], now)
+        await self._write_skips(db, [(edit.job, edit.skips, now) for edit, _ in interrupted])
         await self._tell(db, jobs)
         return interrupted
 

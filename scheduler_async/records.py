@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -35,14 +35,24 @@ from scheduler_async.store import ClaimedRun, Edit, EndedRun
 
 
 def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> tuple[Edit, Attempt | None]:
-    """What a claim does with a job; one that cannot be read, or whose schedule fails, is disabled."""
+    """What a claim does with a job; one that cannot be read, or whose schedule fails, is disabled.
+
+    One that is claimed ahead of its time is claimed as of its time.
+    """
     if job.state.phase is Phase.DISABLED:
         return Edit(job=job, kind="disabled"), None
+    due = job.state.next_run_at
+    moment = now if due is None or due < now else due
     try:
-        state, skips, attempt = claim(job, now, rules, activity)
+        state, skips, attempt = claim(job, moment, rules, activity)
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, now), None
     return Edit(job.with_state(state), skips, _kind_of(state)), attempt
+
+
+def earliest_of(jobs: Iterable[Job], at: Micros | None) -> Micros | None:
+    """When the first of *jobs* is due, or something else at a moment."""
+    return min((due for due in (at, *(job.state.next_run_at for job in jobs)) if due is not None), default=None)
 
 
 def _failing(job: Job, error: Exception, now: Micros) -> Edit:
@@ -215,7 +225,7 @@ def run_row(
         scheduled_for=from_micros(scheduled_for),
         started_at=None if started_at is None else from_micros(started_at),
         finished_at=None if finished_at is None else from_micros(finished_at),
-        duration_ms=None if started_at is None or finished_at is None else (finished_at - started_at) / 1000,
+        duration_ms=None if started_at is None or finished_at is None else max(finished_at - started_at, 0) / 1000,
         delay_ms=None if started_at is None else max(started_at - scheduled_for, 0) / 1000,
         attempt=attempt,
         trigger=Trigger(trigger),
@@ -239,7 +249,7 @@ def row_of(item: EndedRun, node: str | None) -> RunRow:
         scheduled_for=from_micros(attempt.scheduled_for),
         started_at=from_micros(item.started_at),
         finished_at=from_micros(item.finished_at),
-        duration_ms=(item.finished_at - item.started_at) / 1000,
+        duration_ms=max(item.finished_at - item.started_at, 0) / 1000,
         delay_ms=max(item.started_at - attempt.scheduled_for, 0) / 1000,
         attempt=attempt.attempt,
         trigger=attempt.trigger,

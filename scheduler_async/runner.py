@@ -10,7 +10,7 @@ from datetime import timedelta
 from logging import ERROR
 from typing import Any
 
-from scheduler_async.clock import Clock
+from scheduler_async.clock import Clock, Timer
 from scheduler_async.deadlines import Deadlines
 from scheduler_async.durations import describe_duration
 from scheduler_async.events import Observer
@@ -34,6 +34,8 @@ class ActiveRun:
     output: Output
     """What its handler wrote."""
     task: asyncio.Task[object] | None = None
+    timer: Timer | None = None
+    """What will start it, if it was claimed ahead of its time."""
     has_begun: bool = False
     """The handler has been called; a run that ends before was only queued."""
     is_over: bool = False
@@ -103,6 +105,11 @@ class Runner:
     def __len__(self) -> int:
         return len(self._active)
 
+    @property
+    def queued(self) -> int:
+        """How many runs wait for a slot."""
+        return sum(not active.has_begun and active.timer is None for active in self)
+
     def __iter__(self) -> Iterator[ActiveRun]:
         return iter(list(self._active.values()))
 
@@ -119,22 +126,30 @@ class Runner:
         run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None  # since Python 3.12
         return None if run is None else (run.job, run.id)
 
-    def start(self, claimed: ClaimedRun, call: Call, limit: timedelta | None, *, queued: bool = False) -> ActiveRun:
-        """Run *call* for a claimed run, for no longer than *limit*, as soon as there is a slot."""
-        active = ActiveRun(claimed, claimed.attempt.claimed_at, limit, Output())
-        self._active[claimed.id] = active
+    def admit(self, claimed: ClaimedRun, limit: timedelta | None) -> ActiveRun:
+        """Take in a claimed run, which may take no longer than *limit*, before it starts."""
+        active = self._active[claimed.id] = ActiveRun(claimed, claimed.attempt.claimed_at, limit, Output())
+        return active
+
+    def start(self, active: ActiveRun, call: Call, *, queued: bool = False) -> None:
+        """Run *call* for a run, as soon as there is a slot."""
+        claimed = active.claimed
         run = self._run if self._slots is None else self._run_in_slot
+        active.timer = None
         active.task = task = asyncio.get_running_loop().create_task(
             run(active, call, queued), name=f"run {claimed.id} of {claimed.job.key}"
         )
         task.add_done_callback(lambda task: self._end(active, task))
-        return active
 
     def cancel(self, active: ActiveRun) -> None:
-        """End a run: a handler is cancelled, a queued run does not begin."""
+        """End a run: a handler is cancelled, a run that is queued or waits for its time does not begin."""
         active.cancelled = True
         if active.task is not None:
             active.task.cancel()
+        elif active.timer is not None:
+            active.timer.cancel()
+            active.timer = None
+            self._end_unbegun(active)
 
     def disown(self, active: ActiveRun) -> None:
         """End a run that is not ours any more, and drop what comes of it."""
@@ -197,21 +212,30 @@ class Runner:
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Called when the task is done, even if it was cancelled before its first step."""
         error = active.error = None if task.cancelled() else task.exception()
-        if active.disowned:
-            self._tell_observers(active, None, error)
-            self.forget(active)
-            self._dropped(active)
-        elif not active.has_begun:
-            if error is not None:
+        if not active.has_begun:
+            if error is not None and not active.disowned:
                 run = active.claimed
                 words = "Run %d of %s could not begin (%s); it is put back"
                 say(ERROR, words, run.id, run.job.key, error, extra=run.named)
-            self._ended(active, None)
+            self._end_unbegun(active)
+        elif active.disowned:
+            self._tell_observers(active, None, error)
+            self._drop(active)
         else:
             ending, output = _ending_of_task(active, task), active.output.text()
             if active.observers:
                 self._tell_observers(active, ending, error)
             self._ended(active, ending if output is None else replace(ending, output=output))
+
+    def _end_unbegun(self, active: ActiveRun) -> None:
+        if active.disowned:
+            self._drop(active)
+        else:
+            self._ended(active, None)
+
+    def _drop(self, active: ActiveRun) -> None:
+        self.forget(active)
+        self._dropped(active)
 
     def _tell_observers(self, active: ActiveRun, ending: Ending | None, error: BaseException | None) -> None:
         for observer in active.observers:

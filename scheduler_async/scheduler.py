@@ -381,19 +381,22 @@ class Scheduler:
         """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more."""
         _check_key(id, namespace)
         await self._engine.ready()
-        job = await self._ask(self._remove_and_tell(namespace, id))
+        job, ran_here = await self._ask(self._remove_and_tell(namespace, id))
         if job is None:
             raise JobNotFoundError(id, namespace)
+        if not ran_here:
+            await self._engine.begun(job)
         return job
 
-    async def _remove_and_tell(self, namespace: str, id: str) -> Job | None:
+    async def _remove_and_tell(self, namespace: str, id: str) -> tuple[Job | None, bool]:
         job = await self._store.remove(namespace, id)
-        if job is not None:
-            for active in self._engine.runner:
-                if active.claimed.job.uid == job.uid:
-                    self._engine.runner.disown(active)
-            self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
-        return job
+        if job is None:
+            return None, False
+        runs = [active for active in self._engine.runner if active.claimed.job.uid == job.uid]
+        for active in runs:
+            self._engine.runner.disown(active)
+        self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
+        return job, bool(runs)
 
     async def pause_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let it not start until it is resumed. A run in progress goes on."""
@@ -445,7 +448,10 @@ class Scheduler:
 
     async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
         await self._engine.ready()
-        return await self._ask(self._change_and_tell(changes, now))
+        jobs = await self._ask(self._change_and_tell(changes, now))
+        for job in jobs:
+            await self._engine.begun(job)
+        return jobs
 
     async def _change_and_tell(self, changes: Sequence[Change], now: Micros) -> list[Job]:
         jobs: list[Job] = []
@@ -695,7 +701,7 @@ class Scheduler:
             last_tick_at=_moment(engine.last_tick_at),
             next_wake_at=_moment(engine.next_wake_at),
             running=engine.runner.running,
-            queued=len(engine.runner) - engine.runner.running,
+            queued=engine.runner.queued,
             problem=engine.problem,
         )
 

@@ -32,6 +32,7 @@ from scheduler_async.models import (
 from scheduler_async.records import (
     after,
     claimed,
+    earliest_of,
     job_of,
     run_row,
     spec_values,
@@ -327,7 +328,7 @@ class Work:
             self._number_of(db, job.handler, numbers)
         INSERT_JOB.all(db, (self._new_description(job) for job in added.values()))
         INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
-        self._write_skips(db, [(edit.job, edit.skips) for edit in edits if edit is not None], now)
+        self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
         return edits
 
     def _new_description(self, job: Job) -> tuple[Any, ...]:
@@ -471,10 +472,13 @@ class Work:
         name = self._require_node(db, terms.node)
         numbers = self._numbers_of(db, terms.handlers)
         handlers = json.dumps(numbers)
-        rows = self._select_due(db, now, terms, handlers)
+        until = now + terms.ahead
+        rows = self._select_due(db, until, terms, handlers)
         run_id = self._last_number(db, "run")
         runs: list[ClaimedRun] = []
         edits: list[Edit] = []
+        skipped: list[tuple[Job, Sequence[Skip], Micros]] = []
+        passed_over: list[Job] = []
         slots = float("inf") if terms.slots is None else terms.slots
         for job in self._jobs(db, rows, now):
             activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
@@ -482,27 +486,30 @@ class Work:
             if attempt is None:
                 FINISH.one(db, *_free(edit.job))
                 self._stand_in_line(edit.job)
+                passed_over.append(edit.job)
             else:
                 run_id += 1
                 runs.append(ClaimedRun(run_id, edit.job, attempt, job.spec.payload_json, job.state))
             if edit.skips or edit.kind:
                 edits.append(edit)
+                skipped.append((edit.job, edit.skips, now if attempt is None else attempt.claimed_at))
         db.executemany(CLAIM, (_claim_update(run, terms.node) for run in runs))
         repeated: set[int] = set()
         if db.executemany(INSERT_RUN, (_insert_run(run, name) for run in runs)).rowcount != len(runs) and runs:
-            repeated = self._undo_repeated(db, runs, now)
+            repeated = self._undo_repeated(db, runs, until)
             runs = [run for run in runs if run.job.uid not in repeated]
             edits = [edit for edit in edits if edit.job.uid not in repeated]
-        self._write_skips(db, [(edit.job, edit.skips) for edit in edits], now)
-        next_due, known = db.execute(NEXT_DUE, {"now": now}).fetchone()
+            skipped = [item for item in skipped if item[0].uid not in repeated]
+        self._write_skips(db, skipped)
+        next_due, known = db.execute(NEXT_DUE, {"now": until}).fetchone()
         are_all_here = known == len(numbers)
-        unhandled = [] if are_all_here else db.execute(UNHANDLED, {"now": now, "handlers": handlers}).fetchall()
+        unhandled = [] if are_all_here else db.execute(UNHANDLED, {"now": until, "handlers": handlers}).fetchall()
         return Claims(
             runs=runs,
             edits=edits,
             unhandled=self._jobs(db, unhandled),
             is_full=len(rows) >= terms.limit or bool(repeated),
-            next_due=next_due,
+            next_due=earliest_of(passed_over, next_due),
         )
 
     def _select_due(
@@ -700,17 +707,18 @@ class Work:
         for item, edit in zip(ended, edits, strict=True):
             self._stand_in_line(edit.job)
             if edit.skips:
-                self._write_skips(db, [(edit.job, edit.skips)], item.finished_at)
+                self._write_skips(db, [(edit.job, edit.skips, item.finished_at)])
 
     def _last_number(self, db: sqlite3.Connection, table: str) -> int:
         """The highest number that *table* ever gave; none is given twice."""
         row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[tuple[Job, Sequence[Skip]]], now: Micros) -> None:
+    def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[tuple[Job, Sequence[Skip], Micros]]) -> None:
+        """Write the rows of what was left out, of which job, and when."""
         rows = [
-            (job.uid, skip.scheduled_for, now, now, skip.reason._value_, skip.missed)
-            for job, skips in skipped
+            (job.uid, skip.scheduled_for, at, at, skip.reason._value_, skip.missed)
+            for job, skips, at in skipped
             for skip in skips
         ]
         if rows:
@@ -805,7 +813,7 @@ class Work:
             self._stand_in_line(edit.job)
             ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
             FINISH_RUN.one(db, *_finish_run(ended))
-            self._write_skips(db, [(edit.job, edit.skips)], now)
+            self._write_skips(db, [(edit.job, edit.skips, now)])
             interrupted.append((edit, run))
         return interrupted
 

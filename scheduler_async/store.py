@@ -90,7 +90,7 @@ class Claims:
     is_full: bool = False
     """Whether more may be due: the limit was reached, or what was due had run before."""
     next_due: Micros | None = None
-    """When the next job comes due. What is due already, and could not be claimed, does not count."""
+    """When the next job comes due. What could not be claimed does not count."""
 
 
 class EndedRun(NamedTuple):
@@ -112,6 +112,8 @@ class ClaimTerms:
     """How many can start at once; the rest are queued. None is all."""
     handlers: Sequence[str] | None
     """The handlers there are; None is any."""
+    ahead: Micros = 0
+    """How long before it is due a job may be claimed. It is claimed as of the moment at which it is due."""
     group_limit: int | None = None
     """How many of one group may run at a time, where `group_limits` does not say."""
     group_limits: Mapping[str, int] = field(default_factory=dict)

@@ -189,13 +189,12 @@ async def test_trap_3_a_task_cancelled_before_its_first_step_is_put_back(
     start = Runner.start
     cancelled: list[ActiveRun] = []
 
-    def start_and_cancel_the_first(self: Runner, *args: Any, **options: Any) -> ActiveRun:
-        active = start(self, *args, **options)
+    def start_and_cancel_the_first(self: Runner, active: ActiveRun, *args: Any, **options: Any) -> None:
+        start(self, active, *args, **options)
         if not cancelled:
             cancelled.append(active)
             assert active.task is not None
             active.task.cancel()
-        return active
 
     monkeypatch.setattr(Runner, "start", start_and_cancel_the_first)
     await scheduler.add_job(At(NOON) if how == "loop" else Manual(), handler="work", id="a")

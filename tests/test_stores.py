@@ -789,6 +789,58 @@ async def test_a_claim_marks_the_job_and_writes_the_row_before_anything_runs(sto
     assert await store.held(node) == {run.id}
 
 
+async def test_what_is_due_soon_can_be_claimed_ahead_as_of_its_time(store: Store, node: int) -> None:
+    """So that its handler starts on time: its run looks as if it had been claimed when it was due."""
+    await add(store, "overdue", state={"next_run_at": NOON - SECOND})
+    await add(store, "soon", At(from_micros(NOON + 10)))
+    await add(store, "later", At(from_micros(NOON + 11)))
+
+    claims = await claim(store, node, ahead=10)
+
+    moments = {run.job.id: run.attempt.claimed_at for run in claims.runs}
+    rows = {row.job_id: row for row in await runs(store)}
+    found = await job_of(store, "soon")
+    assert moments == {"overdue": NOON, "soon": NOON + 10}
+    assert (found.status, found.state.last_run_at) == (Status.RUNNING, NOON + 10)
+    assert rows["soon"].started_at == rows["soon"].scheduled_for == from_micros(NOON + 10)
+    assert rows["overdue"].started_at == from_micros(NOON)
+    assert claims.next_due == NOON + 11
+    assert not claims.is_full
+
+
+async def test_what_is_claimed_ahead_is_never_late(store: Store, node: int) -> None:
+    """However little lateness is forgiven, and whatever is done about it."""
+    await add(store, "a", At(from_micros(NOON + SECOND)), misfire="skip")
+
+    run = await claim_only(store, node, ahead=2 * SECOND, rules=replace(RULES, misfire_grace=0))
+
+    assert (run.attempt.scheduled_for, run.attempt.trigger) == (NOON + SECOND, Trigger.SCHEDULE)
+
+
+async def test_a_claim_ahead_of_an_occurrence_that_ran_goes_on_with_the_next(store: Store, node: int) -> None:
+    """The clock went back; the next occurrence is told of, and not looked for again and again."""
+    await add(store, "a", Cron("5 12 * * *", tz="UTC"))
+    await finish(store, await claim_only(store, node, NOON + 5 * MINUTE), at=NOON + 6 * MINUTE)
+    await reschedule(store, "a", NOON + 5 * MINUTE)
+
+    again = await claim(store, node, NOON + 5 * MINUTE - 10, ahead=20)
+
+    assert not again.runs
+    assert (await job_of(store, "a")).state.next_run_at == NOON + DAY + 5 * MINUTE
+    assert (await claim(store, node, NOON + 5 * MINUTE - 10, ahead=20)).next_due == NOON + DAY + 5 * MINUTE
+
+
+async def test_what_a_claim_ahead_passes_over_is_told_of_though_it_comes_soon(store: Store, node: int) -> None:
+    """It waits for a moment that the claim has looked at already."""
+    await add(store, "a", Every("1s", anchor=from_micros(NOON)), state={"next_run_at": NOON, "forgotten_until": NOON})
+
+    claims = await claim(store, node, NOON, ahead=2 * SECOND)
+
+    assert not claims.runs
+    assert claims.next_due == NOON + SECOND
+    assert claimed_ids(await claim(store, node, NOON, ahead=2 * SECOND)) == ["a"]
+
+
 async def test_claims_come_in_order(store: Store, node: int) -> None:
     """Priority, then longest since the last run, never run first, then id: whoever waited is not overtaken."""
     await add(store, "1", priority="low", state={"last_run_at": None})
@@ -1395,13 +1447,14 @@ STATES_BEFORE_A_CLAIM = [
 ]
 
 
+@pytest.mark.parametrize("ahead", [0, SECOND])
 @pytest.mark.parametrize(("schedule", "state", "fields", "now"), STATES_BEFORE_A_CLAIM)
 async def test_a_released_claim_never_was(
-    store: Store, node: int, schedule: Schedule, state: dict[str, Any], fields: dict[str, Any], now: Micros
+    store: Store, node: int, schedule: Schedule, state: dict[str, Any], fields: dict[str, Any], now: Micros, ahead: int
 ) -> None:
-    """A run that never started must leave no trace: same job, same rows, due as before."""
+    """A run that never started must leave no trace: same job, same rows, due as before. Claimed ahead or not."""
     before = await add(store, "a", schedule, state=state, **fields)
-    run = await claim_only(store, node, now, slots=0)
+    run = await claim_only(store, node, now - ahead, slots=0, ahead=ahead)
 
     await store.release([run])
 

@@ -20,7 +20,7 @@ LAYERS = [
     {"errors", "logs", "tasks", "signals", "output"},
     {"instants", "durations", "zones"},
     {"payloads"},
-    {"clock", "cron", "jumps"},
+    {"clock", "cron", "jumps", "foresight"},
     {"cron_words"},
     {"schedules"},
     {"retries"},
@@ -44,7 +44,7 @@ LAYERS = [
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "stats", "health", "line", "jumps", "output", "payloads"),
+    *("records", "stats", "health", "line", "jumps", "foresight", "output", "payloads"),
 }
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}

@@ -494,6 +494,7 @@ class Engine:
                 claims = await self.store.claim_due(now, self._terms(node, limit, ahead))
             elapsed = self.clock.monotonic()
             self.foresight.learn(elapsed - begun)
+            self._distrust_self()  # we may have been frozen since
             if claims.runs:
                 self._claimed_at = elapsed
             started = self._begin(claims.runs, now)
@@ -594,8 +595,12 @@ class Engine:
         return started
 
     def _begin_in_time(self, active: ActiveRun, call: Call) -> None:
-        self.runner.start(active, call)
-        self._tell_started(active.claimed, self.clock.micros())
+        """Start a run whose time has come; but if we were frozen meanwhile, others may have taken it over."""
+        if self._is_trusted():
+            self.runner.start(active, call)
+            self._tell_started(active.claimed, self.clock.micros())
+        else:
+            self.runner.disown(active)
 
     async def begun(self, job: Job) -> None:
         """Wait for a run of *job* that was claimed ahead of its time: once it is paused or edited, nothing starts.
@@ -905,7 +910,7 @@ class Engine:
                 if "watch" not in self._troubles:
                     say(ERROR, "Cannot reach the store; trying again every %g s", POLL, exc_info=True)
                 self._report_trouble("watch", error)
-                if self._machine.monotonic() > self._trusted_until:
+                if not self._is_trusted():
                     await self._rejoin()
 
     async def _disown_what_was_taken(self) -> None:
@@ -943,9 +948,12 @@ class Engine:
             self.announce_edit(edit, now)
             self.learn_of(edit.job)
 
+    def _is_trusted(self) -> bool:
+        return self._machine.monotonic() <= self._trusted_until
+
     def _distrust_self(self) -> None:
         """A node that could not show that it lives must let go before others take over."""
-        if self._machine.monotonic() > self._trusted_until:
+        if not self._is_trusted():
             raise NodeLost
 
     async def _rejoin(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import At, Every, Job, JobAlreadyRunningError, Scheduler, Status
+from scheduler_async import At, Every, Job, JobAlreadyRunningError, Outcome, Scheduler, Status
 from scheduler_async.events import Event, EventKind
 from scheduler_async.foresight import LONGEST_LEAD, LONGEST_REACH, Foresight
 from scheduler_async.instants import SECOND
@@ -222,6 +222,28 @@ async def test_a_stop_puts_back_what_has_not_begun(
     assert (found.status, found.next_run_at, found.last_run_at) == (Status.IDLE, NOON + MINUTE, None)
     assert not log
     assert worker.fired() == [1]
+
+
+@pytest.mark.usefixtures("foresighted")
+async def test_a_node_that_was_frozen_meanwhile_does_not_begin_what_others_may_have_taken_over(
+    new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
+) -> None:
+    """Its lease has run out when it wakes up: the run is interrupted, and repeated by whoever finds it."""
+    scheduler = new_scheduler(shared)
+    await scheduler.start()
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    await shortly_before(clock)
+
+    (claimed,) = await scheduler.run_log()
+
+    scheduler._engine._trusted_until = 0.0
+    await clock.advance("1m")
+
+    interrupted = await scheduler.get_run(claimed.id)
+    assert interrupted is not None
+    assert interrupted.outcome is Outcome.INTERRUPTED
+    assert claimed.id not in [run.id for run in worker.runs]
+    assert NOON + MINUTE in [run.scheduled_for for run in worker.runs]
 
 
 @pytest.mark.usefixtures("foresighted")

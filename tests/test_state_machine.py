@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, get_args
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -56,24 +56,30 @@ from scheduler_async.foresight import Foresight
 from scheduler_async.instants import HOUR, MINUTE, Micros, from_micros, to_micros
 from scheduler_async.nodes import retire
 from scheduler_async.testing import VirtualClock
-from tests.postgres_server import url_of_schema
+from tests.postgres_server import url_of_schema, url_of_server
 
 pytestmark = pytest.mark.deep
 
 T = TypeVar("T")
 NOON = "2026-01-05T12:00:00Z"
-PATIENCE = 5.0  # seconds of real time: a step takes milliseconds, and a loop that spins takes for ever
+PATIENCE = 30.0  # seconds of real time: a step takes milliseconds, on a busy machine seconds; what hangs, for ever
 
 
 # ---------------------------------------------------------------- a process that can be killed
 
+Death: TypeAlias = Literal["asks no more", "is cut short", "hears no more"]
+
 
 class MortalStore:
-    """The store as a process sees it that may die: from then on it asks nothing, and hears no answer."""
+    """The store as a process sees it that may die: from then on it asks nothing, and hears no answer.
+
+    Its last question is not asked, or is under way when it dies, or is carried out all the same.
+    """
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self.dying: Literal["asks no more", "hears no more"] | None = None
+        self.dying: Death | None = None
+        self.has_asked = False
         self.died = asyncio.Event()
 
     @property
@@ -89,10 +95,15 @@ class MortalStore:
         async def call(*args: Any, **options: Any) -> Any:
             if self.dying is None:
                 return await method(*args, **options)
-            last_words = self.dying == "hears no more" and not self.died.is_set()
-            self.died.set()
-            if last_words:
-                await method(*args, **options)
+            is_last = self.dying != "asks no more" and not self.has_asked and not self.died.is_set()
+            if self.dying != "hears no more":
+                self.died.set()
+            if is_last:
+                self.has_asked = True
+                try:
+                    await method(*args, **options)
+                finally:
+                    self.died.set()
             return await asyncio.get_running_loop().create_future()
 
         return call
@@ -257,16 +268,21 @@ class EngineMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        if self.kind == "postgres":
+            url_of_server()  # who is first starts it, and no step has the time for that
         self.loop = asyncio.new_event_loop()
         self.complaints: list[str] = []
         self.loop.set_exception_handler(lambda _, context: self.complaints.append(repr(context)))
         self.directory = tempfile.TemporaryDirectory()
         self.listener = _Listener(self.complaints)
         logger = logging.getLogger("scheduler_async")
-        self.log_level, self.poll = logger.level, engine.POLL
+        self.log_level = logger.level
         logger.addHandler(self.listener)
         logger.setLevel(logging.ERROR)
-        engine.POLL = 3600.0  # what a process does once a second would make each example different
+        # Real time stands still: what a process does once a second would make each example different, and one that
+        # takes long would outlive its lease.
+        self.patches = pytest.MonkeyPatch()
+        self.patches.setattr(engine, "SystemClock", VirtualClock)
         self.jobs: dict[str, Tracked] = {}
         self.behaviour: dict[str, tuple[object, str]] = {}
         self.handling: dict[int, int] = {}
@@ -349,7 +365,7 @@ class EngineMachine(RuleBasedStateMachine):
             logger = logging.getLogger("scheduler_async")
             logger.removeHandler(self.listener)
             logger.setLevel(self.log_level)
-            engine.POLL = self.poll
+            self.patches.undo()
             if hasattr(self, "clock"):
                 self.run(self.kill())
             gc.collect()  # a task whose exception nobody saw says so when it goes
@@ -580,8 +596,8 @@ class EngineMachine(RuleBasedStateMachine):
         return hasattr(self, "clock") and not self.is_up
 
     @precondition(can_be_left)
-    @rule(dying=st.sampled_from(["asks no more", "hears no more"]), seconds=st.integers(0, 600), let_go=st.booleans())
-    def crash(self, dying: Literal["asks no more", "hears no more"], seconds: int, let_go: bool) -> None:
+    @rule(dying=st.sampled_from(get_args(Death)), seconds=st.integers(0, 600), let_go=st.booleans())
+    def crash(self, dying: Death, seconds: int, let_go: bool) -> None:
         """Killed at the next question to the store, which may or may not get through."""
         before = self.clock.micros()
 
@@ -780,7 +796,7 @@ class _Listener(logging.Handler):
         self._complaints = complaints
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._complaints.append(record.getMessage())
+        self._complaints.append(self.format(record))  # and where it happened
 
 
 class InMemory(EngineMachine):
@@ -795,15 +811,8 @@ class AheadOnDisk(OnDisk):
     """On a virtual clock a claim takes no time; here it is thought to take some, and is made ahead of time."""
 
     def __init__(self) -> None:
-        self.patches = pytest.MonkeyPatch()
-        self.patches.setattr(Foresight, "learn", lambda self, _: setattr(self, "_took", 0.01))
         super().__init__()
-
-    def teardown(self) -> None:
-        try:
-            super().teardown()
-        finally:
-            self.patches.undo()
+        self.patches.setattr(Foresight, "learn", lambda self, _: setattr(self, "_took", 0.01))
 
 
 class OnServer(EngineMachine):
@@ -818,6 +827,7 @@ def explore(machine: type[EngineMachine], examples: int, steps: int) -> None:
             stateful_step_count=steps,
             deadline=None,
             report_multiple_bugs=False,
+            print_blob=True,
             suppress_health_check=list(HealthCheck),
         ),
     )
@@ -829,13 +839,13 @@ MACHINES = pytest.mark.parametrize(
         pytest.param(InMemory, id="in memory"),
         pytest.param(OnDisk, id="on disk"),
         pytest.param(AheadOnDisk, id="on disk, ahead of time"),
-        # It has failed now and then on a busy machine, and it is not known why: until then, not in the default run.
-        pytest.param(OnServer, id="on a server", marks=pytest.mark.exhaustive),
+        pytest.param(OnServer, id="on a server"),
     ],
 )
 
 
 @MACHINES
+@pytest.mark.timeout(900)  # what fails is made smaller for up to five minutes: only then is it shown
 def test_whatever_happens_the_engine_keeps_its_promises(machine: type[EngineMachine]) -> None:
     """What no one thought of in a test of its own."""
     explore(machine, examples=10 if machine is OnServer else 30, steps=40)

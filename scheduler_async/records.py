@@ -76,13 +76,9 @@ def _kind_of(state: JobState) -> str | None:
     return "disabled" if state.phase is Phase.DISABLED else None
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each text
-
-
-@lru_cache(maxsize=4096)
-def _text_of(value: Schedule | Retry) -> str:
-    """Its JSON form: many jobs have equal schedules, and every edit writes one."""
-    return _encode(value.to_json())
+@lru_cache(maxsize=256)
+def _text_of(policy: Retry) -> str:
+    return json.dumps(policy.to_json(), separators=(",", ":"))
 
 
 def spec_values(job: Job) -> tuple[Any, ...]:
@@ -92,7 +88,7 @@ def spec_values(job: Job) -> tuple[Any, ...]:
         job.namespace,
         job.id,
         job.handler,
-        _text_of(spec.schedule),
+        spec.schedule.json_text(),
         None if spec.retry is None else _text_of(spec.retry),
         spec.payload_json,
         spec.metadata_json,

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
 from zoneinfo import ZoneInfo
@@ -115,6 +116,10 @@ class Schedule(ABC):
             "end": _iso(self.end),
         }
         return {name: value for name, value in form.items() if value is not None}
+
+    def json_text(self) -> str:
+        """`to_json` as text, as stores keep it."""
+        return _remembered_text(self)
 
     @staticmethod
     def from_json(form: str | Mapping[str, Any]) -> Schedule:
@@ -457,6 +462,12 @@ class At(Schedule):
     def describe(self, zone: tzinfo = UTC) -> str:
         return f"once at {describe_instant(self.at, zone)}{self._describe_bounds(zone)}"
 
+    def json_text(self) -> str:
+        if self.jitter is not None or self.start is not None or self.end is not None:
+            return super().json_text()
+        # Thousands may be added at once, each with a moment of its own: to remember those would help nobody.
+        return f'{{"version":{JSON_VERSION},"kind":"at","at":"{_iso(self.at)}"}}'
+
     def _parts(self) -> dict[str, Any]:
         return {"at": _iso(self.at)}
 
@@ -520,6 +531,15 @@ _FORMS = (
     'Write "every 5m" (on a grid), "after 5m" (after the previous run), a cron expression such as "0 9 * * *" '
     'or "@daily", a moment such as "2026-06-15T09:00:00Z", or "manual".'
 )
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each text
+
+
+@lru_cache(maxsize=4096)
+def _remembered_text(schedule: Schedule) -> str:
+    """Its JSON form: many jobs have equal schedules, and every edit writes one."""
+    return _encode(schedule.to_json())
 
 
 def _fill(schedule: Schedule, **values: object) -> None:

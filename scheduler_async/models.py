@@ -212,7 +212,7 @@ class JobSpec(_SpecDraft):
             check_name(namespace, "namespace"),
             user_id if user_id is None else check_name(user_id, "user_id"),
             name if name is None else check_name(name, "name"),
-            to_json_text(payload, "payload"),
+            "null" if payload is None else to_json_text(payload, "payload"),
             to_json_text(dict(metadata), "metadata") if metadata else "{}",
             check_choice(Priority, priority, "priority"),
             group if group is None else check_name(group, "group"),

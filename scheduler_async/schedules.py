@@ -43,10 +43,10 @@ class Schedule(ABC):
     """What all schedules have in common: bounds, jitter, a description and a JSON form."""
 
     kind: ClassVar[str]
-    jitter: timedelta | float | None
+    jitter: timedelta | float | None = None
     """The longest delay to add: a duration, or a fraction of the interval."""
-    start: datetime | None
-    end: datetime | None
+    start: datetime | None = None
+    end: datetime | None = None
     # The same in microseconds, worked out once: the scheduler asks often.
     _start: Micros | None = None
     _end: Micros = LAST
@@ -158,16 +158,14 @@ class Schedule(ABC):
         return None if following is None else following - at
 
     def _set_bounds(self, jitter: Duration | float | None, start: Instant | None, end: Instant | None) -> None:
-        _fill(
-            self,
-            jitter=None if jitter is None else _parse_jitter(jitter),
-            start=None if start is None else parse_instant(start, "start"),
-            end=None if end is None else parse_instant(end, "end"),
-        )
-        if self.start is not None:
-            _fill(self, _start=to_micros(self.start))
-        if self.end is not None:
-            _fill(self, _end=to_micros(self.end))
+        if jitter is not None:
+            _fill(self, jitter=_parse_jitter(jitter))
+        if start is not None:
+            first = parse_instant(start, "start")
+            _fill(self, start=first, _start=to_micros(first))
+        if end is not None:
+            last = parse_instant(end, "end")
+            _fill(self, end=last, _end=to_micros(last))
         if self.start and self.end and self.start > self.end:
             raise InvalidScheduleError(
                 f"The schedule ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}), "

@@ -162,18 +162,7 @@ def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) ->
         enabled=True,  # whether it is, its state tells
         on_conflict=OnConflict.RAISE,
     )
-    return Job(
-        spec=spec,
-        state=_NEW,
-        id=id_,
-        namespace=namespace,
-        handler=handler,
-        uid=uid,
-        anchor=anchor,
-        created=created,
-        updated=updated,
-        revision=revision,
-    )
+    return Job.stored(spec, _NEW, id_, namespace, handler, uid, anchor, created, updated, revision)
 
 
 _PHASES, _STATUSES = _Members(Phase), _Members(Status)

@@ -85,6 +85,7 @@ def spec_values(job: Job) -> tuple[Any, ...]:
     """The columns of a job's description."""
     spec = job.spec
     return (
+        job.revision,
         job.namespace,
         job.id,
         job.handler,
@@ -102,7 +103,6 @@ def spec_values(job: Job) -> tuple[Any, ...]:
         job.anchor,
         job.created,
         job.updated,
-        job.revision,
     )
 
 

@@ -72,16 +72,30 @@ SELECT_EDITED: Final = f"{SELECT_STATE}, j.updated_at FROM job j JOIN state s US
 
 FIND_JOB: Final = f"{SELECT_EDITED} WHERE j.namespace = ? AND j.id = ?"
 
+# Of an object with a list of ids for each namespace.
 FIND_JOBS: Final = f"""
     {SELECT_STATE}, j.updated_at
       FROM json_each(?) n
-      JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
+CROSS JOIN json_each(n.value) i
+CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value
       JOIN state s USING (uid)
 """
 # The columns that `spec_values` fills, and those beside the state that `_narrow` does.
 SPEC_COLUMNS: Final = (
-    *("namespace", "id", "handler", "schedule", "retry", "payload", "metadata", "user_id", "name", "priority"),
-    *("job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at", "revision"),
+    *(
+        "revision",
+        "namespace",
+        "id",
+        "handler",
+        "schedule",
+        "retry",
+        "payload",
+        "metadata",
+        "user_id",
+        "name",
+        "priority",
+    ),
+    *("job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at"),
 )
 NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "job_group", *JobState._fields)
 
@@ -324,18 +338,17 @@ class Work:
                 jobs[name] = job
                 self._stand_in_line(job)
             edits.append(edit)
-        for job in added.values():
-            self._number_of(db, job.handler, numbers)
+        for handler in {job.handler for job in added.values()}:
+            self._number_of(db, handler, numbers)
         INSERT_JOB.all(db, (self._new_description(job) for job in added.values()))
         INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
         return edits
 
     def _new_description(self, job: Job) -> tuple[Any, ...]:
-        values = spec_values(job)
-        key = job.uid, job.revision
-        _remember(self._descriptions, key, (*key, *values[:-1]), REMEMBERED_ROWS)
-        return (job.uid, *values)
+        row = (job.uid, *spec_values(job))
+        _remember(self._descriptions, row[:2], row, REMEMBERED_ROWS)
+        return row
 
     def review(
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
@@ -368,8 +381,11 @@ class Work:
             name = changes[0].namespace, changes[0].id
             job = self.get(db, *name)
             return {} if job is None else {name: job}
-        names = json.dumps([(change.namespace, change.id) for change in changes])
-        return {(job.namespace, job.id): job for job in self._jobs(db, db.execute(FIND_JOBS, (names,)).fetchall())}
+        ids: dict[str, list[str]] = {}
+        for change in changes:
+            ids.setdefault(change.namespace, []).append(change.id)
+        rows = db.execute(FIND_JOBS, (json.dumps(ids),)).fetchall()
+        return {(job.namespace, job.id): job for job in self._jobs(db, rows)}
 
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
         """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""

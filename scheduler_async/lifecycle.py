@@ -95,16 +95,11 @@ class Claim(NamedTuple):
 
 def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
     """A new job. Its anchor is *now*."""
+    kept, namespace = spec.as_kept(id, handler), spec.namespace
     first = spec.schedule.first_micros(now)
-    job = Job(
-        spec=spec.as_kept(id, handler),
-        state=JobState(next_run_at=None if first is None else spec.schedule.jittered(first, f"{spec.namespace}/{id}")),
-        id=id,
-        namespace=spec.namespace,
-        handler=handler,
-        anchor=now,
-        created=now,
-        updated=now,
+    at = first if first is None or spec.schedule.jitter is None else spec.schedule.jittered(first, f"{namespace}/{id}")
+    job = Job.stored(
+        kept, JobState(Status.IDLE, at), id, namespace, handler, uid=0, anchor=now, created=now, updated=now, revision=1
     )
     if not spec.enabled:
         return job.with_state(disabled(job.state, "it was added disabled", now))

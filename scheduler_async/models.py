@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
-from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, final
 
 from scheduler_async.durations import parse_interval
@@ -212,7 +211,7 @@ class JobSpec(_SpecDraft):
             check_name(namespace, "namespace"),
             user_id if user_id is None else check_name(user_id, "user_id"),
             name if name is None else check_name(name, "name"),
-            to_json_text(payload, "payload"),
+            "null" if payload is None else to_json_text(payload, "payload"),
             to_json_text(dict(metadata), "metadata") if metadata else "{}",
             check_choice(Priority, priority, "priority"),
             group if group is None else check_name(group, "group"),
@@ -383,6 +382,23 @@ class Job(_JobDraft):
         revision: int = 1,
     ) -> Self:
         """A job of its parts."""
+        return cls.stored(spec, state, id, namespace, handler, uid, anchor, created, updated, revision)
+
+    @classmethod
+    def stored(
+        cls,
+        spec: JobSpec,
+        state: JobState,
+        id: str,
+        namespace: str,
+        handler: str,
+        uid: int,
+        anchor: Micros,
+        created: Micros,
+        updated: Micros,
+        revision: int,
+    ) -> Self:
+        """A job of all its parts, in their order: half of the time that it takes by their names."""
         draft: Any = _JobDraft()
         draft.spec = spec
         draft.state = state
@@ -398,26 +414,25 @@ class Job(_JobDraft):
         return cast(Self, draft)
 
     def __reduce__(self) -> tuple[Callable[..., Job], tuple[Any, ...]]:
-        return partial(Job, **{part.name: getattr(self, part.name) for part in fields(self)}), ()
+        return Job.stored, tuple(getattr(self, part.name) for part in fields(self))
 
     def __init_subclass__(cls) -> None:
         raise TypeError("A Job is a value, and has no subclasses.")
 
     def with_state(self, state: JobState) -> Job:
         """The same job in another state. Every run asks for this several times, and `replace` is slow."""
-        draft: Any = _JobDraft()
-        draft.spec = self.spec
-        draft.state = state
-        draft.id = self.id
-        draft.namespace = self.namespace
-        draft.handler = self.handler
-        draft.uid = self.uid
-        draft.anchor = self.anchor
-        draft.created = self.created
-        draft.updated = self.updated
-        draft.revision = self.revision
-        draft.__class__ = Job
-        return cast(Job, draft)
+        return Job.stored(
+            self.spec,
+            state,
+            self.id,
+            self.namespace,
+            self.handler,
+            self.uid,
+            self.anchor,
+            self.created,
+            self.updated,
+            self.revision,
+        )
 
     def take_number(self, uid: int) -> None:
         """Let a new job have the number that a store gives it, before anybody else has seen it."""

@@ -76,11 +76,12 @@ WIDTH: Final = 3 + len(JobState._fields)  # of a row of state; in a row of both,
 
 # The columns that `spec_values` fills, and those beside the state that `_narrow` does.
 SPEC_TYPES: Final = {
+    "revision": "bigint",
     **dict.fromkeys(("namespace", "id", "handler", "schedule", "retry", "payload", "metadata"), "text"),
     **dict.fromkeys(("user_id", "name", "priority", "job_group", "misfire"), "text"),
     "timeout": "bigint",
     "on_interrupt": "text",
-    **dict.fromkeys(("anchor", "created_at", "updated_at", "revision"), "bigint"),
+    **dict.fromkeys(("anchor", "created_at", "updated_at"), "bigint"),
 }
 NARROW_TYPES: Final = {
     **dict.fromkeys(("revision", "updated_at", "handler", "rank"), "bigint"),

@@ -76,23 +76,20 @@ def _kind_of(state: JobState) -> str | None:
     return "disabled" if state.phase is Phase.DISABLED else None
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each text
-
-
-@lru_cache(maxsize=4096)
-def _text_of(value: Schedule | Retry) -> str:
-    """Its JSON form: many jobs have equal schedules, and every edit writes one."""
-    return _encode(value.to_json())
+@lru_cache(maxsize=256)
+def _text_of(policy: Retry) -> str:
+    return json.dumps(policy.to_json(), separators=(",", ":"))
 
 
 def spec_values(job: Job) -> tuple[Any, ...]:
     """The columns of a job's description."""
     spec = job.spec
     return (
+        job.revision,
         job.namespace,
         job.id,
         job.handler,
-        _text_of(spec.schedule),
+        spec.schedule.json_text(),
         None if spec.retry is None else _text_of(spec.retry),
         spec.payload_json,
         spec.metadata_json,
@@ -106,7 +103,6 @@ def spec_values(job: Job) -> tuple[Any, ...]:
         job.anchor,
         job.created,
         job.updated,
-        job.revision,
     )
 
 
@@ -166,18 +162,7 @@ def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) ->
         enabled=True,  # whether it is, its state tells
         on_conflict=OnConflict.RAISE,
     )
-    return Job(
-        spec=spec,
-        state=_NEW,
-        id=id_,
-        namespace=namespace,
-        handler=handler,
-        uid=uid,
-        anchor=anchor,
-        created=created,
-        updated=updated,
-        revision=revision,
-    )
+    return Job.stored(spec, _NEW, id_, namespace, handler, uid, anchor, created, updated, revision)
 
 
 _PHASES, _STATUSES = _Members(Phase), _Members(Status)

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
 from zoneinfo import ZoneInfo
@@ -42,10 +43,10 @@ class Schedule(ABC):
     """What all schedules have in common: bounds, jitter, a description and a JSON form."""
 
     kind: ClassVar[str]
-    jitter: timedelta | float | None
+    jitter: timedelta | float | None = None
     """The longest delay to add: a duration, or a fraction of the interval."""
-    start: datetime | None
-    end: datetime | None
+    start: datetime | None = None
+    end: datetime | None = None
     # The same in microseconds, worked out once: the scheduler asks often.
     _start: Micros | None = None
     _end: Micros = LAST
@@ -116,6 +117,10 @@ class Schedule(ABC):
         }
         return {name: value for name, value in form.items() if value is not None}
 
+    def json_text(self) -> str:
+        """`to_json` as text, as stores keep it."""
+        return _remembered_text(self)
+
     @staticmethod
     def from_json(form: str | Mapping[str, Any]) -> Schedule:
         """The schedule that `to_json` was asked of; *form* may be text too."""
@@ -153,16 +158,14 @@ class Schedule(ABC):
         return None if following is None else following - at
 
     def _set_bounds(self, jitter: Duration | float | None, start: Instant | None, end: Instant | None) -> None:
-        _fill(
-            self,
-            jitter=None if jitter is None else _parse_jitter(jitter),
-            start=None if start is None else parse_instant(start, "start"),
-            end=None if end is None else parse_instant(end, "end"),
-        )
-        if self.start is not None:
-            _fill(self, _start=to_micros(self.start))
-        if self.end is not None:
-            _fill(self, _end=to_micros(self.end))
+        if jitter is not None:
+            _fill(self, jitter=_parse_jitter(jitter))
+        if start is not None:
+            first = parse_instant(start, "start")
+            _fill(self, start=first, _start=to_micros(first))
+        if end is not None:
+            last = parse_instant(end, "end")
+            _fill(self, end=last, _end=to_micros(last))
         if self.start and self.end and self.start > self.end:
             raise InvalidScheduleError(
                 f"The schedule ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}), "
@@ -457,6 +460,12 @@ class At(Schedule):
     def describe(self, zone: tzinfo = UTC) -> str:
         return f"once at {describe_instant(self.at, zone)}{self._describe_bounds(zone)}"
 
+    def json_text(self) -> str:
+        if self.jitter is not None or self.start is not None or self.end is not None:
+            return super().json_text()
+        # Thousands may be added at once, each with a moment of its own: to remember those would help nobody.
+        return f'{{"version":{JSON_VERSION},"kind":"at","at":"{_iso(self.at)}"}}'
+
     def _parts(self) -> dict[str, Any]:
         return {"at": _iso(self.at)}
 
@@ -520,6 +529,15 @@ _FORMS = (
     'Write "every 5m" (on a grid), "after 5m" (after the previous run), a cron expression such as "0 9 * * *" '
     'or "@daily", a moment such as "2026-06-15T09:00:00Z", or "manual".'
 )
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each text
+
+
+@lru_cache(maxsize=4096)
+def _remembered_text(schedule: Schedule) -> str:
+    """Its JSON form: many jobs have equal schedules, and every edit writes one."""
+    return _encode(schedule.to_json())
 
 
 def _fill(schedule: Schedule, **values: object) -> None:

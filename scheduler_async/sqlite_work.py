@@ -72,16 +72,18 @@ SELECT_EDITED: Final = f"{SELECT_STATE}, j.updated_at FROM job j JOIN state s US
 
 FIND_JOB: Final = f"{SELECT_EDITED} WHERE j.namespace = ? AND j.id = ?"
 
+# Of an object with a list of ids for each namespace.
 FIND_JOBS: Final = f"""
     {SELECT_STATE}, j.updated_at
       FROM json_each(?) n
-      JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
+CROSS JOIN json_each(n.value) i
+CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value
       JOIN state s USING (uid)
 """
 # The columns that `spec_values` fills, and those beside the state that `_narrow` does.
 SPEC_COLUMNS: Final = (
-    *("namespace", "id", "handler", "schedule", "retry", "payload", "metadata", "user_id", "name", "priority"),
-    *("job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at", "revision"),
+    *("revision", "namespace", "id", "handler", "schedule", "retry", "payload", "metadata", "user_id", "name"),
+    *("priority", "job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at"),
 )
 NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "job_group", *JobState._fields)
 
@@ -89,6 +91,14 @@ INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
 UPDATE_JOB: Final = updating("job", "uid = ?", *SPEC_COLUMNS)
 INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
 UPDATE_STATE: Final = updating("state", "uid = ?", *NARROW_COLUMNS, always="touched = 1")
+
+# Most jobs that are added are in no group, and wait for their first run: then all else is the same for all of them.
+NEW: Final = dict(zip(JobState._fields, state_values(JobState()), strict=True))
+ALWAYS: Final = {name: repr(value) for name, value in NEW.items() if value is not None}
+INSERT_WAITING: Final = f"""
+    INSERT INTO state (uid, revision, handler, rank, id, next_run_at, {", ".join(ALWAYS)})
+    VALUES (?, ?, ?, ?, ?, ?, {", ".join(ALWAYS.values())})
+"""
 
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 PLACE: Final = "coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid"
@@ -324,18 +334,25 @@ class Work:
                 jobs[name] = job
                 self._stand_in_line(job)
             edits.append(edit)
-        for job in added.values():
-            self._number_of(db, job.handler, numbers)
+        for handler in {job.handler for job in added.values()}:
+            self._number_of(db, handler, numbers)
         INSERT_JOB.all(db, (self._new_description(job) for job in added.values()))
-        INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in added.values()))
+        self._insert_states(db, added.values(), numbers)
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
         return edits
 
+    def _insert_states(self, db: sqlite3.Connection, jobs: Iterable[Job], numbers: Mapping[str, int]) -> None:
+        waiting: list[Job] = []
+        others: list[Job] = []
+        for job in jobs:
+            (waiting if _waits_for_first_run(job) else others).append(job)
+        db.executemany(INSERT_WAITING, (_waiting(job, numbers[job.handler]) for job in waiting))
+        INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in others))
+
     def _new_description(self, job: Job) -> tuple[Any, ...]:
-        values = spec_values(job)
-        key = job.uid, job.revision
-        _remember(self._descriptions, key, (*key, *values[:-1]), REMEMBERED_ROWS)
-        return (job.uid, *values)
+        row = (job.uid, *spec_values(job))
+        _remember(self._descriptions, row[:2], row, REMEMBERED_ROWS)
+        return row
 
     def review(
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
@@ -368,8 +385,11 @@ class Work:
             name = changes[0].namespace, changes[0].id
             job = self.get(db, *name)
             return {} if job is None else {name: job}
-        names = json.dumps([(change.namespace, change.id) for change in changes])
-        return {(job.namespace, job.id): job for job in self._jobs(db, db.execute(FIND_JOBS, (names,)).fetchall())}
+        ids: dict[str, list[str]] = {}
+        for change in changes:
+            ids.setdefault(change.namespace, []).append(change.id)
+        rows = db.execute(FIND_JOBS, (json.dumps(ids),)).fetchall()
+        return {(job.namespace, job.id): job for job in self._jobs(db, rows)}
 
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
         """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""
@@ -896,6 +916,16 @@ def _node_row(number: int, name: str, host: str, pid: int, process_start: str, b
 def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
     """*job* with when it was last edited, where that was read."""
     return replace(job, updated=edited_at[0]) if edited_at and edited_at[0] != job.updated else job
+
+
+def _waits_for_first_run(job: Job) -> bool:
+    at = job.state.next_run_at
+    return at is not None and job.group is None and job.state == JobState(Status.IDLE, at)
+
+
+def _waiting(job: Job, handler: int) -> tuple[Any, ...]:
+    """The columns of `INSERT_WAITING`."""
+    return job.uid, job.revision, handler, job.priority.rank, job.id, job.state.next_run_at
 
 
 def _narrow(job: Job, handler: int) -> tuple[Any, ...]:

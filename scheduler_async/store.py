@@ -198,6 +198,7 @@ class JobRecord(NamedTuple):
 
     uid: int
     """Its number in the store it comes from; zero in one that it is new to."""
+    revision: int
     namespace: str
     id: str
     handler: str
@@ -215,7 +216,6 @@ class JobRecord(NamedTuple):
     anchor: Micros
     created_at: Micros
     updated_at: Micros
-    revision: int
     state: JobState
 
 

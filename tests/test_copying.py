@@ -238,7 +238,9 @@ def test_a_copy_of_anything_is_the_same_and_a_copy_of_that_is_nothing(
             await first.write_jobs(made, lambda job, _: Ruling(Verdict.ADDED, job))
             await first.write_runs(rows)
             held = await all_of(first)
-            assert held[0] == sorted((job._replace(revision=0) for job in made), key=lambda job: job[1:3])
+            assert held[0] == sorted(
+                (job._replace(revision=0) for job in made), key=lambda job: (job.namespace, job.id)
+            )
 
             await copied(first, second)
             await copied(second, third)

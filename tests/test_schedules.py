@@ -377,6 +377,7 @@ def test_a_schedule_survives_json_and_pickle(schedule: Schedule) -> None:
     assert form["version"] == 1
     assert pickle.loads(pickle.dumps(schedule)) == schedule
     assert hash(Schedule.from_json(form)) == hash(schedule)
+    assert schedule.json_text() == json.dumps(form, separators=(",", ":"))
 
 
 @given(
@@ -392,6 +393,19 @@ def test_a_schedule_survives_json_and_pickle(schedule: Schedule) -> None:
 )
 def test_every_schedule_survives_json(schedule: Every) -> None:
     assert Schedule.from_json(json.dumps(schedule.to_json())) == schedule
+
+
+@given(
+    st.builds(
+        At,
+        st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.timezones()),
+        jitter=st.none() | st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=3_652_059)),
+    )
+)
+def test_every_moment_survives_json(schedule: At) -> None:
+    """Its text is written by another way than its JSON values, since many are added at once."""
+    assert schedule.json_text() == json.dumps(schedule.to_json(), separators=(",", ":"))
+    assert Schedule.from_json(schedule.json_text()) == schedule
 
 
 def test_equality_is_by_value() -> None:

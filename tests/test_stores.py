@@ -301,25 +301,25 @@ async def test_every_kind_of_schedule_can_be_stored(store: Store, schedule: Sche
     assert found.state == added.state
 
 
-@pytest.mark.parametrize(
-    "id",
-    [
-        "'; DROP TABLE job; --",
-        '" OR 1=1',
-        "%",
-        "_",
-        "a?b",
-        ":id",
-        "$1",
-        "\\",
-        "naïve",
-        "日本",
-        "🐍",
-        "null",
-        "0",
-        "1e3",
-    ],
-)
+ODD_NAMES = [
+    "'; DROP TABLE job; --",
+    '" OR 1=1',
+    "%",
+    "_",
+    "a?b",
+    ":id",
+    "$1",
+    "\\",
+    "naïve",
+    "日本",
+    "🐍",
+    "null",
+    "0",
+    "1e3",
+]
+
+
+@pytest.mark.parametrize("id", ODD_NAMES)
 async def test_an_id_is_only_ever_a_name(store: Store, id: str) -> None:
     """Ids come from users; one that looks like SQL, or like a pattern, names a job and does nothing else."""
     await add(store, "bystander", handler=id, group=id, user_id=id, payload=id, metadata={id: id})
@@ -333,6 +333,50 @@ async def test_an_id_is_only_ever_a_name(store: Store, id: str) -> None:
     assert removed is not None
     assert removed.id == id
     assert (await job_of(store, "bystander")).payload == id
+
+
+async def test_many_are_found_by_namespace_and_id_only(store: Store) -> None:
+    """Who adds many at once must learn which of them exist, whatever they and their namespaces are called."""
+    names = [(namespace, id) for namespace in ODD_NAMES for id in ODD_NAMES]
+    await store.change([adding(id, namespace=namespace) for namespace, id in names[::2]], NOON)
+    met: dict[tuple[str, str], tuple[str, str] | None] = {}
+
+    def looking(namespace: str, id: str) -> Change:
+        def decide_(job: Job | None) -> None:
+            met[namespace, id] = None if job is None else (job.namespace, job.id)
+
+        return Decision(namespace=namespace, id=id, decide=decide_)
+
+    await store.change([looking(namespace, id) for namespace, id in names], NOON)
+
+    assert met == {**dict.fromkeys(names), **{name: name for name in names[::2]}}
+
+
+async def test_jobs_of_all_sorts_are_added_together(store: Store) -> None:
+    """Most jobs that are added look much the same; those that do not are kept as they are, too."""
+    edits = await store.change(
+        [
+            adding("plain"),
+            adding("far", At("2027-01-01T00:00:00Z"), priority="high", retry=Retry.none(), timeout="5m"),
+            adding("in a group", group="g", payload={"n": 1}),
+            adding("disabled", enabled=False),
+            adding("manual", Manual()),
+            adding("ended", Every("1h", end="2026-01-01T00:00:00Z")),
+            adding("another plain", handler="other", priority="low"),
+            adding("tried before", state={"retry_of": NOON - MINUTE, "attempts": 2, "last_error": "no"}),
+            adding("paused", state={"phase": Phase.PAUSED}),
+            adding("at the epoch", At("1970-01-01T00:00:00Z")),
+        ],
+        NOON,
+    )
+
+    added = [edit.job for edit in edits if edit is not None]
+    assert len(added) == 10
+    for job in added:
+        assert await job_of(store, job.id) == job
+    assert await ids(store, status=Status.DISABLED) == ["disabled", "ended"]
+    due = (await claim(store, await store.join(identity("first"), NOON))).runs
+    assert [run.job.id for run in due] == ["at the epoch", "in a group", "plain", "tried before", "another plain"]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from scheduler_async.models import (
     Trigger,
     Upcoming,
 )
-from scheduler_async.retries import Retry, Verdict
+from scheduler_async.retries import Consequence, Retry
 from scheduler_async.schedules import At, Delay, Manual
 
 # Counting on would tell nobody anything, and a count must stay cheap.
@@ -530,7 +530,7 @@ def after_run(
 
     at_once = interrupted and rerun
     policy = _policy(job, rules)
-    verdict = policy.after_failure(
+    consequence = policy.after_failure(
         failed_at=now,
         consecutive_errors=state.consecutive_errors,
         retry_count=state.retry_count,
@@ -538,12 +538,13 @@ def after_run(
         at_once=at_once,
         interruptions=state.interruptions,
     )
-    state = state._replace(retry_count=verdict.retry_count, period_start=verdict.period_start)
+    state = state._replace(retry_count=consequence.retry_count, period_start=consequence.period_start)
     if interrupted and not rerun:
-        verdict = verdict._replace(retry_at=None)
+        consequence = consequence._replace(retry_at=None)
     if regular is None and job.spec.retry is None and not at_once:
-        verdict = verdict._replace(retry_at=None, not_before=None)  # the scheduler's policy is for what comes again
-    return Change(state=_after_failure(job, state, run, verdict, regular, now), skips=skips)
+        # The scheduler's policy is for what comes again.
+        consequence = consequence._replace(retry_at=None, not_before=None)
+    return Change(state=_after_failure(job, state, run, consequence, regular, now), skips=skips)
 
 
 def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_run_at: Micros | None) -> JobState:
@@ -570,16 +571,16 @@ def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_r
 
 
 def _after_failure(
-    job: Job, state: JobState, run: Attempt, verdict: Verdict, regular: Micros | None, now: Micros
+    job: Job, state: JobState, run: Attempt, consequence: Consequence, regular: Micros | None, now: Micros
 ) -> JobState:
-    if verdict.disable:
+    if consequence.disable:
         reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
         return _failed_for_good(state, run, reason, now)
-    retry_at, not_before = verdict.retry_at, verdict.not_before
+    retry_at, not_before = consequence.retry_at, consequence.not_before
     if regular is None:
         # Nothing comes after this occurrence: it is tried again while its policy allows, and then it is over.
         retry_at = retry_at if retry_at is not None else not_before
-        if retry_at is None or verdict.held:
+        if retry_at is None or consequence.held:
             return _failed_for_good(state, run, f"its last run failed: {state.last_error}", now)
     elif not_before is not None and not_before > regular:
         return state._replace(next_run_at=not_before, regular_at=regular)

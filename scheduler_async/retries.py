@@ -39,7 +39,7 @@ _NEEDED: dict[RetryKind, tuple[str, ...]] = {
 }
 
 
-class Verdict(NamedTuple):
+class Consequence(NamedTuple):
     """What follows from one failure."""
 
     disable: bool = False
@@ -135,7 +135,7 @@ class Retry:
         period_start: Micros | None,
         at_once: bool = False,
         interruptions: int = 0,
-    ) -> Verdict:
+    ) -> Consequence:
         """What follows from a failure at *failed_at*, which *consecutive_errors* counts already.
 
         *at_once* is for runs that were interrupted: what would be retried later, or not at all, is retried now,
@@ -146,20 +146,22 @@ class Retry:
         else:
             is_enough = consecutive_errors >= self.disable_after
         if is_enough:
-            return Verdict(disable=True, retry_count=retry_count, period_start=period_start)
+            return Consequence(disable=True, retry_count=retry_count, period_start=period_start)
         match self.kind:
             case RetryKind.BACKOFF:
                 if at_once:
-                    return Verdict(retry_at=failed_at)
+                    return Consequence(retry_at=failed_at)
                 delay = self.delays[min(consecutive_errors, len(self.delays)) - 1]
-                return Verdict(not_before=min(failed_at + span(delay), LAST))
+                return Consequence(not_before=min(failed_at + span(delay), LAST))
             case RetryKind.IN_WINDOW:
                 assert self.max_retries is not None
                 if retry_count >= self.max_retries:
-                    return Verdict(retry_count=retry_count)
+                    return Consequence(retry_count=retry_count)
                 # One microsecond makes it the *next* pass: this one asks what was due when it began.
                 wait = span(self.delays[0]) if self.delays else 1
-                return Verdict(retry_at=min(failed_at + (0 if at_once else wait), LAST), retry_count=retry_count + 1)
+                return Consequence(
+                    retry_at=min(failed_at + (0 if at_once else wait), LAST), retry_count=retry_count + 1
+                )
             case RetryKind.BUDGET:
                 assert self.max_retries is not None
                 assert self.period is not None
@@ -170,9 +172,9 @@ class Retry:
                 wait = 0 if at_once else 2 ** min(retry_count, _LARGEST_POWER) * MINUTE
                 held = retry_count >= self.max_retries
                 retry_at = period_end if held else min(failed_at + wait, period_end)
-                return Verdict(retry_at=retry_at, retry_count=retry_count, period_start=period_start, held=held)
+                return Consequence(retry_at=retry_at, retry_count=retry_count, period_start=period_start, held=held)
             case RetryKind.NONE:
-                return Verdict(retry_at=failed_at if at_once else None)
+                return Consequence(retry_at=failed_at if at_once else None)
 
     def is_exhausted(self, retry_count: int) -> bool:
         """Whether *retry_count* has used up what the policy allows for now."""

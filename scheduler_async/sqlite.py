@@ -20,7 +20,7 @@ from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import Job, RunRow
 from scheduler_async.sqlite_copying import CopyingWork
-from scheduler_async.sqlite_work import DUE, data_version, in_transaction
+from scheduler_async.sqlite_work import data_version, in_transaction
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -181,10 +181,21 @@ MIGRATIONS: Final = (
     ),
 )
 
+TABLES: Final = ("handler", "job", "run", "node", "state", "output", "sqlite_sequence")
+# Each index, its table, and which of its rows it holds.
+INDEXES: Final = (
+    ("sqlite_autoindex_handler_1", "handler", "true"),
+    ("sqlite_autoindex_job_1", "job", "true"),
+    ("state_due", "state", "phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL"),
+    ("state_claimed", "state", "activity <> 'idle'"),
+    ("state_disabled", "state", "phase = 'disabled'"),
+    ("run_of_job", "run", "true"),
+    ("run_once", "run", "attempt > 0 AND trigger <> 'manual'"),
+    ("run_beside", "run", "attempt = 0 OR trigger = 'manual'"),
+)
 LOOK_AT_ALL: Final = (
-    *(f"SELECT * FROM {table} LIMIT 1" for table in ("handler", "job", "run", "node", "state", "output")),
-    f"SELECT 1 FROM state s INDEXED BY state_due WHERE {DUE} LIMIT 1",
-    "SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' LIMIT 1",
+    *(f"SELECT * FROM {table} LIMIT 1" for table in TABLES),
+    *(f"SELECT 1 FROM {table} INDEXED BY {index} WHERE {rows} LIMIT 1" for index, table, rows in INDEXES),
 )
 
 # ---------------------------------------------------------------- the store

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from scheduler_async import Scheduler, engine
 from scheduler_async.testing import VirtualClock
 from tests.cast import NOON, PATIENCE, NewScheduler, Worker
-from tests.postgres_server import url_of_schema
+from tests.postgres_server import tidy_up, url_of_schema
 
 collect_ignore = ["on_uvloop"] if sys.platform == "win32" else []  # there is none
 
@@ -24,6 +24,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
+
+
+def pytest_sessionfinish() -> None:
+    tidy_up()
 
 
 @pytest.fixture

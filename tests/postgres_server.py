@@ -2,7 +2,7 @@
 
 Each process that runs tests starts a server when it first needs one. A program stands between them (this file, run by
 itself): it ends the server when its input ends, so that tests which are killed leave no server behind either.
-`SCHEDULER_ASYNC_TEST_POSTGRES` names another server, on which the tests may create databases.
+`SCHEDULER_ASYNC_TEST_POSTGRES` names another server, on which the tests may create databases. They drop what they made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib.util import find_spec
@@ -44,6 +44,9 @@ ACCESS = "local all guarded scram-sha-256\nlocal all all trust\n"
 LONGEST_DIRECTORY = 60
 
 _servers: dict[int, Server] = {}
+
+# The schemas that this process may have made on a server that stays when it ends.
+_schemas_elsewhere: set[str] = set()
 
 
 class Server:
@@ -86,7 +89,32 @@ def url_of_server() -> str:
 def url_of_schema(name: str) -> str:
     """The URL of a schema for whatever has this *name*, such as the directory of a test: the same each time."""
     url, schema = url_of_server(), f"t_{sha256(name.encode()).hexdigest()[:24]}"
+    if ELSEWHERE in os.environ:
+        _schemas_elsewhere.add(schema)
     return f"{url}{'&' if '?' in url else '?'}schema={schema}"
+
+
+def tidy_up() -> None:
+    """Drop the schemas that were made elsewhere; a server of our own ends with all it holds."""
+    if _schemas_elsewhere:
+        import asyncio  # which takes time to load, and the program in between does not need it
+
+        asyncio.run(_drop(_schemas_elsewhere))
+        _schemas_elsewhere.clear()
+
+
+async def _drop(schemas: Iterable[str]) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(url_of_server())
+    try:
+        # A test that needs another one adds to its name. They are dropped one by one: each of their tables takes a
+        # lock, and a server has only so many.
+        named = "SELECT nspname FROM pg_namespace WHERE split_part(nspname, '_', 2) = ANY ($1)"
+        for (schema,) in await connection.fetch(named, [schema.partition("_")[2] for schema in schemas]):
+            await connection.execute(f"DROP SCHEMA {schema} CASCADE")
+    finally:
+        await connection.close()
 
 
 @contextmanager

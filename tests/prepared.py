@@ -91,10 +91,13 @@ def serve(channel: socket.socket) -> list[str]:
 
 
 if __name__ == "__main__":
+    import gc
     from importlib import import_module
 
     for module in LOADED:
         import_module(f"scheduler_async.{module}")
+    gc.collect()
+    gc.freeze()  # a copy that leaves alone what was loaded shares it, from its first moment to its last
     sys.argv[1:] = serve(socket.socket(fileno=int(sys.argv[1])))
     from scheduler_async.cli import main
 

@@ -22,6 +22,7 @@ import pytest
 
 from scheduler_async import Every, Misfire, Priority, Scheduler, Status
 from tests.cast import line_of, started
+from tests.postgres_server import url_of_schema
 from tests.prepared import Prepared
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals")
@@ -212,6 +213,17 @@ def test_all_else_that_can_be_given(here: Path) -> None:
     assert well(here, "edit", "a", "--enabled", "--namespace", "tenant", "--json").json["status"] == "idle"
 
 
+@pytest.mark.once
+def test_a_directory_may_be_on_another_machine_that_shares_the_store(here: Path) -> None:
+    store = url_of_schema(str(here))
+
+    job = well(here, "add", "a", "true", "--cwd", "/only/there", "--store", store, "--json").json
+
+    assert job["payload"]["cwd"] == "/only/there"
+    edited = well(here, "edit", "a", "--cwd", "/only/here", "--store", store, "--json").json
+    assert edited["payload"]["cwd"] == "/only/here"
+
+
 def test_an_edit_takes_away_what_was_given(here: Path) -> None:
     well(here, "add", "a", "true", "--cron", "0 3 * * *", "--timeout", "5m", "--group", "g", "--payload", "[1]")
 
@@ -320,6 +332,9 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         pytest.param(["add", "x", "y", "--payload", '"\\ud800"'], 2, "--payload is no JSON", id="half a character"),
         pytest.param(["add", "x", "y", "--env", "A"], 2, "--env is NAME=VALUE", id="environment"),
         pytest.param(["add", "x", "y", "--env", "=A"], 2, "--env is NAME=VALUE", id="variable without a name"),
+        pytest.param(["add", "x", "y", "--cwd", "no/where"], 2, "--cwd no/where: there is no such", id="directory"),
+        pytest.param(["edit", "there", "--cwd", "no/where"], 2, "there is no such directory", id="edited directory"),
+        pytest.param(["add", "x", "y", "--cwd", "text.db"], 2, "'text.db' is a file", id="a file as directory"),
         pytest.param(["add", " x", "y"], 2, "The slug of a job is a text without blanks", id="slug"),
         pytest.param(["add", "x", "y\udcff"], 2, "is no text in UTF-8", id="no text"),
         pytest.param(["add", "x", "y", "--manual", "--every", "1h"], 2, "exclude each other", id="manual and not"),

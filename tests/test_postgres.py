@@ -20,7 +20,8 @@ from scheduler_async.instants import MINUTE, Micros, from_micros
 from scheduler_async.models import Ending
 from scheduler_async.postgres_work import CLAIM_DUE, CLAIM_DUE_IN_GROUPS, SOON, kept, original
 from scheduler_async.store import JobFilter, RunFilter
-from tests.postgres_server import Server, own_server, url_of_schema, url_of_server
+from tests import postgres_server
+from tests.postgres_server import ELSEWHERE, Server, own_server, tidy_up, url_of_schema, url_of_server
 from tests.test_stores import (
     NOON,
     RULES,
@@ -144,6 +145,33 @@ def test_without_its_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(StoreError, match=r'pip install "scheduler-async\[postgres\]"'):
         Scheduler("postgresql://db/jobs")
+
+
+# ---------------------------------------------------------------- the server of the tests
+
+
+def test_on_a_server_that_stays_the_tests_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ELSEWHERE, url_of_server())
+    monkeypatch.setattr(postgres_server, "_schemas_elsewhere", set())
+    url = url_of_schema(str(tmp_path))
+    schema = url.rpartition("=")[2]
+
+    async def make() -> None:
+        store = PostgresStore(url)
+        await store.open()
+        await store.close()
+
+    async def is_there() -> bool:
+        connection = await asyncpg.connect(url_of_server())
+        found = await connection.fetchval("SELECT count(*) FROM pg_namespace WHERE nspname = $1", schema)
+        await connection.close()
+        return bool(found)
+
+    asyncio.run(make())
+    assert asyncio.run(is_there())
+    tidy_up()
+
+    assert not asyncio.run(is_there())
 
 
 # ---------------------------------------------------------------- what cannot be opened

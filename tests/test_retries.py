@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from scheduler_async import IntervalParseError, InvalidJobError, Retry
 from scheduler_async.instants import DAY, MINUTE, SECOND
-from scheduler_async.retries import RetryKind, Verdict
+from scheduler_async.retries import Consequence, RetryKind
 
 NOW = 1_000 * DAY
 
 
-def fail(policy: Retry, **facts: Any) -> Verdict:
-    """The verdict on a failure now, the first one unless *facts* say otherwise."""
+def fail(policy: Retry, **facts: Any) -> Consequence:
+    """The consequence of a failure now, the first one unless *facts* say otherwise."""
     known = {"failed_at": NOW, "consecutive_errors": 1, "retry_count": 0, "period_start": None}
     return policy.after_failure(**{**known, **facts})
 
@@ -28,7 +28,7 @@ def fail(policy: Retry, **facts: Any) -> Verdict:
     [(1, 30), (2, 60), (3, 300), (4, 900)],
 )
 def test_backoff_waits_longer_with_each_failure(errors: int, delay: int) -> None:
-    assert fail(Retry.backoff(), consecutive_errors=errors) == Verdict(not_before=NOW + delay * SECOND)
+    assert fail(Retry.backoff(), consecutive_errors=errors) == Consequence(not_before=NOW + delay * SECOND)
 
 
 @pytest.mark.parametrize("errors", [5, 6, 100])
@@ -38,9 +38,9 @@ def test_backoff_gives_up_after_five(errors: int) -> None:
 
 @pytest.mark.parametrize(("errors", "delay"), [(1, 30), (5, 3600), (6, 3600), (1000, 3600)])
 def test_backoff_that_never_gives_up_stays_at_its_longest_delay(errors: int, delay: int) -> None:
-    verdict = fail(Retry.backoff(disable_after=None), consecutive_errors=errors)
+    consequence = fail(Retry.backoff(disable_after=None), consecutive_errors=errors)
 
-    assert verdict == Verdict(not_before=NOW + delay * SECOND)
+    assert consequence == Consequence(not_before=NOW + delay * SECOND)
 
 
 def test_backoff_can_be_tuned() -> None:
@@ -54,9 +54,9 @@ def test_backoff_can_be_tuned() -> None:
 def test_in_window_tries_again_at_the_next_pass_and_then_waits() -> None:
     policy = Retry.in_window(2)
 
-    assert fail(policy) == Verdict(retry_at=NOW + 1, retry_count=1)
-    assert fail(policy, retry_count=1) == Verdict(retry_at=NOW + 1, retry_count=2)
-    assert fail(policy, retry_count=2) == Verdict(retry_count=2)
+    assert fail(policy) == Consequence(retry_at=NOW + 1, retry_count=1)
+    assert fail(policy, retry_count=1) == Consequence(retry_at=NOW + 1, retry_count=2)
+    assert fail(policy, retry_count=2) == Consequence(retry_count=2)
     assert not fail(policy, retry_count=2, consecutive_errors=100).disable
 
 
@@ -71,11 +71,11 @@ def test_a_budget_doubles_the_wait_and_then_holds_until_its_period_ends() -> Non
     policy = Retry.budget()
     begun = NOW - 30 * MINUTE
 
-    assert fail(policy) == Verdict(retry_at=NOW + 2 * MINUTE, retry_count=1, period_start=NOW)
-    assert fail(policy, retry_count=3, period_start=begun) == Verdict(
+    assert fail(policy) == Consequence(retry_at=NOW + 2 * MINUTE, retry_count=1, period_start=NOW)
+    assert fail(policy, retry_count=3, period_start=begun) == Consequence(
         retry_at=NOW + 16 * MINUTE, retry_count=4, period_start=begun
     )
-    assert fail(policy, retry_count=4, period_start=begun) == Verdict(
+    assert fail(policy, retry_count=4, period_start=begun) == Consequence(
         retry_at=begun + DAY, retry_count=5, period_start=begun, held=True
     )
 
@@ -83,7 +83,7 @@ def test_a_budget_doubles_the_wait_and_then_holds_until_its_period_ends() -> Non
 def test_a_budget_is_renewed_when_its_period_has_passed() -> None:
     policy = Retry.budget()
 
-    assert fail(policy, retry_count=4, period_start=NOW - DAY) == Verdict(
+    assert fail(policy, retry_count=4, period_start=NOW - DAY) == Consequence(
         retry_at=NOW + 2 * MINUTE, retry_count=1, period_start=NOW
     )
     assert fail(policy, retry_count=4, period_start=NOW - DAY + 1).held
@@ -97,7 +97,7 @@ def test_a_budget_never_waits_past_its_period() -> None:
 
 
 def test_none_goes_on() -> None:
-    assert fail(Retry.none(), consecutive_errors=100) == Verdict()
+    assert fail(Retry.none(), consecutive_errors=100) == Consequence()
     assert fail(Retry.none(disable_after=2), consecutive_errors=2).disable
     assert not fail(Retry.none(disable_after=2), consecutive_errors=1).disable
 
@@ -202,17 +202,19 @@ def test_every_policy_survives_json(policy: Retry) -> None:
 
 
 @given(POLICIES, st.integers(1, 200), st.integers(0, 200), st.none() | st.integers(NOW - 3 * DAY, NOW), st.booleans())
-def test_no_verdict_lies_in_the_past(
+def test_no_consequence_lies_in_the_past(
     policy: Retry, errors: int, retries: int, period_start: int | None, at_once: bool
 ) -> None:
     """A job that is disabled has no next time, and a next time is never before the failure."""
-    verdict = fail(policy, consecutive_errors=errors, retry_count=retries, period_start=period_start, at_once=at_once)
+    consequence = fail(
+        policy, consecutive_errors=errors, retry_count=retries, period_start=period_start, at_once=at_once
+    )
 
-    moments = [at for at in (verdict.retry_at, verdict.not_before) if at is not None]
+    moments = [at for at in (consequence.retry_at, consequence.not_before) if at is not None]
     assert all(at >= NOW for at in moments)
     assert len(moments) <= 1
-    assert not (verdict.disable and moments)
-    assert policy.kind is RetryKind.BUDGET or not verdict.held
+    assert not (consequence.disable and moments)
+    assert policy.kind is RetryKind.BUDGET or not consequence.held
 
 
 @pytest.mark.parametrize(
@@ -268,9 +270,9 @@ def test_a_number_that_is_a_text_is_quoted_in_the_refusal() -> None:
 
 
 def test_giving_up_keeps_the_counts_of_the_policy() -> None:
-    verdict = fail(Retry.budget(disable_after=2), consecutive_errors=2, retry_count=1, period_start=NOW - 1)
+    consequence = fail(Retry.budget(disable_after=2), consecutive_errors=2, retry_count=1, period_start=NOW - 1)
 
-    assert verdict == Verdict(disable=True, retry_count=1, period_start=NOW - 1)
+    assert consequence == Consequence(disable=True, retry_count=1, period_start=NOW - 1)
 
 
 def test_what_a_policy_does_not_have_is_not_in_its_json_form() -> None:

@@ -317,6 +317,30 @@ async def test_a_store_that_did_not_open_is_closed(path: Path, make: Callable[[P
             await store.close()
 
 
+async def test_damage_to_any_table_or_index_is_noticed_at_the_start(tmp_path: Path) -> None:
+    """Also to one that is read once in a month."""
+    await make_store(tmp_path / "whole.db")
+    parts = sql(tmp_path / "whole.db", "SELECT name, rootpage FROM sqlite_schema WHERE rootpage > 0")
+    whole = (tmp_path / "whole.db").read_bytes()
+
+    for name, page in parts:
+        path = tmp_path / f"{name}.db"
+        path.write_bytes(whole[: (page - 1) * 4096] + b"\xa5" * 4096 + whole[page * 4096 :])
+        await assert_refused(path, "is damaged")
+
+
+async def test_an_index_that_is_missing_is_noticed_at_the_start(tmp_path: Path) -> None:
+    """Somebody may have dropped it by hand, and what asks for it would fail when it is least expected."""
+    await make_store(tmp_path / "whole.db")
+    indexes = sql(tmp_path / "whole.db", "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL")
+
+    for (name,) in indexes:
+        path = tmp_path / f"{name}.db"
+        path.write_bytes((tmp_path / "whole.db").read_bytes())
+        sql(path, f"DROP INDEX {name}")
+        await assert_refused(path, f"no such index: {name}")
+
+
 async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     """SQLite says only that it is "unable to open database file"."""
     path = tmp_path / "missing" / "jobs.db"

@@ -381,7 +381,10 @@ GroupOption = Annotated[
 CwdOption = Annotated[
     str | None,
     typer.Option(
-        "--cwd", metavar="DIR", click_type=click.Path(file_okay=False), help="Where it runs; for a new job: here."
+        "--cwd",
+        metavar="DIR",
+        click_type=click.Path(file_okay=False),
+        help="Where it runs; for a new job: here. If the store is a file, DIR has to be there already.",
     ),
 ]
 EnvOption = Annotated[
@@ -478,6 +481,16 @@ def environment_of(pairs: list[str] | None) -> dict[str, str]:
     return found
 
 
+def directory_of(cwd: str | None, store: str | None) -> str | None:
+    """Where a command is to run. What shares a store in a file is on this machine, and so is the directory."""
+    if cwd is None:
+        return None
+    where = Path(cwd).absolute()
+    if not where.is_dir() and "://" not in store_path(store):
+        misused(f"--cwd {cwd}: there is no such directory. Make it first, or name another.")
+    return str(where)
+
+
 @command()
 def add(
     slug: Annotated[str, typer.Argument(metavar="SLUG")],
@@ -511,7 +524,7 @@ def add(
     schedule = schedule_of(cron, every, after, at, manual, unless_none(tz)) or Manual()
     if tz is not None and isinstance(schedule, Manual):
         misused("--tz is for --cron and --at, and neither is given.")
-    where = str(Path.cwd() if cwd is None else Path(cwd).absolute())
+    where = directory_of(cwd, store) or str(Path.cwd())
     task = Command(command, where, environment_of(env), payload_of(payload))
     given: dict[str, Any] = {"priority": priority, "misfire": misfire}
     check_name(slug, "slug")
@@ -570,7 +583,7 @@ def edit(
     from scheduler_async.command import HANDLER, Command
 
     schedule = schedule_of(cron, every, after, at, manual, unless_none(tz))
-    added = environment_of(env)
+    added, where = environment_of(env), directory_of(cwd, store)
 
     def changed_task(job: Job) -> Command:
         if job.handler != HANDLER:
@@ -584,7 +597,7 @@ def edit(
             task,
             line=task.line if command is None else command,
             payload=task.payload if payload is None else payload_of(payload),
-            cwd=task.cwd if cwd is None else str(Path(cwd).absolute()),
+            cwd=where or task.cwd,
             env={**kept, **added},
         )
 

@@ -755,6 +755,8 @@ class PassSummary:
     retry_queued: int = 0
     """How many of the failed are tried again."""
     skipped: int = 0
+    cancelled: int = 0
+    """How many were ended because the pass was."""
 
     def __str__(self) -> str:
         parts = [
@@ -762,6 +764,7 @@ class PassSummary:
             (self.failed - self.retry_queued, "failed"),
             (self.retry_queued, "retry queued"),
             (self.skipped, "skipped"),
+            (self.cancelled, "cancelled"),
         ]
         details = ", ".join(f"{number} {word}" for number, word in parts if number)
         tasks = "1 task" if self.executed == 1 else f"{self.executed} tasks"

@@ -754,7 +754,7 @@ class _Tally:
     """What a pass did, as it goes."""
 
     def __init__(self) -> None:
-        self.executed = self.succeeded = self.failed = self.retry_queued = self.skipped = 0
+        self.executed = self.succeeded = self.failed = self.retry_queued = self.skipped = self.cancelled = 0
 
     async def follow(self, active: ActiveRun) -> None:
         """Wait until a run is recorded, and count it."""
@@ -769,6 +769,8 @@ class _Tally:
             )
         elif active.outcome in (Outcome.SUCCESS, Outcome.NOOP):
             self.succeeded += 1
+        elif active.outcome is Outcome.CANCELLED:
+            self.cancelled += 1
         else:
             self.skipped += 1
 
@@ -780,6 +782,7 @@ class _Tally:
             failed=self.failed,
             retry_queued=self.retry_queued,
             skipped=self.skipped,
+            cancelled=self.cancelled,
         )
 
 

@@ -577,10 +577,11 @@ def test_what_is_interrupted_is_recorded(command: str, number: signal.Signals, h
     with running(here, command, *(["slow"] if command == "trigger" else [])) as process:
         (here / "begun").read_text()
         process.send_signal(number)
-        _, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 130
     assert "Traceback" not in err
+    assert "cancelled" in out + err  # a trigger tells of its run beside what the run wrote
     (row,) = well(here, "log", "--json").json
     assert row["outcome"] == "cancelled"
 

@@ -241,6 +241,7 @@ def test_all_attempts_at_an_occurrence_have_one_idempotency_key() -> None:
         (PassSummary(executed=1, succeeded=1), "1 task executed (1 success)"),
         (PassSummary(executed=2, failed=2, retry_queued=1), "2 tasks executed (1 failed, 1 retry queued)"),
         (PassSummary(skipped=2), "0 tasks executed (2 skipped)"),
+        (PassSummary(executed=2, succeeded=1, cancelled=1), "2 tasks executed (1 success, 1 cancelled)"),
         (PassSummary(), "Nothing was due"),
     ],
 )

@@ -575,47 +575,58 @@ class Engine:
             self._watchdog.attend()
         are_told_of = self.events.has_readers
         started = []
+        early: dict[Micros, list[tuple[ActiveRun, Call]]] = {}
         for claimed in runs:
             job = claimed.job
             call = self.handlers.find(job.handler)
             assert call is not None, "only jobs whose handler is here are claimed"
             queued = job.state.activity is Status.QUEUED
-            active = self.runner.admit(claimed, job.spec.timeout or self.limits.stuck_after)
+            moment = claimed.attempt.claimed_at
+            active = self.runner.admit(claimed, job.spec.timeout or self.limits.stuck_after, is_early=moment > now)
             started.append(active)
-            early = 0
-            if claimed.attempt.claimed_at > now and not self.runner.stopping.is_set():
-                early = claimed.attempt.claimed_at - self.clock.micros()
-            if early > 0:
-                active.timer = self.clock.call_later(early / SECOND, partial(self._begin_in_time, active, call))
+            if moment > now:
+                early.setdefault(moment, []).append((active, call))
                 continue
             self.runner.start(active, call, queued=queued)
             if are_told_of and not queued:
                 self._tell_started(claimed, self.clock.micros())
+        for moment, waiting in early.items():
+            self._begin_at(moment, waiting)
         self.trigger_count += len(started)
         return started
 
-    def _begin_in_time(self, active: ActiveRun, call: Call) -> None:
-        """Start a run whose time has come; but if we were frozen meanwhile, others may have taken it over."""
-        if self._is_trusted():
-            self.runner.start(active, call)
-            self._tell_started(active.claimed, self.clock.micros())
-        else:
-            self.runner.disown(active)
+    def _begin_at(self, moment: Micros, waiting: Sequence[tuple[ActiveRun, Call]]) -> None:
+        """Start runs that were claimed ahead, in their order, when their *moment* has come."""
+        now = self.clock.micros()
+        if now < moment <= now + LONGEST_REACH:  # also if the timers of the event loop are not that exact
+            self.clock.call_later((moment - now) / SECOND, partial(self._begin_at, moment, waiting))
+            return
+        is_trusted = self._is_trusted()  # or we were frozen meanwhile, and others may have taken them over
+        for active, call in waiting:
+            if not active.waits:
+                continue
+            if not is_trusted:
+                self.runner.disown(active)
+            elif self.runner.stopping.is_set():
+                self.runner.cancel(active)
+            else:
+                self.runner.start(active, call)
+                self._tell_started(active.claimed, now)
 
     async def begun(self, job: Job) -> None:
         """Wait for a run of *job* that was claimed ahead of its time: once it is paused or edited, nothing starts.
 
-        Here or elsewhere: such a run starts at a moment that is known, and near.
+        Of one that was claimed elsewhere, only the moment is known at which it starts.
         """
         state = job.state
         if state.activity is not Status.RUNNING or state.last_run_at is None:
             return
+        for active in self.runner:
+            if active.claimed.job.uid == job.uid and active.is_early and not active.has_begun:
+                await active.begun_or_over()
+                return
         early = state.last_run_at - self.clock.micros()
         if 0 < early <= LONGEST_REACH:
-            for active in self.runner:
-                if active.claimed.job.uid == job.uid:
-                    await active.begun_or_over()
-                    return
             await self.clock.wait(asyncio.Event(), early / SECOND)
 
     def _sleep_from(self, now: Micros) -> float | None:
@@ -917,7 +928,7 @@ class Engine:
         """A job that was removed elsewhere, or taken over from us, must not go on here."""
         if self.node is None:
             raise NodeLost
-        running = [active for active in self.runner if active.has_begun or active.timer is not None]
+        running = [active for active in self.runner if active.has_begun or active.waits]
         if running:
             held = await self.ask(self.store.held(self.node))
             for active in running:

@@ -36,6 +36,7 @@ from scheduler_async.records import (
     claimed,
     earliest_of,
     job_of,
+    noticed_at,
     run_row,
     spec_values,
     state_of,
@@ -630,7 +631,7 @@ class Work:
         await self._write_skips(db, skipped)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
         if not is_full and waiting > len(taken):  # somebody has them in hand, and may yet let go of them
-            next_due = until + SOON if next_due is None else min(next_due, until + SOON)
+            next_due = now + SOON if next_due is None else min(next_due, now + SOON)
         return Claims(
             runs=runs,
             edits=edits,
@@ -877,8 +878,9 @@ class Work:
             run = ClaimedRun(
                 id=row[WIDTH], job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state
             )
-            interrupted.append((after(job, run, ending, started_at, now, rules), run))
-            endings.append(EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now))
+            at = noticed_at(now, claimed_at)
+            interrupted.append((after(job, run, ending, started_at, at, rules), run))
+            endings.append(EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at))
         jobs = [edit.job for edit, _ in interrupted]
         await self._write_endings(db, jobs, endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit, _ in interrupted])

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
+from scheduler_async.foresight import LONGEST_REACH
 from scheduler_async.instants import Micros, from_micros, span
 from scheduler_async.lifecycle import Rules, after_run, claim, disabled
 from scheduler_async.models import (
@@ -70,6 +71,11 @@ def after(
         return _failing(job, error, finished_at)
     was_enabled = job.state.phase is not Phase.DISABLED
     return Edit(job.with_state(state), skips, _kind_of(state) if was_enabled else None)
+
+
+def noticed_at(now: Micros, claimed_at: Micros) -> Micros:
+    """As of when a death counts that is noticed *now*: one that was claimed ahead of its time, as of its time."""
+    return claimed_at if now < claimed_at <= now + LONGEST_REACH else now
 
 
 def _kind_of(state: JobState) -> str | None:

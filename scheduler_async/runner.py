@@ -10,7 +10,7 @@ from datetime import timedelta
 from logging import ERROR
 from typing import Any
 
-from scheduler_async.clock import Clock, Timer
+from scheduler_async.clock import Clock
 from scheduler_async.deadlines import Deadlines
 from scheduler_async.durations import describe_duration
 from scheduler_async.events import Observer
@@ -33,9 +33,9 @@ class ActiveRun:
     limit: timedelta | None
     output: Output
     """What its handler wrote."""
+    is_early: bool = False
+    """It was claimed ahead of its time."""
     task: asyncio.Task[object] | None = None
-    timer: Timer | None = None
-    """What will start it, if it was claimed ahead of its time."""
     has_begun: bool = False
     """The handler has been called; a run that ends before was only queued."""
     is_over: bool = False
@@ -53,6 +53,11 @@ class ActiveRun:
     after: Job | None = None
     """How it ended and what the job looks like then, once that is committed."""
     _news: asyncio.Event | None = None  # most runs have nobody who waits for them
+
+    @property
+    def waits(self) -> bool:
+        """Whether its time has not come yet."""
+        return self.is_early and self.task is None and not self.cancelled
 
     async def begun_or_over(self) -> None:
         """Wait until the handler has been called, or never will be."""
@@ -108,7 +113,7 @@ class Runner:
     @property
     def queued(self) -> int:
         """How many runs wait for a slot."""
-        return sum(not active.has_begun and active.timer is None for active in self)
+        return sum(not active.has_begun and not active.waits for active in self)
 
     def __iter__(self) -> Iterator[ActiveRun]:
         return iter(list(self._active.values()))
@@ -126,16 +131,16 @@ class Runner:
         run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None  # since Python 3.12
         return None if run is None else (run.job, run.id)
 
-    def admit(self, claimed: ClaimedRun, limit: timedelta | None) -> ActiveRun:
+    def admit(self, claimed: ClaimedRun, limit: timedelta | None, *, is_early: bool) -> ActiveRun:
         """Take in a claimed run, which may take no longer than *limit*, before it starts."""
-        active = self._active[claimed.id] = ActiveRun(claimed, claimed.attempt.claimed_at, limit, Output())
+        active = ActiveRun(claimed, claimed.attempt.claimed_at, limit, Output(), is_early)
+        self._active[claimed.id] = active
         return active
 
     def start(self, active: ActiveRun, call: Call, *, queued: bool = False) -> None:
         """Run *call* for a run, as soon as there is a slot."""
         claimed = active.claimed
         run = self._run if self._slots is None else self._run_in_slot
-        active.timer = None
         active.task = task = asyncio.get_running_loop().create_task(
             run(active, call, queued), name=f"run {claimed.id} of {claimed.job.key}"
         )
@@ -143,12 +148,10 @@ class Runner:
 
     def cancel(self, active: ActiveRun) -> None:
         """End a run: a handler is cancelled, a run that is queued or waits for its time does not begin."""
-        active.cancelled = True
+        waited, active.cancelled = active.waits, True
         if active.task is not None:
             active.task.cancel()
-        elif active.timer is not None:
-            active.timer.cancel()
-            active.timer = None
+        elif waited:
             self._end_unbegun(active)
 
     def disown(self, active: ActiveRun) -> None:

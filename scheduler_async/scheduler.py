@@ -237,6 +237,8 @@ class Scheduler:
         declarations = [self._declaration(spec, now) for spec in self._declared]
         for edit in await self._ask(self._store.change(declarations, now)):
             self._engine.announce_edit(edit, now)
+            if edit is not None:
+                await self._engine.begun(edit.job)
 
     async def stop(
         self, wait: bool = True, timeout: float | str | timedelta | None = 30.0, cancel: bool = False
@@ -378,7 +380,10 @@ class Scheduler:
         return job
 
     async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
-        """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more."""
+        """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more.
+
+        One that another process is about to start is waited for, for a twentieth of a second at most.
+        """
         _check_key(id, namespace)
         await self._engine.ready()
         job, ran_here = await self._ask(self._remove_and_tell(namespace, id))

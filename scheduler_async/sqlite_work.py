@@ -34,6 +34,7 @@ from scheduler_async.records import (
     claimed,
     earliest_of,
     job_of,
+    noticed_at,
     run_row,
     spec_values,
     state_of,
@@ -828,10 +829,11 @@ class Work:
                 scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
             )
             run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
-            edit = after(job, run, ending, started_at, now, rules)
+            at = noticed_at(now, claimed_at)
+            edit = after(job, run, ending, started_at, at, rules)
             FINISH.one(db, *_free(edit.job))
             self._stand_in_line(edit.job)
-            ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=now)
+            ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
             FINISH_RUN.one(db, *_finish_run(ended))
             self._write_skips(db, [(edit.job, edit.skips, now)])
             interrupted.append((edit, run))

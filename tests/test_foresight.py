@@ -6,14 +6,16 @@ On a virtual clock a claim takes no time, and nothing is done ahead. Here each i
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import At, Every, Job, JobAlreadyRunningError, Outcome, Scheduler, Status
+from scheduler_async import At, Every, Job, JobAlreadyRunningError, JobSpec, Outcome, Run, Scheduler, Status
+from scheduler_async.clock import Timer
 from scheduler_async.events import Event, EventKind
 from scheduler_async.foresight import LONGEST_LEAD, LONGEST_REACH, Foresight
 from scheduler_async.instants import SECOND
@@ -161,6 +163,66 @@ async def test_whoever_changes_a_job_whose_run_is_claimed_waits_until_it_has_beg
     assert not returned_early
     assert begun == ["old"]
     assert [run.payload for run in worker.runs] == (["old", "new", "new", "new"] if how == "edit" else ["old"])
+
+
+@pytest.mark.usefixtures("foresighted")
+async def test_a_change_waits_for_the_run_although_its_time_is_past(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """The event loop may be busy with others when it should start."""
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    await shortly_before(clock)
+    clock.set(NOON + MINUTE + EARLY)
+
+    pausing = asyncio.create_task(scheduler.pause_job("a"))
+    while (await job_of(scheduler)).state.phase is not Phase.PAUSED:
+        await asyncio.sleep(0)
+    returned_early = pausing.done()
+    await clock.advance(EARLY)
+    await pausing
+
+    assert not returned_early
+    assert worker.ids == ["a"]
+
+
+class HastyClock(VirtualClock):
+    """Its timers go off up to a millisecond early, as those of some event loops do."""
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
+        return super().call_later(max(delay - 0.001, 0.000_001), callback)
+
+
+@pytest.mark.usefixtures("foresighted")
+async def test_nothing_starts_before_its_time_whatever_the_timers_do() -> None:
+    clock = HastyClock(NOON)
+    worker = Worker(clock)
+    async with Scheduler(":memory:", clock=clock) as scheduler:
+        scheduler.handler("work")(worker)
+        await scheduler.add_job(Every("1m"), handler="work", id="a")
+        await clock.advance("150s")
+
+    assert worker.fired() == [1, 2]
+
+
+async def test_what_is_due_at_one_moment_starts_in_order() -> None:
+    """By the clock of the machine, on which nothing happens at once."""
+    began: list[str] = []
+    all_began = asyncio.Event()
+    async with Scheduler(":memory:") as scheduler:
+
+        @scheduler.handler("work")
+        async def work(run: Run) -> None:
+            began.append(run.job_id)
+            if len(began) == 50:
+                all_began.set()
+
+        scheduler._engine.foresight.learn(TAKES)
+        moment = datetime.now(UTC) + timedelta(seconds=0.5)
+        await scheduler.add_jobs([JobSpec(At(moment), handler="work", id=f"{number:02}") for number in range(50)])
+        async with asyncio.timeout(PATIENCE):
+            await all_began.wait()
+
+    assert began == [f"{number:02}" for number in range(50)]
 
 
 @pytest.mark.usefixtures("foresighted")

@@ -648,7 +648,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     async def let_the_claimed_begin(self) -> None:
         """What was claimed ahead of its time begins before anybody interferes, who would wait for it."""
-        while any(active.timer is not None for active in self.scheduler._engine.runner):
+        while any(active.waits for active in self.scheduler._engine.runner):
             await self.clock.advance(timedelta(milliseconds=1))
 
     async def job(self, id: str) -> Job:

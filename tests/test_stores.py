@@ -885,6 +885,20 @@ async def test_what_a_claim_ahead_passes_over_is_told_of_though_it_comes_soon(st
     assert claimed_ids(await claim(store, node, NOON, ahead=2 * SECOND)) == ["a"]
 
 
+async def test_a_death_shortly_before_its_time_counts_as_of_its_time(store: Store, node: int) -> None:
+    """What was claimed ahead is not run again before it is due."""
+    due = NOON + SECOND // 100
+    await add(store, "a", At(from_micros(due)))
+    await claim_only(store, node, ahead=SECOND // 50)
+    (row,) = [status.node for status in await store.nodes()]
+
+    await store.recover([row], NOON + 1, RULES)
+
+    (log,) = await runs(store)
+    assert (await job_of(store, "a")).state.next_run_at == due
+    assert (log.outcome, log.finished_at) == (Outcome.INTERRUPTED, from_micros(due))
+
+
 async def test_claims_come_in_order(store: Store, node: int) -> None:
     """Priority, then longest since the last run, never run first, then id: whoever waited is not overtaken."""
     await add(store, "1", priority="low", state={"last_run_at": None})

@@ -8,6 +8,7 @@ import sys
 import time
 
 import asyncpg
+import uvloop
 
 from scheduler_async import PostgresStore, Run, Scheduler
 
@@ -46,4 +47,4 @@ async def work(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(work(*sys.argv[1:]))
+    uvloop.run(work(*sys.argv[1:]))  # as the quickest of the others does

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from scheduler_async.instants import SECOND, Micros
 
-# However long claims take, the loop wakes up no earlier than this.
+# However long claims take, the loop wakes up this much before at least, since one may take longer than those before it:
+# the first that reads from the disk, for one. And no earlier than this.
+SHORTEST_LEAD: Micros = SECOND // 200
 LONGEST_LEAD: Micros = SECOND // 40
 
 # Nothing is claimed earlier than this: whoever pauses or edits a job waits so long at most, see `Engine.begun`.
@@ -36,7 +38,9 @@ class Foresight:
     @property
     def lead(self) -> Micros:
         """How long before a job is due the loop wakes up."""
-        return min(int(self._took * HEADROOM * SECOND), LONGEST_LEAD)
+        if not self._took:
+            return 0
+        return min(max(int(self._took * HEADROOM * SECOND), SHORTEST_LEAD), LONGEST_LEAD)
 
     @property
     def reach(self) -> Micros:

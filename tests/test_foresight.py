@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scheduler_async import At, Every, Job, JobAlreadyRunningError, JobSpec, Outcome, Run, Scheduler, Status
 from scheduler_async.clock import Timer
 from scheduler_async.events import Event, EventKind
-from scheduler_async.foresight import LONGEST_LEAD, LONGEST_REACH, Foresight
+from scheduler_async.foresight import LONGEST_LEAD, LONGEST_REACH, SHORTEST_LEAD, Foresight
 from scheduler_async.instants import SECOND
 from scheduler_async.models import Phase
 from scheduler_async.testing import VirtualClock
@@ -51,20 +51,27 @@ def test_where_claims_take_no_time_nothing_is_done_ahead() -> None:
 
 def test_a_slow_claim_counts_at_once_and_is_forgotten_little_by_little() -> None:
     foresight = Foresight()
-    foresight.learn(0.001)
+    foresight.learn(0.005)
     usual = foresight.lead
-    foresight.learn(0.010)
+    foresight.learn(0.015)
     slow = foresight.lead
     leads = []
     for _ in range(100):
-        foresight.learn(0.001)
+        foresight.learn(0.005)
         leads.append(foresight.lead)
 
     assert usual < slow
-    assert slow >= 0.010 * SECOND
+    assert slow >= 0.015 * SECOND
     assert leads == sorted(leads, reverse=True)
     assert leads[0] > usual
     assert leads[-1] <= usual * 1.1
+
+
+def test_a_little_time_is_left_for_a_claim_that_takes_longer_than_those_before_it() -> None:
+    foresight = Foresight()
+    foresight.learn(0.000_001)
+
+    assert foresight.lead == SHORTEST_LEAD
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1))

@@ -7,11 +7,10 @@ groups; a watch shows other processes that this one lives. What happens to a job
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from logging import ERROR, INFO, WARNING
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -26,7 +25,7 @@ from scheduler_async.errors import (
     quoted,
 )
 from scheduler_async.events import Event, EventKind, Events
-from scheduler_async.foresight import LONGEST_REACH, Foresight
+from scheduler_async.foresight import CROWD, EARLIEST_CLAIM, LONGEST_REACH, Expected, Foresight
 from scheduler_async.handlers import Handlers
 from scheduler_async.health import Signs
 from scheduler_async.instants import SECOND, Micros, from_micros, span
@@ -49,10 +48,14 @@ from scheduler_async.store import (
     Store,
 )
 from scheduler_async.tasks import carried_through
+from scheduler_async.waiting import Waiting
 from scheduler_async.watchdog import Watchdog
 
 # Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.
 CHUNK = 256
+
+# Of a crowd, no more are claimed ahead: each takes memory, and time of the garbage collector, until it starts.
+MOST_EARLY = 2_560
 
 # However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
 MOST_AT_ONCE = 500
@@ -160,10 +163,12 @@ class Engine:
         self._hungry = False
         self._unsure = False
         self._claim_lock = asyncio.Lock()
-        self._next_due: Micros | None = None
+        self._next = Expected()
+        self._counted: Micros | None = None  # the next moment, if all that are due then were counted
         self.foresight = Foresight()
         self._claimed_until: Micros = 0
-        self._learned: Micros | None = None  # the earliest due time heard of while a claim is under way
+        self._learned = Expected()  # since the last claim began
+        self._waiting = Waiting(self.clock, self._start_waiting, self.runner.cancel)
         self._wall = WallClock()
         self._last_jump = ""
         self._went_back = False
@@ -455,8 +460,7 @@ class Engine:
         return self._read_clock()
 
     def _should_look(self, now: Micros) -> bool:
-        until = now + self._lead
-        due = self._stale or self._hungry or (self._next_due is not None and self._next_due <= until)
+        due = self._stale or self._hungry or (self._next.at is not None and self._next.at <= now + self._lead)
         return due and self._claim_limit() > 0 and self.clock_is_believed
 
     def _claim_limit(self) -> int:
@@ -467,17 +471,30 @@ class Engine:
 
     @property
     def _lead(self) -> Micros:
-        """How long before a job is due it is time to look. Where slots are few, they are for what is due."""
+        """How long before the next job is due it is time to look. Where slots are few, they are for what is due."""
         limits = self.limits
         is_limited = limits.max_concurrent is not None or limits.group_limit is not None or limits.group_limits
-        return 0 if is_limited else self.foresight.lead
+        if is_limited or not self.foresight.lead:
+            return 0
+        if self._next.is_crowd and self._next.at != self._counted:
+            return EARLIEST_CLAIM  # first of all, they are counted
+        room = max(MOST_EARLY - len(self._waiting), 0)
+        return self.foresight.lead_of_crowd(min(self._next.count, room))
 
     def _reach(self, now: Micros) -> Micros:
-        """How far ahead to claim: no less far than before, so that who stands in line stays there."""
-        if not self._lead:
+        """How far ahead to claim: no less far than before, so that who stands in line stays there.
+
+        But no further than usual if others come before a crowd, or if enough of the crowd are claimed.
+        """
+        lead, next_at = self._lead, self._next.at
+        if not lead:
             return 0
         until = now + self.foresight.reach
-        if until < self._claimed_until <= now + LONGEST_REACH:
+        if next_at is not None and until < next_at <= now + lead and next_at == self._counted:
+            until = next_at
+        others_come_first = next_at is not None and next_at < self._claimed_until
+        no_more_of_a_crowd = others_come_first or len(self._waiting) >= MOST_EARLY
+        if until < self._claimed_until <= now + (LONGEST_REACH if no_more_of_a_crowd else EARLIEST_CLAIM):
             until = self._claimed_until
         self._claimed_until = until
         return until - now
@@ -488,18 +505,22 @@ class Engine:
 
     async def _claim(self, now: Micros, limit: int, ahead: Micros) -> tuple[list[ActiveRun], Claims]:
         async with self._claiming(now) as node:
-            self._learned = None
+            self._learned = Expected()
+            counts_all = self._next.is_crowd
+            count = MOST_EARLY if counts_all else CROWD
             begun = self.clock.monotonic()
             with self.clock.working():  # it is carried through already
-                claims = await self.store.claim_due(now, self._terms(node, limit, ahead))
+                claims = await self.store.claim_due(now, self._terms(node, limit, ahead, count))
             elapsed = self.clock.monotonic()
-            self.foresight.learn(elapsed - begun)
+            self.foresight.learn(elapsed - begun, len(claims.runs))
             self._distrust_self()  # we may have been frozen since
             if claims.runs:
                 self._claimed_at = elapsed
             started = self._begin(claims.runs, now)
         self._hungry = claims.is_full
-        self._next_due = _earliest(claims.next_due, self._learned)
+        learned, self._learned = self._learned, Expected()
+        self._next = learned.or_sooner(Expected(claims.next_due, claims.next_count))
+        self._counted = claims.next_due if counts_all else None
         for edit in claims.edits:
             self.announce_edit(edit, now)
             self.learn_of(edit.job)
@@ -507,11 +528,12 @@ class Engine:
             self._warn_of_missing_handler(job)
         return started, claims
 
-    def _terms(self, node: int, limit: int, ahead: Micros = 0) -> ClaimTerms:
+    def _terms(self, node: int, limit: int, ahead: Micros = 0, count: int = 1) -> ClaimTerms:
         return ClaimTerms(
             node=node,
             limit=limit,
             ahead=ahead,
+            count=count,
             slots=self._free_slots(),
             handlers=self.handlers.names,
             group_limit=self.limits.group_limit,
@@ -534,6 +556,7 @@ class Engine:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
         now = self.clock.micros()
         async with self._claiming(now) as node:
+            await self._put_back({(namespace, id)})  # it is claimed once more when its time comes
             queued = self._free_slots() == 0
             claimed = await self.ask(self.store.claim_one(namespace, id, payload_json, now, node=node, queued=queued))
             active = self._begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
@@ -575,63 +598,83 @@ class Engine:
             self._watchdog.attend()
         are_told_of = self.events.has_readers
         started = []
-        early: dict[Micros, list[tuple[ActiveRun, Call]]] = {}
         for claimed in runs:
             job = claimed.job
-            call = self.handlers.find(job.handler)
-            assert call is not None, "only jobs whose handler is here are claimed"
             queued = job.state.activity is Status.QUEUED
-            moment = claimed.attempt.claimed_at
-            active = self.runner.admit(claimed, job.spec.timeout or self.limits.stuck_after, is_early=moment > now)
+            attempt = claimed.attempt
+            goes_after_others = self._waiting.has_due and attempt.trigger is not Trigger.MANUAL
+            is_held = attempt.claimed_at > now or goes_after_others
+            active = self.runner.admit(claimed, job.spec.timeout or self.limits.stuck_after, is_held=is_held)
             started.append(active)
-            if moment > now:
-                early.setdefault(moment, []).append((active, call))
+            if is_held:
+                self._waiting.add(active)
                 continue
-            self.runner.start(active, call, queued=queued)
+            self.runner.start(active, self._call_of(job), queued=queued)
             if are_told_of and not queued:
                 self._tell_started(claimed, self.clock.micros())
-        for moment, waiting in early.items():
-            self._begin_at(moment, waiting)
         self.trigger_count += len(started)
         return started
 
-    def _begin_at(self, moment: Micros, waiting: Sequence[tuple[ActiveRun, Call]]) -> None:
-        """Start runs that were claimed ahead, in their order, when their *moment* has come."""
-        now = self.clock.micros()
-        if now < moment <= now + LONGEST_REACH:  # also if the timers of the event loop are not that exact
-            self.clock.call_later((moment - now) / SECOND, partial(self._begin_at, moment, waiting))
+    def _call_of(self, job: Job) -> Call:
+        call = self.handlers.find(job.handler)
+        assert call is not None, "only jobs whose handler is here are claimed"
+        return call
+
+    def _start_waiting(self, active: ActiveRun) -> None:
+        """Start a run that waited for its time."""
+        if not active.waits:
             return
-        is_trusted = self._is_trusted()  # or we were frozen meanwhile, and others may have taken them over
-        for active, call in waiting:
-            if not active.waits:
-                continue
-            if not is_trusted:
-                self.runner.disown(active)
-            elif self.runner.stopping.is_set():
-                self.runner.cancel(active)
-            else:
-                self.runner.start(active, call)
-                self._tell_started(active.claimed, now)
+        if not self._is_trusted():  # we were frozen meanwhile, and others may have taken it over
+            self.runner.disown(active)
+        elif self.runner.stopping.is_set():
+            self.runner.cancel(active)
+        else:
+            self.runner.start(active, self._call_of(active.claimed.job))
+            self._tell_started(active.claimed, self.clock.micros())
 
-    async def begun(self, job: Job) -> None:
-        """Wait for a run of *job* that was claimed ahead of its time: once it is paused or edited, nothing starts.
+    @asynccontextmanager
+    async def undisturbed(self, names: Collection[tuple[str, str]]) -> AsyncIterator[None]:
+        """Claim nothing for a while, and take back what was claimed of these jobs ahead of its time.
 
-        Of one that was claimed elsewhere, only the moment is known at which it starts.
+        Whatever is decided about them meanwhile is about jobs that are idle, or whose handlers run.
         """
-        state = job.state
-        if state.activity is not Status.RUNNING or state.last_run_at is None:
+        if not names:
+            yield
             return
-        for active in self.runner:
-            if active.claimed.job.uid == job.uid and active.is_early and not active.has_begun:
-                await active.begun_or_over()
-                return
-        early = state.last_run_at - self.clock.micros()
-        if 0 < early <= LONGEST_REACH:
-            await self.clock.wait(asyncio.Event(), early / SECOND)
+        async with self._claim_lock:
+            await self._put_back(names)
+            yield
+
+    async def _put_back(self, names: Collection[tuple[str, str]]) -> None:
+        """Undo the claims of these jobs that wait for their time, as if they had not been made."""
+        runs = [active for active in self._waiting if (active.claimed.job.namespace, active.claimed.job.id) in names]
+        if not runs:
+            return
+        for active in runs:
+            self._waiting.discard(active)
+            active.has_ended = True
+        try:
+            await self.ask(self.store.release([active.claimed for active in runs]))
+        except BaseException:
+            for active in runs:
+                self._run_ended(active, None)  # the writer goes on trying
+            raise
+        for active in runs:
+            self.runner.forget(active)
+        self.trigger_count -= len(runs)
+        self.look_again()
+
+    async def begun_elsewhere(self, job: Job) -> None:
+        """Wait for a run of *job* that another process has claimed ahead of its time, until that has come."""
+        state = job.state
+        if state.activity is Status.RUNNING and state.last_run_at is not None:
+            early = state.last_run_at - self.clock.micros()
+            if 0 < early <= EARLIEST_CLAIM:
+                await self.clock.wait(asyncio.Event(), early / SECOND)
 
     def _sleep_from(self, now: Micros) -> float | None:
         """How long to sleep: until the next job is due, or a little less, at most `max_sleep`."""
-        wake = self._next_due
+        wake = self._next.at
         held_for = self._wall.held_for(self.clock.monotonic())
         if held_for is not None:
             wake = now + int(held_for * SECOND)
@@ -654,6 +697,8 @@ class Engine:
         """The wall clock; a jump since it was last read is noticed before anything is done by it."""
         now = self.clock.micros()
         jumped, believed = self._wall.look(now, self.clock.monotonic())
+        if jumped:
+            self._waiting.catch_up()
         if believed or (jumped and self.clock_is_believed):  # also back from an absurd time, in which jobs were added
             self._went_back |= min(jumped, believed) < 0
             self.look_again()
@@ -706,18 +751,16 @@ class Engine:
         if job.state.next_run_at is not None:
             self._learn_of_moment(job.state.next_run_at)
 
-    def _hear_of_change(self, at: Micros | None) -> None:
+    def _hear_of_change(self, at: Micros | None, count: int) -> None:
         """Others have changed what is due at a moment, or who knows what."""
         if at is None:
             self.look_again()
         else:
-            self._learn_of_moment(at)
+            self._learn_of_moment(at, count)
 
-    def _learn_of_moment(self, at: Micros) -> None:
-        if self._learned is None or at < self._learned:
-            self._learned = at
-        if self._next_due is None or at < self._next_due:
-            self._next_due = at
+    def _learn_of_moment(self, at: Micros, count: int = 1) -> None:
+        self._learned.hear_of(at, count)
+        if self._next.hear_of(at, count):
             self._changed.set()
 
     def _warn_of_missing_handler(self, job: Job) -> None:
@@ -932,7 +975,7 @@ class Engine:
         if running:
             held = await self.ask(self.store.held(self.node))
             for active in running:
-                if active.claimed.id not in held and (active.task is None or not active.task.done()):
+                if active.claimed.id not in held and not active.has_ended:
                     self.runner.disown(active)
 
     async def _beat(self) -> None:
@@ -1008,7 +1051,7 @@ class Engine:
         self._enter_event_loop()
         checkup = await self._check_up(timeout) if self._is_open else _Checkup(problem="The store is not open.")
         now, elapsed = self.clock.micros(), self.clock.monotonic()
-        due = checkup.earliest_due if checkup.problem is None else self._next_due
+        due = checkup.earliest_due if checkup.problem is None else self._next.at
         grace = self.rules.misfire_grace
         return Signs(
             status=self.status,

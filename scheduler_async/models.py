@@ -659,7 +659,7 @@ class Run:
     trigger: Trigger
     stopping: StopSignal = field(repr=False)
     """Set when the scheduler stops: a long run can watch it, and end early."""
-    _output: Output = field(repr=False, compare=False)
+    _output: Output = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -672,7 +672,6 @@ class Run:
         attempt: int,
         trigger: Trigger,
         stopping: StopSignal,
-        _output: Output | None = None,
     ) -> None:
         self.__dict__.update(  # as for a job: every run makes one
             id=id,
@@ -683,7 +682,7 @@ class Run:
             attempt=attempt,
             trigger=trigger,
             stopping=stopping,
-            _output=Output() if _output is None else _output,
+            _output=Output(),
         )
 
     def write(self, text: str | bytes) -> None:

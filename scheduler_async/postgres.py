@@ -255,7 +255,7 @@ class PostgresStore:
         self._runs, self._edits, self._watch = self._new_links()
         self._is_open = False
         self._token = ""
-        self._listener: Callable[[Micros | None], object] | None = None
+        self._listener: Callable[[Micros | None, int], object] | None = None
         self._version = 0
         self._activity: int | None = None
         self._work = CopyingWork(self._notification)
@@ -273,8 +273,8 @@ class PostgresStore:
         """The clock of the database, as far as it is known here."""
         return self._clock
 
-    def on_change(self, listener: Callable[[Micros | None], object]) -> None:
-        """Call *listener* when others have changed something, with the moment at which something may be due."""
+    def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
+        """Call *listener* when others have changed something: with when it may be due, and how many jobs are then."""
         self._listener = listener
 
     async def open(self) -> None:
@@ -439,25 +439,25 @@ class PostgresStore:
 
     # -------------------------------------------------------- hearing of others
 
-    def _notification(self, moment: Micros | None) -> tuple[str, str]:
-        return self.schema, self._token if moment is None else f"{self._token} {moment}"
+    def _notification(self, moment: Micros | None, count: int) -> tuple[str, str]:
+        return self.schema, self._token if moment is None else f"{self._token} {moment} {count}"
 
     async def _listen(self, db: Connection, is_first: bool) -> None:
         await db.add_listener(self.schema, self._hear)
         if not is_first:  # who knows what was said meanwhile
             self._version += 1
-            self._tell(None)
+            self._tell(None, 0)
 
     def _hear(self, _db: Connection, _pid: int, _channel: str, words: str) -> None:
-        sender, _, moment = words.partition(" ")
+        sender, *due = words.split(" ")
         if sender != self._token:
             self._version += 1
-            if moment:
-                self._tell(int(moment))
+            if due:
+                self._tell(int(due[0]), int(due[1]))
 
-    def _tell(self, moment: Micros | None) -> None:
+    def _tell(self, moment: Micros | None, count: int) -> None:
         if self._listener is not None:
-            self._listener(moment)
+            self._listener(moment, count)
 
     async def _look_at_clock(self, db: Connection) -> None:
         """Compare the clocks, and say so if they differ much."""

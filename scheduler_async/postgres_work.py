@@ -37,6 +37,7 @@ from scheduler_async.records import (
     earliest_of,
     job_of,
     noticed_at,
+    put_back,
     run_row,
     spec_values,
     state_of,
@@ -182,10 +183,12 @@ def claim_due(candidates: str) -> str:
 
     Each row is locked by itself, in the order of the line: a plain join would leave it to the planner where to begin.
 
-    $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 how many of each handler and priority are looked at.
+    $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 how many of each handler and priority are looked at,
+    $6 how many are counted of those that come due next.
     """
     missing = due_of(MISSING, "s.uid", "s.next_run_at <= $3", "1")
     to_come = due_of("handler AS h", "s.next_run_at", "s.next_run_at > $3", "1")
+    with_it = due_of("handler AS h", "s.next_run_at", "s.next_run_at = (SELECT at FROM next)", "$6::bigint")
     return f"""
         WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 FOR KEY SHARE),
              line AS MATERIALIZED ({candidates}),
@@ -197,10 +200,12 @@ def claim_due(candidates: str) -> str:
                                   WHERE s.uid = c.uid AND {STILL_DUE} AND s.next_run_at <= $3
                                     FOR UPDATE SKIP LOCKED) AS s
                   WHERE EXISTS (SELECT FROM me)
-                  LIMIT $4)
+                  LIMIT $4),
+             next AS MATERIALIZED (SELECT min(d.next_run_at) AS at FROM {to_come})
       SELECT known.*, CASE WHEN t.uid IS NOT NULL THEN nextval('run_id') END, t.*
         FROM (SELECT (SELECT name FROM me) AS node,
-                     (SELECT min(d.next_run_at) FROM {to_come}) AS next_due,
+                     (SELECT at FROM next) AS next_due,
+                     (SELECT least(count(*), $6) FROM {with_it}) AS next_count,
                      ARRAY(SELECT d.uid FROM {missing}) AS unhandled,
                      (SELECT count(*) FROM line WHERE fits) AS waiting,
                      (SELECT count(*) FROM line) AS seen) AS known
@@ -212,23 +217,23 @@ def claim_due(candidates: str) -> str:
 CLAIM_DUE: Final = claim_due(
     f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, 's.next_run_at <= $3', '$5')}"  # whatever their groups
 )
-# $6 are the groups of which something runs or which have a limit of their own, $7 how many more of them may run (none
-# is any number), $8 how many of all other groups (0 is none at all), and $9 those that are full.
+# $7 are the groups of which something runs or which have a limit of their own, $8 how many more of them may run (none
+# is any number), $9 how many of all other groups (0 is none at all), and $10 those that are full.
 CLAIM_DUE_IN_GROUPS: Final = claim_due(
     f"""
     SELECT d.*, d.job_group IS NULL OR row_number() OVER (PARTITION BY d.job_group
                                                               ORDER BY d.rank, d.last_run_at NULLS FIRST, d.id)
-                <= CASE WHEN g.name IS NULL THEN $8 ELSE coalesce(g.room, 9223372036854775807) END AS fits
+                <= CASE WHEN g.name IS NULL THEN $9 ELSE coalesce(g.room, 9223372036854775807) END AS fits
       FROM {
         due_of(
             KNOWN,
             IN_LINE,
             '''s.next_run_at <= $3 AND (s.job_group IS NULL
-                                        OR s.job_group <> ALL($9::text[]) AND ($8 > 0 OR s.job_group = ANY($6)))''',
+                                        OR s.job_group <> ALL($10::text[]) AND ($9 > 0 OR s.job_group = ANY($7)))''',
             "$5",
         )
     }
- LEFT JOIN unnest($6::text[], $7::bigint[]) AS g (name, room) ON g.name = d.job_group
+ LEFT JOIN unnest($7::text[], $8::bigint[]) AS g (name, room) ON g.name = d.job_group
     """
 )
 COUNT_DUE: Final = (
@@ -421,8 +426,8 @@ GROUP_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schem
 class Work:
     """The transactions themselves, and what is remembered between them. `PostgresStore` says what each is for."""
 
-    def __init__(self, notify: Callable[[Micros | None], tuple[str, str]]) -> None:
-        """*notify* says on which channel, and with which words, others are told of a change that is due at a moment."""
+    def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
+        """*notify* says on which channel, and with which words, others are told that some are due at a moment."""
         self._notify = notify
         self._specs: OrderedDict[tuple[int, int, int], Job] = OrderedDict()
         self._handlers: dict[str, int] = {}
@@ -519,7 +524,8 @@ class Work:
             for state in states
             if state.phase is Phase.ACTIVE and state.activity is Status.IDLE and state.next_run_at is not None
         ]
-        await db.execute(NOTIFY, *self._notify(min(due, default=None)))
+        first = min(due, default=None)
+        await db.execute(NOTIFY, *self._notify(first, 0 if first is None else due.count(first)))
 
     async def remove(self, db: Connection, namespace: str, id: str) -> Job | None:
         jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)))
@@ -599,17 +605,17 @@ class Work:
     async def claim_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Claims:
         until = now + terms.ahead
         rows = await self._take_due(db, until, terms)
-        node, next_due, unhandled, waiting, seen = rows[0][:5]
+        node, next_due, next_count, unhandled, waiting, seen = rows[0][:6]
         if node is None:
             raise NodeLost
-        taken = [row for row in rows if row[6] is not None]
-        run_ids = iter(sorted(row[5] for row in taken))
+        taken = [row for row in rows if row[7] is not None]
+        run_ids = iter(sorted(row[6] for row in taken))
         slots = float("inf") if terms.slots is None else terms.slots
         runs: list[ClaimedRun] = []
         edits: list[Edit] = []
         skipped: list[tuple[Job, Sequence[Skip], Micros]] = []
         passed_over: list[Job] = []
-        for job in await self._jobs(db, [row[6 : 6 + WIDTH] for row in taken], now):
+        for job in await self._jobs(db, [row[7 : 7 + WIDTH] for row in taken], now):
             activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
             edit, attempt = claimed(job, now, terms.rules, activity)
             if attempt is None:
@@ -630,20 +636,23 @@ class Work:
         await write_rows(db, FREE, [_free(job) for job in passed_over])
         await self._write_skips(db, skipped)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
-        if not is_full and waiting > len(taken):  # somebody has them in hand, and may yet let go of them
-            next_due = now + SOON if next_due is None else min(next_due, now + SOON)
+        soon = now + SOON
+        if not is_full and waiting > len(taken) and (next_due is None or soon < next_due):
+            next_due, next_count = soon, 1  # somebody has them in hand, and may yet let go of them
+        next_due, next_count = earliest_of(passed_over, next_due, next_count)
         return Claims(
             runs=runs,
             edits=edits,
             unhandled=await self._jobs(db, await db.fetch(SELECT_STATES, unhandled)) if unhandled else [],
             is_full=is_full,
-            next_due=earliest_of(passed_over, next_due),
+            next_due=next_due,
+            next_count=next_count,
         )
 
     async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:
         """The first in line, up to the limit, none beyond the limit of its group."""
         handlers = None if terms.handlers is None else list(terms.handlers)
-        values = terms.node, handlers, now, terms.limit, _window(terms)
+        values = terms.node, handlers, now, terms.limit, _window(terms), terms.count
         if terms.group_limit is None and not terms.group_limits:
             rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values)
             return rows
@@ -730,21 +739,9 @@ class Work:
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         rows = await self._lock_claimed(db, runs)
         ours = [run for run in runs if run.id in rows]
-        freed = []
         # As they are now: they may have been edited since they were claimed.
-        for run, job in zip(ours, await self._jobs(db, [rows[run.id] for run in ours]), strict=True):
-            before = run.before
-            state = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
-            # Unless an edit has said otherwise.
-            if state.next_run_at is None and state.phase is not Phase.DISABLED:
-                state = state._replace(
-                    next_run_at=before.next_run_at,
-                    retry_of=before.retry_of,
-                    attempts=before.attempts,
-                    regular_at=before.regular_at,
-                    retry_count=before.retry_count,
-                )
-            freed.append(job.with_state(state))
+        jobs = await self._jobs(db, [rows[run.id] for run in ours])
+        freed = [put_back(job, run) for run, job in zip(ours, jobs, strict=True)]
         if freed:
             await db.execute(FREE, *columns_of([_free(job) for job in freed]))
             await db.execute(DELETE_RUNS, *columns_of([(run.job.uid, run.id, run.attempt.claimed_at) for run in ours]))

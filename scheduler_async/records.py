@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from scheduler_async.foresight import LONGEST_REACH
+from scheduler_async.foresight import EARLIEST_CLAIM
 from scheduler_async.instants import Micros, from_micros, span
 from scheduler_async.lifecycle import Rules, after_run, claim, disabled
 from scheduler_async.models import (
@@ -51,9 +51,13 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
     return Edit(job.with_state(state), skips, _kind_of(state)), attempt
 
 
-def earliest_of(jobs: Iterable[Job], at: Micros | None) -> Micros | None:
-    """When the first of *jobs* is due, or something else at a moment."""
-    return min((due for due in (at, *(job.state.next_run_at for job in jobs)) if due is not None), default=None)
+def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Micros | None, int]:
+    """When the first of *jobs* is due, or so many at a moment, these among them or not; and how many are due then."""
+    moments = [job.state.next_run_at for job in jobs if job.state.next_run_at is not None]
+    first = min(moments) if moments else None
+    if first is None or (at is not None and at < first):
+        return at, count
+    return first, max(moments.count(first), count if at == first else 0)
 
 
 def _failing(job: Job, error: Exception, now: Micros) -> Edit:
@@ -73,9 +77,24 @@ def after(
     return Edit(job.with_state(state), skips, _kind_of(state) if was_enabled else None)
 
 
+def put_back(job: Job, run: ClaimedRun) -> Job:
+    """*job* as if *run* had not been claimed: as it was before that, unless an edit has said otherwise since."""
+    before = run.before
+    state = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
+    if state.next_run_at is None and state.phase is not Phase.DISABLED and job.schedule == run.job.schedule:
+        state = state._replace(
+            next_run_at=before.next_run_at,
+            retry_of=before.retry_of,
+            attempts=before.attempts,
+            regular_at=before.regular_at,
+            retry_count=before.retry_count,
+        )
+    return job.with_state(state)
+
+
 def noticed_at(now: Micros, claimed_at: Micros) -> Micros:
     """As of when a death counts that is noticed *now*: one that was claimed ahead of its time, as of its time."""
-    return claimed_at if now < claimed_at <= now + LONGEST_REACH else now
+    return claimed_at if now < claimed_at <= now + EARLIEST_CLAIM else now
 
 
 def _kind_of(state: JobState) -> str | None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from logging import ERROR
 from typing import Any
 
@@ -18,7 +19,6 @@ from scheduler_async.handlers import _current_run, ending_of, ending_of_exceptio
 from scheduler_async.instants import Micros, from_micros
 from scheduler_async.logs import say
 from scheduler_async.models import Ending, Job, Outcome, Run
-from scheduler_async.output import Output
 from scheduler_async.store import ClaimedRun
 
 Call = Callable[[Run], Awaitable[object]]
@@ -31,13 +31,15 @@ class ActiveRun:
     claimed: ClaimedRun
     started_at: Micros
     limit: timedelta | None
-    output: Output
-    """What its handler wrote."""
-    is_early: bool = False
-    """It was claimed ahead of its time."""
+    is_held: bool = False
+    """It does not start at once: it was claimed ahead of its time, or others go first."""
+    run: Run | None = None
+    """As its handler got it."""
     task: asyncio.Task[object] | None = None
     has_begun: bool = False
     """The handler has been called; a run that ends before was only queued."""
+    has_ended: bool = False
+    """Its handler has returned, or never will be called; its task is let go of. How it ended is yet to be committed."""
     is_over: bool = False
     """How it ended is committed, or dropped."""
     timed_out: bool = False
@@ -56,8 +58,8 @@ class ActiveRun:
 
     @property
     def waits(self) -> bool:
-        """Whether its time has not come yet."""
-        return self.is_early and self.task is None and not self.cancelled
+        """Whether it is yet to start."""
+        return self.is_held and self.task is None and not self.has_ended
 
     async def begun_or_over(self) -> None:
         """Wait until the handler has been called, or never will be."""
@@ -131,9 +133,9 @@ class Runner:
         run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None  # since Python 3.12
         return None if run is None else (run.job, run.id)
 
-    def admit(self, claimed: ClaimedRun, limit: timedelta | None, *, is_early: bool) -> ActiveRun:
+    def admit(self, claimed: ClaimedRun, limit: timedelta | None, *, is_held: bool) -> ActiveRun:
         """Take in a claimed run, which may take no longer than *limit*, before it starts."""
-        active = ActiveRun(claimed, claimed.attempt.claimed_at, limit, Output(), is_early)
+        active = ActiveRun(claimed, claimed.attempt.claimed_at, limit, is_held)
         self._active[claimed.id] = active
         return active
 
@@ -144,7 +146,7 @@ class Runner:
         active.task = task = asyncio.get_running_loop().create_task(
             run(active, call, queued), name=f"run {claimed.id} of {claimed.job.key}"
         )
-        task.add_done_callback(lambda task: self._end(active, task))
+        task.add_done_callback(partial(self._end, active))
 
     def cancel(self, active: ActiveRun) -> None:
         """End a run: a handler is cancelled, a run that is queued or waits for its time does not begin."""
@@ -185,8 +187,8 @@ class Runner:
             attempt=claimed.attempt.attempt,
             trigger=claimed.attempt.trigger,
             stopping=self.stopping,
-            _output=active.output,
         )
+        active.run = run
         _current_run.set(run)  # this task's own context
         if self._observers:
             active.observers = [observer.run_begins(run) for observer in self._observers]
@@ -214,6 +216,7 @@ class Runner:
 
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Called when the task is done, even if it was cancelled before its first step."""
+        active.task, active.has_ended = None, True
         error = active.error = None if task.cancelled() else task.exception()
         if not active.has_begun:
             if error is not None and not active.disowned:
@@ -225,12 +228,15 @@ class Runner:
             self._tell_observers(active, None, error)
             self._drop(active)
         else:
-            ending, output = _ending_of_task(active, task), active.output.text()
+            assert active.run is not None
+            ending, output = _ending_of_task(active, task), active.run._output.text()
+            active.run = None
             if active.observers:
                 self._tell_observers(active, ending, error)
             self._ended(active, ending if output is None else replace(ending, output=output))
 
     def _end_unbegun(self, active: ActiveRun) -> None:
+        active.has_ended = True
         if active.disowned:
             self._drop(active)
         else:

@@ -238,7 +238,7 @@ class Scheduler:
         for edit in await self._ask(self._store.change(declarations, now)):
             self._engine.announce_edit(edit, now)
             if edit is not None:
-                await self._engine.begun(edit.job)
+                await self._engine.begun_elsewhere(edit.job)
 
     async def stop(
         self, wait: bool = True, timeout: float | str | timedelta | None = 30.0, cancel: bool = False
@@ -382,7 +382,7 @@ class Scheduler:
     async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
         """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more.
 
-        One that another process is about to start is waited for, for a twentieth of a second at most.
+        One that another process is about to start is waited for, for half a second at most.
         """
         _check_key(id, namespace)
         await self._engine.ready()
@@ -390,7 +390,7 @@ class Scheduler:
         if job is None:
             raise JobNotFoundError(id, namespace)
         if not ran_here:
-            await self._engine.begun(job)
+            await self._engine.begun_elsewhere(job)
         return job
 
     async def _remove_and_tell(self, namespace: str, id: str) -> tuple[Job | None, bool]:
@@ -455,13 +455,15 @@ class Scheduler:
         await self._engine.ready()
         jobs = await self._ask(self._change_and_tell(changes, now))
         for job in jobs:
-            await self._engine.begun(job)
+            await self._engine.begun_elsewhere(job)
         return jobs
 
     async def _change_and_tell(self, changes: Sequence[Change], now: Micros) -> list[Job]:
         jobs: list[Job] = []
+        edited = {(change.namespace, change.id) for change in changes if not _only_adds(change)}
         try:
-            edits = await self._store.change(changes, now)
+            async with self._engine.undisturbed(edited):
+                edits = await self._store.change(changes, now)
         except StoreError:
             self._engine.look_again()  # it may have happened all the same
             raise
@@ -809,6 +811,10 @@ class _Addition(NamedTuple):
         if spec.on_conflict is OnConflict.KEEP:
             return Edit(job=existing)
         return _edited(existing, spec, self.now)
+
+
+def _only_adds(change: Change) -> bool:
+    return isinstance(change, _Addition) and change.spec.on_conflict is not OnConflict.REPLACE
 
 
 def _edited(job: Job, spec: JobSpec, now: Micros) -> Edit:

@@ -242,7 +242,7 @@ class SQLiteStore:
         """All who share it are on one machine, and go by its clock."""
         return None
 
-    def on_change(self, listener: Callable[[Micros | None], object]) -> None:
+    def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """It does not hear of changes: they show in its `version`."""
 
     async def open(self) -> None:

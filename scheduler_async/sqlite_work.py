@@ -35,6 +35,7 @@ from scheduler_async.records import (
     earliest_of,
     job_of,
     noticed_at,
+    put_back,
     run_row,
     spec_values,
     state_of,
@@ -139,6 +140,13 @@ NEXT_DUE: Final = f"""
                  LIMIT 1)),
            count(*)
       FROM handler h
+"""
+COUNT_NEXT: Final = f"""
+    SELECT count(*)
+      FROM (SELECT 1
+              FROM handler h CROSS JOIN state s INDEXED BY state_due ON s.handler = h.number
+             WHERE {DUE} AND s.next_run_at = ?
+             LIMIT ?)
 """
 UNHANDLED: Final = f"""
     {SELECT_STATE}
@@ -523,6 +531,8 @@ class Work:
             skipped = [item for item in skipped if item[0].uid not in repeated]
         self._write_skips(db, skipped)
         next_due, known = db.execute(NEXT_DUE, {"now": until}).fetchone()
+        ((next_count,),) = db.execute(COUNT_NEXT, (next_due, terms.count))
+        next_due, next_count = earliest_of(passed_over, next_due, next_count)
         are_all_here = known == len(numbers)
         unhandled = [] if are_all_here else db.execute(UNHANDLED, {"now": until, "handlers": handlers}).fetchall()
         return Claims(
@@ -530,17 +540,21 @@ class Work:
             edits=edits,
             unhandled=self._jobs(db, unhandled),
             is_full=len(rows) >= terms.limit or bool(repeated),
-            next_due=earliest_of(passed_over, next_due),
+            next_due=next_due,
+            next_count=next_count,
         )
 
     def _select_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
     ) -> list[tuple[Any, ...]]:
         """The first in line, up to the limit, none beyond the limit of its group."""
-        self._renew_line(db, now, handlers)
+        self._renew_line(db, handlers)
         few = self._select_few_due(db, now, terms, handlers)
         if few is not None:
             return few
+        if now < self._line_until:  # too many come before those in line
+            self._line = None
+            self._renew_line(db, handlers)
         running = self._running_where_limited(db, terms)
 
         def room(group: str) -> float:
@@ -578,21 +592,26 @@ class Work:
     def _select_few_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
     ) -> list[tuple[Any, ...]] | None:
-        """All that is due, if nobody waits and all of it can be taken, as nearly always; otherwise None."""
-        if self._line or terms.group_limit is not None or terms.group_limits:
+        """All that is due, if nobody waits and all of it can be taken, as nearly always; otherwise None.
+
+        Those who stand in line ahead of their time do not wait: others may be due before them.
+        """
+        come_first = now < self._line_until
+        if (self._line and not come_first) or terms.group_limit is not None or terms.group_limits:
             return None
-        due = {"handlers": handlers, "since": self._line_until, "now": now, "most": terms.limit + 1}
+        since = EARLIEST if come_first else self._line_until
+        due = {"handlers": handlers, "since": since, "now": now, "most": terms.limit + 1}
         rows = db.execute(SELECT_FEW_DUE, due).fetchall()
         if len(rows) > terms.limit:
             return None
-        self._line_until = now
+        self._line_until = max(self._line_until, now)
         rows.sort(key=lambda row: row[-4:])
         return [row[:-5] for row in rows]
 
-    def _renew_line(self, db: sqlite3.Connection, now: Micros, handlers: str) -> None:
+    def _renew_line(self, db: sqlite3.Connection, handlers: str) -> None:
         """Make the line anew if it may not be what it was."""
         terms = handlers, data_version(db)
-        if self._line is None or self._line_terms != terms or now < self._line_until:
+        if self._line is None or self._line_terms != terms:
             self._line, self._line_terms, self._line_until = Line(), terms, EARLIEST
 
     def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
@@ -673,18 +692,7 @@ class Work:
             if row is None or row[-1] != run.id:
                 continue
             (job,) = self._jobs(db, [row[:-1]])  # as it is now: it may have been edited since it was claimed
-            before = run.before
-            state = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
-            # Unless an edit has said otherwise.
-            if state.next_run_at is None and state.phase is not Phase.DISABLED:
-                state = state._replace(
-                    next_run_at=before.next_run_at,
-                    retry_of=before.retry_of,
-                    attempts=before.attempts,
-                    regular_at=before.regular_at,
-                    retry_count=before.retry_count,
-                )
-            job = job.with_state(state)
+            job = put_back(job, run)
             FINISH.one(db, *_free(job))
             self._stand_in_line(job)
             # Its own row, and those of the occurrences that the claim left out.

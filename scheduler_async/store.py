@@ -91,6 +91,8 @@ class Claims:
     """Whether more may be due: the limit was reached, or what was due had run before."""
     next_due: Micros | None = None
     """When the next job comes due. What could not be claimed does not count."""
+    next_count: int = 0
+    """How many come due at that moment, as far as the terms said to count."""
 
 
 class EndedRun(NamedTuple):
@@ -114,6 +116,8 @@ class ClaimTerms:
     """The handlers there are; None is any."""
     ahead: Micros = 0
     """How long before it is due a job may be claimed. It is claimed as of the moment at which it is due."""
+    count: int = 1
+    """How many to count of those that come due next."""
     group_limit: int | None = None
     """How many of one group may run at a time, where `group_limits` does not say."""
     group_limits: Mapping[str, int] = field(default_factory=dict)
@@ -279,8 +283,10 @@ class Store(Protocol):
     def clock(self) -> Clock | None:
         """The clock that all who share it go by; None if that is the machine's."""
 
-    def on_change(self, listener: Callable[[Micros | None], object]) -> None:
-        """Call *listener* when others have changed something, with the moment at which it may be due; None is any.
+    def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
+        """Call *listener* when others have changed something.
+
+        With the moment at which it may be due and how many jobs are due then; or with None, if that may be any.
 
         It is for stores that hear of changes at once. Others are asked for their `version` now and then.
         """

@@ -28,7 +28,7 @@ LAYERS = [
     {"arguments"},
     {"deadlines", "lifecycle", "handlers", "events", "stats", "health", "testing"},
     {"store"},
-    {"records", "nodes", "runner", "line", "watchdog", "sqlite_writing"},
+    {"records", "nodes", "runner", "line", "waiting", "watchdog", "sqlite_writing"},
     {"sqlite_work", "postgres_work"},
     {"sqlite_copying", "postgres_copying"},
     {"sqlite", "postgres", "command", "copying"},

@@ -80,7 +80,7 @@ class FailingStore:
     def is_shared(self) -> bool:
         return self.inner.is_shared
 
-    def on_change(self, listener: Callable[[Micros | None], object]) -> None:
+    def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         self.inner.on_change(listener)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:

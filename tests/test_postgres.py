@@ -316,11 +316,13 @@ async def test_a_claim_looks_at_no_more_than_it_must(store: PostgresStore, admin
         await admin.execute(f"SET {name} = {value}")
 
     await admin.execute(f"PREPARE claiming AS {statement}")
-    values = ", ".join(["1", "'{h}'", "0", "1", "1", "'{}'", "'{}'", "1", "'{}'"][: 9 if "$9" in statement else 5])
+    values = ", ".join(
+        ["1", "'{h}'", "0", "1", "1", "1", "'{}'", "'{}'", "1", "'{}'"][: 10 if "$10" in statement else 6]
+    )
     plan = "\n".join(line for (line,) in await admin.fetch(f"EXPLAIN EXECUTE claiming ({values})"))
 
     assert "Seq Scan on state" not in plan
-    assert plan.count("Index Scan using state_due on state") + plan.count("Index Only Scan using state_due") == 3
+    assert plan.count("Index Scan using state_due on state") + plan.count("Index Only Scan using state_due") == 4
     assert "Index Cond: (uid = line.uid)" in plan
 
 
@@ -435,28 +437,29 @@ async def until(condition: Any) -> None:
 
 
 async def test_others_hear_at_once_when_something_may_be_due(store: PostgresStore, other: PostgresStore) -> None:
-    heard: list[Micros | None] = []
-    store.on_change(heard.append)
+    heard: list[tuple[Micros | None, int]] = []
+    store.on_change(lambda *told: heard.append(told))
     await store.version()  # from here on it listens
 
     await add(store, "mine")
     await add(other, "theirs", Every("1m"))
+    await other.change([adding(f"in {after}", Every(after)) for after in ("5m", "300s", "6m")], NOON)
     await edit(other, "mine", priority="low")
     await other.remove("default", "theirs")
     await store.version()
 
-    assert heard == [NOON + MINUTE, NOON]
+    assert heard == [(NOON + MINUTE, 1), (NOON + 5 * MINUTE, 2), (NOON, 1)]
 
 
 async def test_claims_and_endings_of_others_show_in_the_version_and_are_not_told(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     """They are too many to be told of; who waits for a slot of theirs looks now and then."""
-    heard: list[Micros | None] = []
+    heard: list[tuple[Micros | None, int]] = []
     node = await other.join(identity("second"), NOON)
     await add(other, "a")
     await store.version()
-    store.on_change(heard.append)
+    store.on_change(lambda *told: heard.append(told))
     versions = {await store.version()}
 
     run = await claim_only(other, node)
@@ -541,8 +544,8 @@ async def test_a_connection_that_was_lost_while_nobody_used_it_is_made_anew(
 async def test_who_missed_what_was_told_looks_at_everything(
     store: PostgresStore, other: PostgresStore, admin: Any, schema: str
 ) -> None:
-    heard: list[Micros | None] = []
-    store.on_change(heard.append)
+    heard: list[tuple[Micros | None, int]] = []
+    store.on_change(lambda *told: heard.append(told))
     before = await store.version()
     await end_connections(admin, schema)
     await asyncio.sleep(0)
@@ -556,7 +559,7 @@ async def test_who_missed_what_was_told_looks_at_everything(
 
     await until(works_again)
 
-    assert heard == [None]
+    assert heard == [(None, 0)]
     assert await store.version() != before
 
 

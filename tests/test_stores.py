@@ -885,6 +885,20 @@ async def test_what_a_claim_ahead_passes_over_is_told_of_though_it_comes_soon(st
     assert claimed_ids(await claim(store, node, NOON, ahead=2 * SECOND)) == ["a"]
 
 
+async def test_a_claim_tells_how_many_come_due_next(store: Store, node: int) -> None:
+    later = {f"later {number}": NOON + HOUR for number in range(3)}
+    for id_, at in {"now": NOON, "soon": NOON + 5, "next": NOON + MINUTE, "and": NOON + MINUTE, **later}.items():
+        await add(store, id_, state={"next_run_at": at})
+    await add(store, "of another handler", handler="another", state={"next_run_at": NOON + MINUTE})
+    await add(store, "paused", state={"next_run_at": NOON + MINUTE, "phase": Phase.PAUSED})
+
+    moments = {NOON: 10, NOON + MINUTE: 2, NOON + HOUR: 10}
+    looks = [await claim(store, node, moment, ahead=10, count=most) for moment, most in moments.items()]
+
+    next_due = [(claims.next_due, claims.next_count) for claims in looks]
+    assert next_due == [(NOON + MINUTE, 3), (NOON + HOUR, 2), (None, 0)]
+
+
 async def test_a_death_shortly_before_its_time_counts_as_of_its_time(store: Store, node: int) -> None:
     """What was claimed ahead is not run again before it is due."""
     due = NOON + SECOND // 100
@@ -1521,6 +1535,18 @@ async def test_a_released_claim_never_was(
     assert await store.held(node) == set()
     again = await claim_only(store, node, now)
     assert again.attempt._replace(claimed_at=0) == run.attempt._replace(claimed_at=0)
+
+
+async def test_a_released_claim_does_not_bring_back_a_schedule_that_was_taken_away(store: Store, node: int) -> None:
+    await add(store, "a")
+    run = await claim_only(store, node, slots=0)
+    await edit(store, "a", schedule=Manual())
+
+    await store.release([run])
+
+    job = await store.get("default", "a")
+    assert job is not None
+    assert (job.status, job.next_run_at) == (Status.IDLE, None)
 
 
 @pytest.mark.parametrize("schedule", [HOURLY, Manual()], ids=["with a next run", "without one"])

@@ -55,7 +55,7 @@ from scheduler_async.watchdog import Watchdog
 CHUNK = 256
 
 # Of a crowd, no more are claimed ahead: each takes memory, and time of the garbage collector, until it starts.
-MOST_EARLY = 2_560
+MOST_EARLY = 10_240
 
 # However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
 MOST_AT_ONCE = 500

@@ -90,17 +90,14 @@ SPEC_COLUMNS: Final = (
 NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "job_group", *JobState._fields)
 
 INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
-UPDATE_JOB: Final = updating("job", "uid = ?", *SPEC_COLUMNS)
+UPDATE_JOB: Final = updating("job", ["uid"], *SPEC_COLUMNS)
 INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
-UPDATE_STATE: Final = updating("state", "uid = ?", *NARROW_COLUMNS, always="touched = 1")
+UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touched = 1")
 
 # Most jobs that are added are in no group, and wait for their first run: then all else is the same for all of them.
 NEW: Final = dict(zip(JobState._fields, state_values(JobState()), strict=True))
 ALWAYS: Final = {name: repr(value) for name, value in NEW.items() if value is not None}
-INSERT_WAITING: Final = f"""
-    INSERT INTO state (uid, revision, handler, rank, id, next_run_at, {", ".join(ALWAYS)})
-    VALUES (?, ?, ?, ?, ?, ?, {", ".join(ALWAYS.values())})
-"""
+INSERT_WAITING: Final = inserting("state", "uid", "revision", "handler", "rank", "id", "next_run_at", always=ALWAYS)
 
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 PLACE: Final = "coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid"
@@ -192,17 +189,18 @@ RUNNING_BY_GROUP: Final = """
   GROUP BY job_group
 """
 # What is due is taken off its schedule; what somebody asked for is not.
-CLAIM: Final = """
-    UPDATE state
-       SET activity = ?, next_run_at = NULL, retry_of = NULL, attempts = 0, regular_at = NULL, retry_count = ?,
-           last_run_at = ?, run = ?, node = ?, touched = 0
-     WHERE uid = ?
-"""
+CLAIM: Final = updating(
+    "state",
+    ["uid"],
+    *("activity", "retry_count", "last_run_at", "run", "node"),
+    always="next_run_at = NULL, retry_of = NULL, attempts = 0, regular_at = NULL, touched = 0",
+)
 CLAIM_ONE: Final = "UPDATE state SET activity = ?, last_run_at = ?, run = ?, node = ?, touched = 0 WHERE uid = ?"
-INSERT_RUN: Final = """
-    INSERT OR IGNORE INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
+INSERT_RUN: Final = inserting(
+    "run",
+    *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "node"),
+    verb="INSERT OR IGNORE",
+)
 INSERT_SKIP: Final = """
     INSERT INTO run (uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
     VALUES (?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
@@ -212,12 +210,12 @@ SELECT_CLAIMED: Final = f"""
       FROM state s
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
-FINISH: Final = updating("state", "uid = ?", *JobState._fields, "run", "node")
+FINISH: Final = updating("state", ["uid"], *JobState._fields, "run", "node")
 FINISH_UNTOUCHED: Final = updating(
-    "state", "uid = ? AND run = ? AND touched = 0", *JobState._fields, always="run = NULL, node = NULL"
+    "state", ["uid", "run"], *JobState._fields, where="touched = 0", always="run = NULL, node = NULL"
 )
 FINISH_RUN: Final = updating(
-    "run", "id = ?", "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
+    "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
 )
 SELECT_HELD: Final = f"""
     {SELECT_STATE}, s.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -355,7 +353,7 @@ class Work:
         others: list[Job] = []
         for job in jobs:
             (waiting if _waits_for_first_run(job) else others).append(job)
-        db.executemany(INSERT_WAITING, (_waiting(job, numbers[job.handler]) for job in waiting))
+        INSERT_WAITING.all(db, (_waiting(job, numbers[job.handler]) for job in waiting))
         INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in others))
 
     def _new_description(self, job: Job) -> tuple[Any, ...]:
@@ -522,9 +520,9 @@ class Work:
             if edit.skips or edit.kind:
                 edits.append(edit)
                 skipped.append((edit.job, edit.skips, now if attempt is None else attempt.claimed_at))
-        db.executemany(CLAIM, (_claim_update(run, terms.node) for run in runs))
+        CLAIM.all(db, (_claim_update(run, terms.node) for run in runs))
         repeated: set[int] = set()
-        if db.executemany(INSERT_RUN, (_insert_run(run, name) for run in runs)).rowcount != len(runs) and runs:
+        if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
             runs = [run for run in runs if run.job.uid not in repeated]
             edits = [edit for edit in edits if edit.job.uid not in repeated]
@@ -671,7 +669,7 @@ class Work:
             payload_json=job.spec.payload_json if payload_json is None else payload_json,
             before=job.state,
         )
-        db.execute(INSERT_RUN, _insert_run(run, name))
+        INSERT_RUN.one(db, *_insert_run(run, name))
         db.execute(CLAIM_ONE, (state.activity, now, run.id, node, job.uid))
         return run
 

@@ -1,26 +1,41 @@
-"""Statements that write rows to SQLite without binding None."""
+"""Statements that write many rows to SQLite at once, and bind no None."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from itertools import compress, count, groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, compress, count, groupby, islice
 from operator import itemgetter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+# So many rows go into one statement. The event loop can go on while SQLite is busy with it; between two statements,
+# who writes has to wait for its turn. More of them gain nothing.
+AT_ONCE = (64, 8, 1)
+
+
+class Form(NamedTuple):
+    """How rows with the same gaps are written."""
+
+    texts: tuple[str, ...]
+    """The statements for as many rows as `AT_ONCE` says."""
+    values_of: Callable[[Sequence[Any]], tuple[Any, ...]]
+    """What picks the values of a row."""
 
 
 class Writing:
     """A statement that writes rows with gaps: it mentions only the columns that hold something.
 
     Python's driver takes far longer over a None than over a number or a text, and most columns of most jobs are empty.
-    Rows have the value that the statement looks them up by, if it does, at their end, and hold two values at least.
+    Rows have the values that the statement looks them up by, if it does, at their end, and hold two values at least.
+    No two of those that are written together may be looked up by the same ones.
     """
 
-    def __init__(self, text: Callable[[Sequence[str], Sequence[str]], str], *columns: str) -> None:
-        """*text* is given the columns that hold something, and those that do not."""
+    def __init__(self, text: Callable[[Sequence[str], Sequence[str], int], str], *columns: str) -> None:
+        """*text* is given the columns that hold something, those that do not, and the number of rows."""
         self._text = text
         self._columns = columns
-        self._forms: dict[tuple[bool, ...], tuple[str, itemgetter[tuple[Any, ...]]]] = {}
+        self._forms: dict[tuple[bool, ...], Form] = {}
 
     def one(self, db: sqlite3.Connection, *row: Any) -> None:
         """Write one row."""
@@ -30,17 +45,25 @@ class Writing:
         """Write *rows*, those with the same gaps next to each other at once, and return how many were written."""
         written = 0
         for filled, alike in groupby(rows, key=_filled):
-            text, values_of = self._form_of(tuple(filled))
-            # One row at a time: with thousands of them at once, Python's garbage collector takes half of the time.
-            written += db.executemany(text, map(values_of, alike)).rowcount
+            texts, values_of = self._form_of(tuple(filled))
+            values = map(values_of, alike)
+            # A few at a time: with thousands of them at once, Python's garbage collector takes half of the time.
+            while some := list(islice(values, AT_ONCE[0])):
+                first = 0
+                for size, text in zip(AT_ONCE, texts, strict=True):
+                    while len(some) - first >= size:
+                        bound = list(chain.from_iterable(some[first : first + size]))
+                        written += db.execute(text, bound).rowcount
+                        first += size
         return written
 
-    def _form_of(self, filled: tuple[bool, ...]) -> tuple[str, itemgetter[tuple[Any, ...]]]:
-        """The statement for rows with these gaps, and what picks their values."""
+    def _form_of(self, filled: tuple[bool, ...]) -> Form:
+        """The statements for rows with these gaps, and what picks their values."""
         if filled not in self._forms:
             full = list(compress(self._columns, filled))
             empty = [name for name in self._columns if name not in full]
-            self._forms[filled] = self._text(full, empty), itemgetter(*compress(count(), filled))
+            texts = tuple(self._text(full, empty, size) for size in AT_ONCE)
+            self._forms[filled] = Form(texts, itemgetter(*compress(count(), filled)))
         return self._forms[filled]
 
 
@@ -48,20 +71,36 @@ def _filled(row: Sequence[Any]) -> list[bool]:
     return [value is not None for value in row]
 
 
-def inserting(table: str, *columns: str) -> Writing:
-    """A statement that adds rows to *table*."""
-    return Writing(
-        lambda full, _: f"INSERT INTO {table} ({', '.join(full)}) VALUES ({', '.join('?' for _ in full)})", *columns
-    )
+def _values(columns: int, rows: int, *constants: str) -> str:
+    row = f"({', '.join(['?'] * columns + [*constants])})"
+    return f"VALUES {', '.join([row] * rows)}"
 
 
-def updating(table: str, where: str, *columns: str, always: str | None = None) -> Writing:
-    """A statement that changes the rows of *table* that *where* is about, and *always* does something else besides."""
-    besides = () if always is None else (always,)
-    return Writing(
-        lambda full, empty: (
-            f"UPDATE {table} SET {', '.join([f'{n} = ?' for n in full] + [f'{n} = NULL' for n in empty] + [*besides])} "
-            f"WHERE {where}"
-        ),
-        *columns,
-    )
+def inserting(
+    table: str, *columns: str, verb: str = "INSERT", always: Mapping[str, str] = MappingProxyType({})
+) -> Writing:
+    """A statement that adds rows to *table*, which *always* hold something else besides."""
+
+    def text(full: Sequence[str], _: Sequence[str], rows: int) -> str:
+        return f"{verb} INTO {table} ({', '.join([*full, *always])}) {_values(len(full), rows, *always.values())}"
+
+    return Writing(text, *columns)
+
+
+def updating(
+    table: str, keys: Sequence[str], *columns: str, where: str | None = None, always: str | None = None
+) -> Writing:
+    """A statement that changes the rows of *table* that are found by *keys*, and only *where* something holds.
+
+    It *always* does something else besides.
+    """
+
+    def text(full: Sequence[str], empty: Sequence[str], rows: int) -> str:
+        value = iter(f"v.column{number}" if rows > 1 else "?" for number in count(1))
+        changes = [f"{name} = {next(value)}" for name in full] + [f"{name} = NULL" for name in empty]
+        changes += () if always is None else (always,)
+        source = f" FROM ({_values(len(full) + len(keys), rows)}) v" if rows > 1 else ""
+        conditions = [f"{table}.{key} = {next(value)}" for key in keys] + ([] if where is None else [where])
+        return f"UPDATE {table} SET {', '.join(changes)}{source} WHERE {' AND '.join(conditions)}"
+
+    return Writing(text, *columns)

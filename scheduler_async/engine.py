@@ -601,9 +601,8 @@ class Engine:
         for claimed in runs:
             job = claimed.job
             queued = job.state.activity is Status.QUEUED
-            attempt = claimed.attempt
-            goes_after_others = self._waiting.has_due and attempt.trigger is not Trigger.MANUAL
-            is_held = attempt.claimed_at > now or goes_after_others
+            goes_after_others = self._waiting.has_due and claimed.trigger is not Trigger.MANUAL
+            is_held = claimed.claimed_at > now or goes_after_others
             active = self.runner.admit(claimed, job.spec.timeout or self.limits.stuck_after, is_held=is_held)
             started.append(active)
             if is_held:
@@ -788,7 +787,7 @@ class Engine:
     def _run_ended(self, active: ActiveRun, ending: Ending | None) -> None:
         """Called when a handler has ended, or with None for a run that never began. The writer does the rest."""
         # A pass may be asked about a moment that is yet to come: what it runs does not end before that.
-        finished_at = max(self._believed_now(), active.claimed.attempt.claimed_at)
+        finished_at = max(self._believed_now(), active.claimed.claimed_at)
         self._endings.append((active, ending, finished_at))
         self._have_endings.set()
 
@@ -861,7 +860,7 @@ class Engine:
             if active.disowned:
                 self._announce_dropped(active)
                 continue
-            if ending is None and run.attempt.trigger is not Trigger.MANUAL:
+            if ending is None and run.trigger is not Trigger.MANUAL:
                 unbegun.append(run)
                 continue
             told = ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
@@ -997,7 +996,7 @@ class Engine:
             say(WARNING, "Run %d of %s was interrupted", run.id, run.job.key, extra=extra)
             if self.events.has_listeners:
                 ending = Ending(outcome=Outcome.INTERRUPTED, error=edit.job.last_error)
-                item = EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=now)
+                item = EndedRun(run=run, ending=ending, started_at=run.claimed_at, finished_at=now)
                 self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
             self.announce_edit(edit, now)
             self.learn_of(edit.job)

@@ -621,7 +621,7 @@ class Work:
             if attempt is None:
                 passed_over.append(edit.job)
             else:
-                runs.append(ClaimedRun(next(run_ids), edit.job, attempt, job.spec.payload_json, job.state))
+                runs.append(ClaimedRun.of(next(run_ids), edit.job, attempt, job.spec.payload_json, job.state))
             if edit.skips or edit.kind:
                 edits.append(edit)
                 skipped.append((edit.job, edit.skips, now if attempt is None else attempt.claimed_at))
@@ -714,7 +714,7 @@ class Work:
         taken = claim_manually(job, now)
         assert taken.attempt is not None
         state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
-        run = ClaimedRun(
+        run = ClaimedRun.of(
             id=await db.fetchval(NEW_RUN),
             job=job.with_state(state),
             attempt=taken.attempt,
@@ -744,7 +744,7 @@ class Work:
         freed = [put_back(job, run) for run, job in zip(ours, jobs, strict=True)]
         if freed:
             await db.execute(FREE, *columns_of([_free(job) for job in freed]))
-            await db.execute(DELETE_RUNS, *columns_of([(run.job.uid, run.id, run.attempt.claimed_at) for run in ours]))
+            await db.execute(DELETE_RUNS, *columns_of([(run.job.uid, run.id, run.claimed_at) for run in ours]))
             await self._tell(db, freed)
 
     async def finish_at_once(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None] | None:
@@ -872,7 +872,7 @@ class Work:
             tried = Attempt(
                 scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
             )
-            run = ClaimedRun(
+            run = ClaimedRun.of(
                 id=row[WIDTH], job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state
             )
             at = noticed_at(now, claimed_at)

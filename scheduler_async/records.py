@@ -251,18 +251,18 @@ def run_row(
 
 def row_of(item: EndedRun, node: str | None) -> RunRow:
     """The row that a run which has ended leaves."""
-    run, attempt, ending = item.run, item.run.attempt, item.ending
+    run, ending = item.run, item.ending
     return RunRow(
         id=run.id,
         job_id=run.job.id,
         namespace=run.job.namespace,
-        scheduled_for=from_micros(attempt.scheduled_for),
+        scheduled_for=from_micros(run.scheduled_for),
         started_at=from_micros(item.started_at),
         finished_at=from_micros(item.finished_at),
         duration_ms=max(item.finished_at - item.started_at, 0) / 1000,
-        delay_ms=max(item.started_at - attempt.scheduled_for, 0) / 1000,
-        attempt=attempt.attempt,
-        trigger=attempt.trigger,
+        delay_ms=max(item.started_at - run.scheduled_for, 0) / 1000,
+        attempt=run.number,
+        trigger=run.trigger,
         outcome=ending.outcome,
         reason=SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None,
         error=ending.error,

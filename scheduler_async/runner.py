@@ -135,7 +135,7 @@ class Runner:
 
     def admit(self, claimed: ClaimedRun, limit: timedelta | None, *, is_held: bool) -> ActiveRun:
         """Take in a claimed run, which may take no longer than *limit*, before it starts."""
-        active = ActiveRun(claimed, claimed.attempt.claimed_at, limit, is_held)
+        active = ActiveRun(claimed, claimed.claimed_at, limit, is_held)
         self._active[claimed.id] = active
         return active
 
@@ -182,10 +182,10 @@ class Runner:
             id=claimed.id,
             job=claimed.job,
             payload=None if claimed.payload_json == "null" else json.loads(claimed.payload_json),
-            scheduled_for=from_micros(claimed.attempt.scheduled_for),
+            scheduled_for=from_micros(claimed.scheduled_for),
             fired_at=from_micros(active.started_at),
-            attempt=claimed.attempt.attempt,
-            trigger=claimed.attempt.trigger,
+            attempt=claimed.number,
+            trigger=claimed.trigger,
             stopping=self.stopping,
         )
         active.run = run

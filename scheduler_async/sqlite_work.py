@@ -516,7 +516,7 @@ class Work:
                 passed_over.append(edit.job)
             else:
                 run_id += 1
-                runs.append(ClaimedRun(run_id, edit.job, attempt, job.spec.payload_json, job.state))
+                runs.append(ClaimedRun.of(run_id, edit.job, attempt, job.spec.payload_json, job.state))
             if edit.skips or edit.kind:
                 edits.append(edit)
                 skipped.append((edit.job, edit.skips, now if attempt is None else attempt.claimed_at))
@@ -662,7 +662,7 @@ class Work:
         taken = claim_manually(job, now)
         assert taken.attempt is not None
         state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
-        run = ClaimedRun(
+        run = ClaimedRun.of(
             id=self._last_number(db, "run") + 1,
             job=job.with_state(state),
             attempt=taken.attempt,
@@ -696,7 +696,7 @@ class Work:
             # Its own row, and those of the occurrences that the claim left out.
             db.execute(
                 "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
-                (run.id, run.job.uid, run.id, run.attempt.claimed_at),
+                (run.id, run.job.uid, run.id, run.claimed_at),
             )
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
@@ -834,7 +834,7 @@ class Work:
             tried = Attempt(
                 scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
             )
-            run = ClaimedRun(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
+            run = ClaimedRun.of(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
             at = noticed_at(now, claimed_at)
             edit = after(job, run, ending, started_at, at, rules)
             FINISH.one(db, *_free(edit.job))
@@ -952,15 +952,14 @@ def _free(job: Job) -> tuple[Any, ...]:
 
 
 def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
-    attempt = run.attempt
-    started_at = attempt.claimed_at if run.job.state.activity is Status.RUNNING else None
+    started_at = run.claimed_at if run.job.state.activity is Status.RUNNING else None
     return (
         run.id,
         run.job.uid,
-        attempt.scheduled_for,
-        attempt.attempt,
-        attempt.trigger._value_,
-        attempt.claimed_at,
+        run.scheduled_for,
+        run.number,
+        run.trigger._value_,
+        run.claimed_at,
         started_at,
         node,
     )

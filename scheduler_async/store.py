@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from scheduler_async.clock import Clock
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
-from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status
+from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status, Trigger
 
 
 class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never to a user
@@ -66,15 +66,34 @@ class ClaimedRun(NamedTuple):
 
     id: int
     job: Job
-    attempt: Attempt
     payload_json: str
-    before: JobState
-    """What the job looked like before the claim, should it be undone."""
+    scheduled_for: Micros
+    number: int
+    """The how many-th attempt at this occurrence it is."""
+    trigger: Trigger
+    claimed_at: Micros
+    taken: tuple[Micros | int | None, ...]
+    """What the claim has changed, as it was before. A bare tuple of numbers, which the garbage collector lets be."""
+
+    @classmethod
+    def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
+        """A run of *job*, which looked like *before* when it was claimed."""
+        return cls(id, job, payload_json, *attempt, before[1:7])
+
+    @property
+    def attempt(self) -> Attempt:
+        """Which occurrence, which try, and why."""
+        return Attempt(self.scheduled_for, self.number, self.trigger, self.claimed_at)
+
+    @property
+    def before(self) -> JobState:
+        """What the job looked like before the claim, should it be undone."""
+        return JobState(Status.IDLE, *self.taken, *self.job.state[7:])  # type: ignore[call-arg]
 
     @property
     def named(self) -> dict[str, object]:
         """What every log line about it carries."""
-        return {"job": self.job.key, "run": self.id, "attempt": self.attempt.attempt}
+        return {"job": self.job.key, "run": self.id, "attempt": self.number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

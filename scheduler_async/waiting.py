@@ -40,7 +40,7 @@ class Waiting:
 
     def add(self, active: ActiveRun) -> None:
         """Let a run start at its moment, or after those who are due, if it is due itself."""
-        moment = active.claimed.attempt.claimed_at
+        moment = active.claimed.claimed_at
         if moment in self._early:
             self._early[moment].append(active)
         else:
@@ -49,7 +49,7 @@ class Waiting:
 
     def discard(self, active: ActiveRun) -> None:
         """Let a run not start."""
-        for line in (self._due, self._early.get(active.claimed.attempt.claimed_at)):
+        for line in (self._due, self._early.get(active.claimed.claimed_at)):
             if line is not None and active in line:
                 line.remove(active)
 

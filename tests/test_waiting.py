@@ -14,7 +14,7 @@ from tests.cast import PATIENCE
 
 
 def run_due_at(moment: Micros) -> Any:
-    return SimpleNamespace(claimed=SimpleNamespace(attempt=SimpleNamespace(claimed_at=moment)))
+    return SimpleNamespace(claimed=SimpleNamespace(claimed_at=moment))
 
 
 async def test_a_crowd_leaves_the_event_loop_to_others() -> None:

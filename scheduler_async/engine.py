@@ -35,7 +35,7 @@ from scheduler_async.logs import is_heard, say
 from scheduler_async.models import ENDED, Ending, Job, Outcome, RunRow, SkipReason, Status, Trigger
 from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.records import row_of, row_of_skip
-from scheduler_async.runner import ActiveRun, Call, Runner
+from scheduler_async.runner import ActiveRun, Runner
 from scheduler_async.store import (
     ClaimedRun,
     Claims,
@@ -599,25 +599,25 @@ class Engine:
         are_told_of = self.events.has_readers
         started = []
         for claimed in runs:
-            job = claimed.job
-            queued = job.state.activity is Status.QUEUED
             goes_after_others = self._waiting.has_due and claimed.trigger is not Trigger.MANUAL
             is_held = claimed.claimed_at > now or goes_after_others
-            active = self.runner.admit(claimed, job.spec.timeout or self.limits.stuck_after, is_held=is_held)
+            active = self.runner.admit(claimed, is_held=is_held)
             started.append(active)
             if is_held:
                 self._waiting.add(active)
                 continue
-            self.runner.start(active, self._call_of(job), queued=queued)
+            queued = claimed.columns[0] == Status.QUEUED
+            self._start(active, queued=queued)
             if are_told_of and not queued:
                 self._tell_started(claimed, self.clock.micros())
         self.trigger_count += len(started)
         return started
 
-    def _call_of(self, job: Job) -> Call:
-        call = self.handlers.find(job.handler)
+    def _start(self, active: ActiveRun, *, queued: bool = False) -> None:
+        claimed = active.claimed
+        call = self.handlers.find(claimed.handler)
         assert call is not None, "only jobs whose handler is here are claimed"
-        return call
+        self.runner.start(active, call, claimed.timeout or self.limits.stuck_after, queued=queued)
 
     def _start_waiting(self, active: ActiveRun) -> None:
         """Start a run that waited for its time."""
@@ -628,8 +628,9 @@ class Engine:
         elif self.runner.stopping.is_set():
             self.runner.cancel(active)
         else:
-            self.runner.start(active, self._call_of(active.claimed.job))
-            self._tell_started(active.claimed, self.clock.micros())
+            self._start(active)
+            if self.events.has_readers:
+                self._tell_started(active.claimed, self.clock.micros())
 
     @asynccontextmanager
     async def undisturbed(self, names: Collection[tuple[str, str]]) -> AsyncIterator[None]:
@@ -646,7 +647,7 @@ class Engine:
 
     async def _put_back(self, names: Collection[tuple[str, str]]) -> None:
         """Undo the claims of these jobs that wait for their time, as if they had not been made."""
-        runs = [active for active in self._waiting if (active.claimed.job.namespace, active.claimed.job.id) in names]
+        runs = [active for active in self._waiting if active.claimed.name in names]
         if not runs:
             return
         for active in runs:
@@ -847,7 +848,7 @@ class Engine:
                 except Exception as error:
                     run = active.claimed
                     words = "Run %d of %s ended, and that cannot be recorded"
-                    say(ERROR, words, run.id, run.job.key, extra=run.named, exc_info=True)
+                    say(ERROR, words, run.id, run.key, extra=run.named, exc_info=True)
                     told = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {error}")
                     await self._record([(active, told, finished_at)])
                 del batch[0]
@@ -887,7 +888,7 @@ class Engine:
         if edit is None:
             self._stale = True
             words = "Run %d of %s is not ours any more; its result is dropped"
-            say(WARNING, words, run.id, run.job.key, extra=run.named)
+            say(WARNING, words, run.id, run.key, extra=run.named)
             return
         level = WARNING if ending.outcome.is_failure else INFO
         if is_heard(level):
@@ -896,7 +897,7 @@ class Engine:
                 level,
                 "Run %d of %s: %s in %.0f ms%s",
                 run.id,
-                run.job.key,
+                run.key,
                 ending.outcome,
                 milliseconds,
                 f": {ending.error}" if ending.error else "",
@@ -909,10 +910,10 @@ class Engine:
         if edit.kind or edit.skips:
             self.announce_edit(edit, item.finished_at)
         self.learn_of(edit.job)
-        if run.job.spec.group is not None and (self.limits.group_limit is not None or self.limits.group_limits):
+        if (self.limits.group_limit is not None or self.limits.group_limits) and edit.job.group is not None:
             self._stale = True  # another of its group may go now
         if self.limits.keep_runs is not None:
-            grown = self._grown[run.job.uid] = self._grown.get(run.job.uid, 0) + 1 + len(edit.skips)
+            grown = self._grown[run.uid] = self._grown.get(run.uid, 0) + 1 + len(edit.skips)
             if grown > self.limits.keep_runs // 10:
                 self._untidy.set()
 
@@ -921,7 +922,7 @@ class Engine:
         if active.has_begun:
             run = active.claimed
             words = "Run %d of %s was cancelled: its job was removed, or others have taken it over"
-            say(INFO, words, run.id, run.job.key, extra=run.named)
+            say(INFO, words, run.id, run.key, extra=run.named)
 
     @property
     def _node_name(self) -> str | None:
@@ -993,7 +994,7 @@ class Engine:
     def _announce_interrupted(self, interrupted: Sequence[tuple[Edit, ClaimedRun]], now: Micros) -> None:
         for edit, run in interrupted:
             extra = {**run.named, "outcome": Outcome.INTERRUPTED.value}
-            say(WARNING, "Run %d of %s was interrupted", run.id, run.job.key, extra=extra)
+            say(WARNING, "Run %d of %s was interrupted", run.id, run.key, extra=extra)
             if self.events.has_listeners:
                 ending = Ending(outcome=Outcome.INTERRUPTED, error=edit.job.last_error)
                 item = EndedRun(run=run, ending=ending, started_at=run.claimed_at, finished_at=now)

@@ -443,6 +443,18 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
     return Claim(fresh, skips + _merged(job, at, now, SkipReason.MISFIRE), attempt)
 
 
+def claim_in_time(columns: tuple[Any, ...], now: Micros, activity: str) -> tuple[Any, ...] | None:
+    """What `claim` makes of a job that is claimed before its moment has passed; None where it takes a closer look.
+
+    It goes from the columns of a state to those of the next, without a look at the job: nothing is late, and nothing
+    was missed. Where claims are made ahead of time, nearly all are like that.
+    """
+    _, at, retry_of, _, regular_at, *_, forgotten_until = columns
+    if at < now or retry_of is not None or regular_at is not None or forgotten_until is not None:
+        return None
+    return activity, None, None, 0, None, 0, at, *columns[7:]
+
+
 def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
     """Whether the retry that it waits for has waited too long: its next regular time has come."""
     regular_at = job.state.regular_at

@@ -646,6 +646,24 @@ class StopSignal(Protocol):
         """Return when the scheduler is stopping."""
 
 
+class Claimed(Protocol):
+    """A run that is about to begin, as stores hand it over."""
+
+    id: int
+    payload_json: str
+    scheduled_for: Micros
+    number: int
+    trigger: Trigger
+
+    @property
+    def job(self) -> Job:
+        """Its job."""
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """The namespace and the id of its job."""
+
+
 @dataclass(frozen=True, init=False)
 class Run:
     """One run, as the handler gets it."""
@@ -673,7 +691,7 @@ class Run:
         trigger: Trigger,
         stopping: StopSignal,
     ) -> None:
-        self.__dict__.update(  # as for a job: every run makes one
+        self.__dict__.update(
             id=id,
             job=job,
             payload=payload,
@@ -682,22 +700,52 @@ class Run:
             attempt=attempt,
             trigger=trigger,
             stopping=stopping,
-            _output=Output(),
+            _name=(job.namespace, job.id),
         )
+
+    @classmethod
+    def begun(cls, claimed: Claimed, now: Micros, stopping: StopSignal) -> Self:
+        """A run that begins *now*. What most handlers never ask for is worked out for those that do."""
+        run = cls.__new__(cls)
+        run.__dict__.update(
+            id=claimed.id,
+            attempt=claimed.number,
+            trigger=claimed.trigger,
+            stopping=stopping,
+            _name=claimed.name,
+            _claimed=claimed,
+            _began=now,
+        )
+        return run
+
+    def __getattr__(self, name: str) -> Any:
+        known = self.__dict__
+        make = _WORKED_OUT.get(name)
+        if make is None or (name != "_output" and "_claimed" not in known):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return known.setdefault(name, make(known))  # several threads may ask at once
 
     def write(self, text: str | bytes) -> None:
         """Keep *text* with the run, for `Scheduler.run_output`: the last 64 KiB of all that is written."""
         self._output.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
 
     @property
+    def written(self) -> str | None:
+        """What is kept of what was written, if anything was."""
+        output: Output | None = self.__dict__.get("_output")
+        return None if output is None else output.text()
+
+    @property
     def job_id(self) -> str:
         """The id of its job."""
-        return self.job.id
+        name: tuple[str, str] = self.__dict__["_name"]
+        return name[1]
 
     @property
     def namespace(self) -> str:
         """The namespace of its job."""
-        return self.job.namespace
+        name: tuple[str, str] = self.__dict__["_name"]
+        return name[0]
 
     @property
     def user_id(self) -> str | None:
@@ -714,6 +762,16 @@ class Run:
         """The same for every attempt at one occurrence, and for nothing else."""
         moment = self.scheduled_for.isoformat().replace("+00:00", "Z")
         return f"{self.job.key}@{moment}" + (f"#{self.id}" if self.trigger is Trigger.MANUAL else "")
+
+
+_WORKED_OUT: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "job": lambda run: run["_claimed"].job,
+    "payload": lambda run: json.loads(run["_claimed"].payload_json),
+    "scheduled_for": lambda run: from_micros(run["_claimed"].scheduled_for),
+    "fired_at": lambda run: from_micros(run["_began"]),
+    "_output": lambda _: Output(),
+}
+"""What a run can do without, and how to find out when somebody asks."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,15 +35,11 @@ from scheduler_async.records import (
     after,
     claimed,
     earliest_of,
-    job_of,
     noticed_at,
     put_back,
     run_row,
-    spec_values,
-    state_of,
-    state_values,
-    unreadable_job,
 )
+from scheduler_async.rows import read_job, spec_values, state_of, state_values, unreadable_job
 from scheduler_async.store import (
     Change,
     ClaimedRun,
@@ -690,7 +686,7 @@ class Work:
         """Jobs whose occurrences ran before, as a clock that went back offers them, as they go on."""
         jobs = []
         for run in runs:
-            latest = await db.fetchval(LATEST_RUN, run.job.uid, now)
+            latest = await db.fetchval(LATEST_RUN, run.uid, now)
             jobs.append(run.job.with_state(ran_before(run.job, run.before, latest, now)))
         return jobs
 
@@ -725,7 +721,7 @@ class Work:
         return run
 
     async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
-        ours = {run.id: run.job.uid for run in runs if run.id in await self._lock_claimed(db, runs)}
+        ours = {run.id: run.uid for run in runs if run.id in await self._lock_claimed(db, runs)}
         if ours:
             await db.execute(START, list(ours.values()), list(ours), now)
             self.counted += 1
@@ -733,7 +729,7 @@ class Work:
 
     async def _lock_claimed(self, db: Connection, runs: Iterable[ClaimedRun]) -> dict[int, Sequence[Any]]:
         """The rows of the jobs that *runs* are about, by the run that holds each now."""
-        rows = await db.fetch(LOCK_STATES, [run.job.uid for run in runs])
+        rows = await db.fetch(LOCK_STATES, [run.uid for run in runs])
         return {row[WIDTH]: row[:WIDTH] for row in rows}
 
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
@@ -744,7 +740,7 @@ class Work:
         freed = [put_back(job, run) for run, job in zip(ours, jobs, strict=True)]
         if freed:
             await db.execute(FREE, *columns_of([_free(job) for job in freed]))
-            await db.execute(DELETE_RUNS, *columns_of([(run.job.uid, run.id, run.claimed_at) for run in ours]))
+            await db.execute(DELETE_RUNS, *columns_of([(run.uid, run.id, run.claimed_at) for run in ours]))
             await self._tell(db, freed)
 
     async def finish_at_once(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None] | None:
@@ -932,9 +928,9 @@ class Work:
         if template is None:
             described = tuple(found[uid])
             try:
-                template = job_of(described)
+                template = read_job(described)
             except (SchedulerError, ValueError) as error:
-                template = unreadable_job(described)
+                template = unreadable_job(described, state)
                 self._unreadable.add((uid, revision))
                 if state.phase is not Phase.DISABLED:
                     state = disabled(state, f"it cannot be read from the store: {error}", now)
@@ -1032,12 +1028,12 @@ def state_from(values: Sequence[Any]) -> JobState:
     columns = list(values)
     for number in _TEXTS:
         columns[number] = original(columns[number])
-    return state_of(columns)
+    return state_of(tuple(columns))
 
 
 def stored_state(state: JobState) -> list[Any]:
     """The columns of a state."""
-    columns = state_values(state)
+    columns = list(state_values(state))
     for number in _TEXTS:
         if columns[number] is not None:
             columns[number] = kept(columns[number])
@@ -1056,13 +1052,13 @@ def _free(job: Job) -> tuple[Any, ...]:
 
 def _claim(run: ClaimedRun) -> tuple[Any, ...]:
     """The columns of `CLAIM_TYPES`."""
-    state, attempt = run.job.state, run.attempt
+    state = run.job.state
     return (
-        run.job.uid,
+        run.uid,
         run.id,
-        attempt.scheduled_for,
-        attempt.attempt,
-        attempt.trigger._value_,
+        run.scheduled_for,
+        run.number,
+        run.trigger._value_,
         state.activity._value_,
         state.next_run_at,
         state.retry_of,
@@ -1077,10 +1073,10 @@ def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Edit], 
     """What becomes of jobs that nobody has touched, by their runs, and the rows that say so, by the jobs' numbers."""
     edits: dict[int, Edit] = {}
     rows = []
-    for item in sorted(ended, key=lambda item: item.run.job.uid):
+    for item in sorted(ended, key=lambda item: item.run.uid):
         edit = after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
         edits[item.run.id] = edit
-        rows.append((*stored_state(edit.job.state), *_finish_run(item)[:-1], item.run.job.uid, item.run.id))
+        rows.append((*stored_state(edit.job.state), *_finish_run(item)[:-1], item.run.uid, item.run.id))
     return edits, rows
 
 

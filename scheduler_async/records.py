@@ -1,37 +1,25 @@
-"""Jobs and runs as rows: what every store does with them, whatever its SQL. Pure."""
+"""What every store does with jobs and runs, whatever its SQL. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable
 
 from scheduler_async.foresight import EARLIEST_CLAIM
-from scheduler_async.instants import Micros, from_micros, span
+from scheduler_async.instants import Micros, from_micros
 from scheduler_async.lifecycle import Rules, after_run, claim, disabled
 from scheduler_async.models import (
     Attempt,
-    Choice,
     Ending,
     Job,
-    JobSpec,
     JobState,
-    Misfire,
-    OnConflict,
-    OnInterrupt,
     Outcome,
     Phase,
-    Priority,
     RunRow,
     Skip,
     SkipReason,
     Status,
     Trigger,
 )
-from scheduler_async.retries import Retry
-from scheduler_async.schedules import Manual, Schedule
 from scheduler_async.store import ClaimedRun, Edit, EndedRun
 
 
@@ -101,115 +89,6 @@ def _kind_of(state: JobState) -> str | None:
     return "disabled" if state.phase is Phase.DISABLED else None
 
 
-@lru_cache(maxsize=256)
-def _text_of(policy: Retry) -> str:
-    return json.dumps(policy.to_json(), separators=(",", ":"))
-
-
-def spec_values(job: Job) -> tuple[Any, ...]:
-    """The columns of a job's description."""
-    spec = job.spec
-    return (
-        job.revision,
-        job.namespace,
-        job.id,
-        job.handler,
-        spec.schedule.json_text(),
-        None if spec.retry is None else _text_of(spec.retry),
-        spec.payload_json,
-        spec.metadata_json,
-        spec.user_id,
-        spec.name,
-        spec.priority._value_,
-        spec.group,
-        spec.misfire._value_,
-        None if spec.timeout is None else span(spec.timeout),
-        spec.on_interrupt._value_,
-        job.anchor,
-        job.created,
-        job.updated,
-    )
-
-
-_schedule = lru_cache(maxsize=4096)(Schedule.from_json)
-_retry = lru_cache(maxsize=256)(Retry.from_json)
-
-
-def job_of(row: tuple[Any, ...]) -> Job:
-    """The job that a description makes, without its state."""
-    schedule, retry, payload, metadata = row[5:9]
-    if payload != "null":  # what the handler would stumble over
-        json.loads(payload)
-    if metadata != "{}":
-        json.loads(metadata)
-    return _described(row, _schedule(schedule), None if retry is None else _retry(retry))
-
-
-def unreadable_job(row: tuple[Any, ...]) -> Job:
-    """A job whose schedule or policy makes no sense here, with all that does."""
-    user_id, name, group = row[9], row[10], row[12]
-    sound = (*row[:7], "null", "{}", user_id, name, Priority.STANDARD.value, group, Misfire.RUN_ONCE.value, None)
-    return _described((*sound, OnInterrupt.RERUN.value, *row[16:]), Manual(), None)
-
-
-class _Members(dict[str, Choice]):
-    """The members of an enum by their values: to ask the enum takes five times as long."""
-
-    def __init__(self, kind: type[Choice]) -> None:
-        super().__init__({member.value: member for member in kind})
-
-    def __missing__(self, value: str) -> Choice:
-        raise ValueError(f"{value!r} is none of {', '.join(self)}")
-
-
-_PRIORITIES, _MISFIRES, _ON_INTERRUPT = _Members(Priority), _Members(Misfire), _Members(OnInterrupt)
-_NEW = JobState()  # where nobody asks for the state
-
-
-def _described(row: tuple[Any, ...], schedule: Schedule, retry: Retry | None) -> Job:
-    (uid, revision, namespace, id_, handler, _, _, payload, metadata, user_id, name, priority, group, misfire, timeout,
-     on_interrupt, anchor, created, updated) = row  # fmt: skip
-    spec = JobSpec.stored(
-        schedule,
-        handler,
-        id_,
-        namespace,
-        user_id,
-        name,
-        payload,
-        metadata,
-        _PRIORITIES[priority],
-        group,
-        _MISFIRES[misfire],
-        retry,
-        None if timeout is None else timedelta(microseconds=timeout),
-        _ON_INTERRUPT[on_interrupt],
-        enabled=True,  # whether it is, its state tells
-        on_conflict=OnConflict.RAISE,
-    )
-    return Job.stored(spec, _NEW, id_, namespace, handler, uid, anchor, created, updated, revision)
-
-
-_PHASES, _STATUSES = _Members(Phase), _Members(Status)
-_PHASE, _ACTIVITY = JobState._fields.index("phase"), JobState._fields.index("activity")
-
-
-def state_of(values: Sequence[Any]) -> JobState:
-    """The state that its columns make."""
-    columns = list(values)
-    columns[_PHASE] = _PHASES[columns[_PHASE]]
-    columns[_ACTIVITY] = _STATUSES[columns[_ACTIVITY]]
-    return JobState._make(columns)
-
-
-def state_values(state: JobState) -> list[Any]:
-    """The columns of a state, as texts and numbers: drivers take long to find out that an enum is a text."""
-    columns: list[Any] = list(state)
-    columns[_PHASE] = state.phase._value_
-    columns[_ACTIVITY] = state.activity._value_
-    return columns
-
-
 def run_row(
     run_id: int,
     job_id: str,
@@ -254,8 +133,8 @@ def row_of(item: EndedRun, node: str | None) -> RunRow:
     run, ending = item.run, item.ending
     return RunRow(
         id=run.id,
-        job_id=run.job.id,
-        namespace=run.job.namespace,
+        job_id=run.name[1],
+        namespace=run.name[0],
         scheduled_for=from_micros(run.scheduled_for),
         started_at=from_micros(item.started_at),
         finished_at=from_micros(item.finished_at),

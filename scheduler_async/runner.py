@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,7 +15,7 @@ from scheduler_async.deadlines import Deadlines
 from scheduler_async.durations import describe_duration
 from scheduler_async.events import Observer
 from scheduler_async.handlers import _current_run, ending_of, ending_of_exception
-from scheduler_async.instants import Micros, from_micros
+from scheduler_async.instants import Micros
 from scheduler_async.logs import say
 from scheduler_async.models import Ending, Job, Outcome, Run
 from scheduler_async.store import ClaimedRun
@@ -30,9 +29,10 @@ class ActiveRun:
 
     claimed: ClaimedRun
     started_at: Micros
-    limit: timedelta | None
     is_held: bool = False
     """It does not start at once: it was claimed ahead of its time, or others go first."""
+    limit: timedelta | None = None
+    """How long it may take."""
     run: Run | None = None
     """As its handler got it."""
     task: asyncio.Task[object] | None = None
@@ -133,18 +133,18 @@ class Runner:
         run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None  # since Python 3.12
         return None if run is None else (run.job, run.id)
 
-    def admit(self, claimed: ClaimedRun, limit: timedelta | None, *, is_held: bool) -> ActiveRun:
-        """Take in a claimed run, which may take no longer than *limit*, before it starts."""
-        active = ActiveRun(claimed, claimed.claimed_at, limit, is_held)
+    def admit(self, claimed: ClaimedRun, *, is_held: bool) -> ActiveRun:
+        """Take in a claimed run, before it starts."""
+        active = ActiveRun(claimed, claimed.claimed_at, is_held)
         self._active[claimed.id] = active
         return active
 
-    def start(self, active: ActiveRun, call: Call, *, queued: bool = False) -> None:
-        """Run *call* for a run, as soon as there is a slot."""
-        claimed = active.claimed
+    def start(self, active: ActiveRun, call: Call, limit: timedelta | None, *, queued: bool = False) -> None:
+        """Run *call* for a run, as soon as there is a slot; it may take no longer than *limit*."""
+        claimed, active.limit = active.claimed, limit
         run = self._run if self._slots is None else self._run_in_slot
         active.task = task = asyncio.get_running_loop().create_task(
-            run(active, call, queued), name=f"run {claimed.id} of {claimed.job.key}"
+            run(active, call, queued), name=f"run {claimed.id} of {claimed.key}"
         )
         task.add_done_callback(partial(self._end, active))
 
@@ -176,19 +176,8 @@ class Runner:
     async def _run(self, active: ActiveRun, call: Call, queued: bool) -> object:
         if self.stopping.is_set() or (queued and not await self._begin(active)):
             return None
-        claimed = active.claimed
         active.started_at = self._clock.micros()
-        run = Run(
-            id=claimed.id,
-            job=claimed.job,
-            payload=None if claimed.payload_json == "null" else json.loads(claimed.payload_json),
-            scheduled_for=from_micros(claimed.scheduled_for),
-            fired_at=from_micros(active.started_at),
-            attempt=claimed.number,
-            trigger=claimed.trigger,
-            stopping=self.stopping,
-        )
-        active.run = run
+        run = active.run = Run.begun(active.claimed, active.started_at, self.stopping)
         _current_run.set(run)  # this task's own context
         if self._observers:
             active.observers = [observer.run_begins(run) for observer in self._observers]
@@ -222,14 +211,14 @@ class Runner:
             if error is not None and not active.disowned:
                 run = active.claimed
                 words = "Run %d of %s could not begin (%s); it is put back"
-                say(ERROR, words, run.id, run.job.key, error, extra=run.named)
+                say(ERROR, words, run.id, run.key, error, extra=run.named)
             self._end_unbegun(active)
         elif active.disowned:
             self._tell_observers(active, None, error)
             self._drop(active)
         else:
             assert active.run is not None
-            ending, output = _ending_of_task(active, task), active.run._output.text()
+            ending, output = _ending_of_task(active, task), active.run.written
             active.run = None
             if active.observers:
                 self._tell_observers(active, ending, error)

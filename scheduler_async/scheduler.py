@@ -397,7 +397,7 @@ class Scheduler:
         job = await self._store.remove(namespace, id)
         if job is None:
             return None, False
-        runs = [active for active in self._engine.runner if active.claimed.job.uid == job.uid]
+        runs = [active for active in self._engine.runner if active.claimed.uid == job.uid]
         for active in runs:
             self._engine.runner.disown(active)
         self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
@@ -570,7 +570,7 @@ class Scheduler:
                 started, claims = await self._engine.as_node(partial(self._engine.claim, moment, room))
                 for active in started:
                     running.add(asyncio.create_task(tally.follow(active), name=f"pass {active.claimed.job.key}"))
-                ran = {active.claimed.job.uid for active in started}
+                ran = {active.claimed.uid for active in started}
                 tally.skipped += sum(bool(edit.skips) for edit in claims.edits if edit.job.uid not in ran)
                 if claims.is_full and len(started) < room:
                     continue  # it left some out: there may be more behind them

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler_async.models import Priority
-from scheduler_async.records import state_of, state_values
+from scheduler_async.rows import state_of, state_values
 from scheduler_async.sqlite_work import (
     INSERT_JOB,
     INSERT_STATE,

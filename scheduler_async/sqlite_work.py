@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from scheduler_async.errors import SchedulerError, StoreError
 from scheduler_async.instants import Micros
-from scheduler_async.lifecycle import Rules, claim_manually, disabled, order, ran_before
+from scheduler_async.lifecycle import Rules, claim_in_time, claim_manually, disabled, order, ran_before
 from scheduler_async.line import NO_GROUP, Line
 from scheduler_async.models import (
     Attempt,
@@ -33,15 +33,11 @@ from scheduler_async.records import (
     after,
     claimed,
     earliest_of,
-    job_of,
     noticed_at,
     put_back,
     run_row,
-    spec_values,
-    state_of,
-    state_values,
-    unreadable_job,
 )
+from scheduler_async.rows import Row, job_of, read_job, spec_values, state_of, state_values, unreadable_job
 from scheduler_async.sqlite_writing import inserting, updating
 from scheduler_async.store import (
     Change,
@@ -262,10 +258,8 @@ REVIEW: Final = f"""
      LIMIT ?
 """
 
-# Descriptions that are remembered: the last ones ready for use, and many more as rows, so that nobody need read them.
-# Rows take a third of the memory, and the garbage collector lets them be.
-REMEMBERED_JOBS = 1_024
-REMEMBERED_ROWS = 16_384
+# Descriptions that are remembered, so that nobody need read them.
+REMEMBERED = 16_384
 
 # Before anything that could be due.
 EARLIEST: Micros = -(2**63)
@@ -298,10 +292,9 @@ class Work:
 
     def __init__(self) -> None:
         # By number and revision.
-        self._described: OrderedDict[tuple[int, int], Job] = OrderedDict()
-        self._descriptions: OrderedDict[tuple[int, int], tuple[Any, ...]] = OrderedDict()
+        self._descriptions: OrderedDict[Row, Row] = OrderedDict()
         self._handlers: dict[str, int] = {}
-        self._unreadable: set[tuple[int, int]] = set()
+        self._unreadable: dict[Row, str] = {}  # and why
         self._line: Line | None = None
         self._line_terms: tuple[str, int] | None = None
         self._line_until: Micros = EARLIEST
@@ -313,8 +306,7 @@ class Work:
         except BaseException as error:
             self._line = None  # whoever was taken out of it is still due
             if not isinstance(error, SchedulerError):  # a refusal comes before anything is written
-                self._described.clear()  # whoever was added is not there, and its number goes to another
-                self._descriptions.clear()
+                self._descriptions.clear()  # whoever was added is not there, and its number goes to another
             raise
 
     # -------------------------------------------------------- jobs
@@ -356,9 +348,9 @@ class Work:
         INSERT_WAITING.all(db, (_waiting(job, numbers[job.handler]) for job in waiting))
         INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in others))
 
-    def _new_description(self, job: Job) -> tuple[Any, ...]:
+    def _new_description(self, job: Job) -> Row:
         row = (job.uid, *spec_values(job))
-        _remember(self._descriptions, row[:2], row, REMEMBERED_ROWS)
+        self._remember(row)
         return row
 
     def review(
@@ -379,7 +371,6 @@ class Work:
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
             db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
-            self._described.pop((job.uid, job.revision), None)
             self._descriptions.pop((job.uid, job.revision), None)
             return
         if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
@@ -507,8 +498,15 @@ class Work:
         skipped: list[tuple[Job, Sequence[Skip], Micros]] = []
         passed_over: list[Job] = []
         slots = float("inf") if terms.slots is None else terms.slots
-        for job in self._jobs(db, rows, now):
+        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
             activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
+            before = row[2:]
+            after = claim_in_time(before, now, activity._value_)
+            if after is not None and row[:2] not in self._unreadable:
+                run_id += 1
+                runs.append(ClaimedRun.in_time(run_id, description, before, after))
+                continue
+            (job,) = self._jobs(db, [row], now)
             edit, attempt = claimed(job, now, terms.rules, activity)
             if attempt is None:
                 FINISH.one(db, *_free(edit.job))
@@ -524,7 +522,7 @@ class Work:
         repeated: set[int] = set()
         if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
-            runs = [run for run in runs if run.job.uid not in repeated]
+            runs = [run for run in runs if run.uid not in repeated]
             edits = [edit for edit in edits if edit.job.uid not in repeated]
             skipped = [item for item in skipped if item[0].uid not in repeated]
         self._write_skips(db, skipped)
@@ -542,9 +540,7 @@ class Work:
             next_count=next_count,
         )
 
-    def _select_due(
-        self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
-    ) -> list[tuple[Any, ...]]:
+    def _select_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str) -> list[Row]:
         """The first in line, up to the limit, none beyond the limit of its group."""
         self._renew_line(db, handlers)
         few = self._select_few_due(db, now, terms, handlers)
@@ -559,7 +555,7 @@ class Work:
             return _room_in_group(group, running, terms)
 
         line = self._line_of_due(db, now, handlers)
-        chosen: dict[int, tuple[Any, ...]] = {}
+        chosen: dict[int, Row] = {}
         while taken := line.take(terms.limit - len(chosen), room):
             uids = json.dumps([place[-1] for _, place in taken])
             found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
@@ -589,7 +585,7 @@ class Work:
 
     def _select_few_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
-    ) -> list[tuple[Any, ...]] | None:
+    ) -> list[Row] | None:
         """All that is due, if nobody waits and all of it can be taken, as nearly always; otherwise None.
 
         Those who stand in line ahead of their time do not wait: others may be due before them.
@@ -637,12 +633,12 @@ class Work:
         """Undo claims of occurrences that ran before, as a clock that went back offers them; their jobs go on."""
         repeated = set()
         for run in runs:
-            if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.job.uid)).fetchone():
-                (latest,) = db.execute(LATEST_RUN, (run.job.uid, now)).fetchone()
+            if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.uid)).fetchone():
+                (latest,) = db.execute(LATEST_RUN, (run.uid, now)).fetchone()
                 state = ran_before(run.job, run.before, latest, now)
                 FINISH.one(db, *_free(run.job.with_state(state)))
                 self._stand_in_line(run.job.with_state(state))
-                repeated.add(run.job.uid)
+                repeated.add(run.uid)
         return repeated
 
     def claim_one(
@@ -676,9 +672,7 @@ class Work:
     def start(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
         ours = set()
         for run in runs:
-            marked = db.execute(
-                "UPDATE state SET activity = 'running' WHERE uid = ? AND run = ?", (run.job.uid, run.id)
-            )
+            marked = db.execute("UPDATE state SET activity = 'running' WHERE uid = ? AND run = ?", (run.uid, run.id))
             if marked.rowcount:
                 db.execute("UPDATE run SET started_at = ? WHERE id = ?", (now, run.id))
                 ours.add(run.id)
@@ -686,7 +680,7 @@ class Work:
 
     def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
         for run in runs:
-            row = db.execute(SELECT_CLAIMED, (f"[{run.job.uid}]",)).fetchone()
+            row = db.execute(SELECT_CLAIMED, (f"[{run.uid}]",)).fetchone()
             if row is None or row[-1] != run.id:
                 continue
             (job,) = self._jobs(db, [row[:-1]])  # as it is now: it may have been edited since it was claimed
@@ -696,7 +690,7 @@ class Work:
             # Its own row, and those of the occurrences that the claim left out.
             db.execute(
                 "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
-                (run.id, run.job.uid, run.id, run.claimed_at),
+                (run.id, run.uid, run.id, run.claimed_at),
             )
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
@@ -713,7 +707,7 @@ class Work:
 
     def _finish_touched(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
         """As `finish`, where some were edited, taken over or removed while they ran: each is looked at first."""
-        uids = json.dumps([item.run.job.uid for item in ended])
+        uids = json.dumps([item.run.uid for item in ended])
         rows = {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
         ours = [item for item in ended if item.run.id in rows]
         now = max((item.finished_at for item in ended), default=0)
@@ -876,44 +870,45 @@ class Work:
 
     # -------------------------------------------------------- rows and records
 
-    def _jobs(self, db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], now: Micros = 0) -> list[Job]:
-        """The jobs of these rows of state, with their descriptions, most of which are remembered.
+    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros = 0) -> list[Job]:
+        """The jobs of these rows of state.
 
         One that cannot be read (its zone is gone, its JSON broken) is shown as disabled, and does not hide the others.
         """
-        described, descriptions = self._described, self._descriptions
-        # Taken out first: what is added to the memory may push others out of it.
-        known = [described.get(row[:2]) or descriptions.get(row[:2]) for row in rows]
-        if None in known:
-            missing = json.dumps([row[0] for row, found in zip(rows, known, strict=True) if found is None])
-            query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
-            read = {description[0]: description for description in db.execute(query, (missing,))}
-            known = [found or read[row[0]] for row, found in zip(rows, known, strict=True)]
-        jobs: list[Job] = []
-        for row, found in zip(rows, known, strict=True):
+        jobs = []
+        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
             state = state_of(row[2:STATE_END])
-            if isinstance(found, Job):
-                jobs.append(_edited(found.with_state(state), row[STATE_END:]))
-                continue
-            assert found is not None
-            try:
-                job = job_of(found)
-            except (SchedulerError, ValueError) as error:
-                job = unreadable_job(found)
-                self._unreadable.add(found[:2])
-                if state.phase is not Phase.DISABLED:
-                    state = disabled(state, f"it cannot be read from the store: {error}", now)
+            problem = self._unreadable.get(row[:2]) if self._unreadable else None
+            if problem is None:
+                job = job_of(description, state)
             else:
-                _remember(described, found[:2], job, REMEMBERED_JOBS)
-                _remember(descriptions, found[:2], found, REMEMBERED_ROWS)
-            jobs.append(_edited(job.with_state(state), row[STATE_END:]))
+                if state.phase is not Phase.DISABLED:
+                    state = disabled(state, problem, now)
+                job = unreadable_job(description, state)
+            jobs.append(_edited(job, row[STATE_END:]))
         return jobs
 
+    def _descriptions_of(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:
+        """The descriptions that belong to these rows of state, most of which are remembered."""
+        known = [self._descriptions.get(row[:2]) for row in rows]
+        if None not in known:
+            return known  # type: ignore[return-value]
+        missing = json.dumps([row[0] for row, found in zip(rows, known, strict=True) if found is None])
+        query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
+        read = {description[0]: description for description in db.execute(query, (missing,))}
+        for description in read.values():
+            try:
+                read_job(description)
+            except (SchedulerError, ValueError) as error:
+                self._unreadable[description[:2]] = f"it cannot be read from the store: {error}"
+            else:
+                self._remember(description)
+        return [found or read[row[0]] for row, found in zip(rows, known, strict=True)]
 
-def _remember(memory: OrderedDict[tuple[int, int], T], key: tuple[int, int], value: T, most: int) -> None:
-    memory[key] = value
-    if len(memory) > most:
-        memory.popitem(last=False)
+    def _remember(self, description: Row) -> None:
+        self._descriptions[description[:2]] = description
+        if len(self._descriptions) > REMEMBERED:
+            self._descriptions.popitem(last=False)
 
 
 def _node_row(number: int, name: str, host: str, pid: int, process_start: str, beat: int, since: Micros) -> NodeRow:
@@ -931,12 +926,12 @@ def _waits_for_first_run(job: Job) -> bool:
     return at is not None and job.group is None and job.state == JobState(Status.IDLE, at)
 
 
-def _waiting(job: Job, handler: int) -> tuple[Any, ...]:
+def _waiting(job: Job, handler: int) -> Row:
     """The columns of `INSERT_WAITING`."""
     return job.uid, job.revision, handler, job.priority.rank, job.id, job.state.next_run_at
 
 
-def _narrow(job: Job, handler: int) -> tuple[Any, ...]:
+def _narrow(job: Job, handler: int) -> Row:
     return (job.revision, handler, job.priority.rank, job.id, job.group, *state_values(job.state))
 
 
@@ -946,31 +941,30 @@ def _room_in_group(group: str, running: Mapping[str, int], terms: ClaimTerms) ->
     return float("inf") if limit is None else limit - running.get(group, 0)
 
 
-def _free(job: Job) -> tuple[Any, ...]:
+def _free(job: Job) -> Row:
     """The columns of `FINISH`: no run holds the job any more."""
     return (*state_values(job.state), None, None, job.uid)
 
 
-def _insert_run(run: ClaimedRun, node: str) -> tuple[Any, ...]:
-    started_at = run.claimed_at if run.job.state.activity is Status.RUNNING else None
+def _insert_run(run: ClaimedRun, node: str) -> Row:
     return (
         run.id,
-        run.job.uid,
+        run.uid,
         run.scheduled_for,
         run.number,
         run.trigger._value_,
         run.claimed_at,
-        started_at,
+        run.claimed_at if run.columns[0] == "running" else None,
         node,
     )
 
 
-def _claim_update(run: ClaimedRun, node: int) -> tuple[Any, ...]:
-    state = run.job.state
-    return state.activity._value_, state.retry_count, state.last_run_at, run.id, node, run.job.uid
+def _claim_update(run: ClaimedRun, node: int) -> Row:
+    activity, _, _, _, _, retry_count, last_run_at, *_ = run.columns
+    return activity, retry_count, last_run_at, run.id, node, run.uid
 
 
-def _finish_run(item: EndedRun) -> tuple[Any, ...]:
+def _finish_run(item: EndedRun) -> Row:
     ending = item.ending
     reason = SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None
     return (

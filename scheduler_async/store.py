@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol, Self
 
@@ -15,6 +16,7 @@ from scheduler_async.clock import Clock
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status, Trigger
+from scheduler_async.rows import Row, job_of, state_of, state_values
 
 
 class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never to a user
@@ -61,24 +63,78 @@ class Decision(NamedTuple):
     decide: Decide
 
 
-class ClaimedRun(NamedTuple):
-    """A run that is ours: the job is marked, the row is written, and the handler may start."""
+@dataclass(slots=True, eq=False)
+class ClaimedRun:
+    """A run that is ours: the job is marked, the row is written, and the handler may start.
+
+    Many of them may wait for their moment. Their jobs are kept as rows until somebody asks for them.
+    """
 
     id: int
-    job: Job
+    uid: int
     payload_json: str
     scheduled_for: Micros
     number: int
     """The how many-th attempt at this occurrence it is."""
     trigger: Trigger
     claimed_at: Micros
-    taken: tuple[Micros | int | None, ...]
-    """What the claim has changed, as it was before. A bare tuple of numbers, which the garbage collector lets be."""
+    taken: Row
+    """What the claim has changed in the state of the job, as it was before."""
+    _job: Job | Row
+    """As it is, or the row of its description."""
+    _columns: Row | None = None
 
     @classmethod
     def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
         """A run of *job*, which looked like *before* when it was claimed."""
-        return cls(id, job, payload_json, *attempt, before[1:7])
+        return cls(id, job.uid, payload_json, *attempt, before[1:7], job)
+
+    @classmethod
+    def in_time(cls, id: int, description: Row, before: Row, after: Row) -> Self:
+        """A regular run that was claimed no later than it is due; *before* and *after* are columns of the state."""
+        at = before[1]
+        return cls(id, description[0], description[7], at, 1, Trigger.SCHEDULE, at, before[1:7], description, after)
+
+    @property
+    def job(self) -> Job:
+        """Its job, as of the claim."""
+        job, columns = self._job, self._columns
+        if not isinstance(job, Job):
+            assert columns is not None
+            job = self._job = job_of(job, state_of(columns))
+        return job
+
+    @property
+    def columns(self) -> Row:
+        """The state of its job, as of the claim, as it is kept."""
+        if self._columns is None:
+            self._columns = state_values(self.job.state)
+        return self._columns
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """The namespace and the id of its job."""
+        job = self._job
+        return (job.namespace, job.id) if isinstance(job, Job) else job[2:4]
+
+    @property
+    def key(self) -> str:
+        """The name of its job among all jobs of the store."""
+        return "/".join(self.name)
+
+    @property
+    def handler(self) -> str:
+        """The name of the handler."""
+        job = self._job
+        return job.handler if isinstance(job, Job) else job[4]
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long it may take, if its job says so."""
+        job = self._job
+        if isinstance(job, Job):
+            return job.spec.timeout
+        return None if job[14] is None else timedelta(microseconds=job[14])
 
     @property
     def attempt(self) -> Attempt:
@@ -93,7 +149,7 @@ class ClaimedRun(NamedTuple):
     @property
     def named(self) -> dict[str, object]:
         """What every log line about it carries."""
-        return {"job": self.job.key, "run": self.id, "attempt": self.number}
+        return {"job": self.key, "run": self.id, "attempt": self.number}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ LAYERS = [
     {"retries"},
     {"models"},
     {"arguments"},
-    {"deadlines", "lifecycle", "handlers", "events", "stats", "health", "testing"},
+    {"deadlines", "lifecycle", "rows", "handlers", "events", "stats", "health", "testing"},
     {"store"},
     {"records", "nodes", "runner", "line", "waiting", "watchdog", "sqlite_writing"},
     {"sqlite_work", "postgres_work"},
@@ -44,7 +44,7 @@ LAYERS = [
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "stats", "health", "line", "jumps", "foresight", "output", "payloads"),
+    *("records", "rows", "stats", "health", "line", "jumps", "foresight", "output", "payloads"),
 }
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}

@@ -871,8 +871,7 @@ async def test_a_run_whose_job_cannot_be_read_any_more_can_be_recovered(path: Pa
 
 async def test_more_jobs_than_are_remembered_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptions are kept in a memory of limited size; what drops out of it while a list is read is read again."""
-    monkeypatch.setattr(sqlite_work, "REMEMBERED_JOBS", 2)
-    monkeypatch.setattr(sqlite_work, "REMEMBERED_ROWS", 4)
+    monkeypatch.setattr(sqlite_work, "REMEMBERED", 4)
     async with opened(path) as store:
         node = await store.join(identity("first"), NOON)
         await store.change([adding(f"{number}", HOURLY) for number in range(8)], NOON)

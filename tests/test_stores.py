@@ -1720,8 +1720,8 @@ async def test_an_ending_with_another_run_id_is_refused(store: Store, node: int)
     await add(store, "a")
     run = await claim_only(store, node)
 
-    assert await finish(store, run._replace(id=run.id + 1), ERROR) is None
-    assert await finish(store, run._replace(id=run.id - 1), ERROR) is None
+    assert await finish(store, replace(run, id=run.id + 1), ERROR) is None
+    assert await finish(store, replace(run, id=run.id - 1), ERROR) is None
     assert await store.held(node) == {run.id}
     assert await finish(store, run) is not None
 

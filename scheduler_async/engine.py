@@ -7,7 +7,7 @@ groups; a watch shows other processes that this one lives. What happens to a job
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -37,6 +37,7 @@ from scheduler_async.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, reti
 from scheduler_async.records import row_of, row_of_skip
 from scheduler_async.runner import ActiveRun, Runner
 from scheduler_async.store import (
+    Aftermath,
     ClaimedRun,
     Claims,
     ClaimTerms,
@@ -63,6 +64,9 @@ MOST_AT_ONCE = 500
 # A gauge that says ten thousand says enough.
 MOST_COUNTED = 10_000
 
+# A wall clock that shows so little more than when it was last looked at shows nothing absurd.
+MOMENT: Micros = SECOND // 1000
+
 # How often another process's changes are looked for; a change must be noticed within two seconds.
 POLL = 1.0  # seconds
 
@@ -72,9 +76,10 @@ FIRST_RETRY, LAST_RETRY = 0.5, 30.0  # seconds
 # When the clock has gone back, this many jobs at a time are told.
 REVIEW_SLICE = 500
 
-# How often what is old is removed, and how much of it at a time.
+# How often what is old is removed, of how many jobs at a time, and among how many they are looked for.
 UPKEEP = 60.0  # seconds
 UPKEEP_SLICE = 100
+UPKEEP_LOOK = 2_000
 
 T = TypeVar("T")
 
@@ -170,6 +175,7 @@ class Engine:
         self._learned = Expected()  # since the last claim began
         self._waiting = Waiting(self.clock, self._start_waiting, self.runner.cancel)
         self._wall = WallClock()
+        self._read_at: Micros = 0
         self._last_jump = ""
         self._went_back = False
         self._troubles: dict[str, str] = {}  # by who has it
@@ -596,7 +602,6 @@ class Engine:
         """Start *runs*, or let those that were claimed ahead, as of a moment later than *now*, start then."""
         if runs and self._watchdog is not None:
             self._watchdog.attend()
-        are_told_of = self.events.has_readers
         started = []
         for claimed in runs:
             goes_after_others = self._waiting.has_due and claimed.trigger is not Trigger.MANUAL
@@ -606,10 +611,7 @@ class Engine:
             if is_held:
                 self._waiting.add(active)
                 continue
-            queued = claimed.columns[0] == Status.QUEUED
-            self._start(active, queued=queued)
-            if are_told_of and not queued:
-                self._tell_started(claimed, self.clock.micros())
+            self._start(active, queued=claimed.is_queued)
         self.trigger_count += len(started)
         return started
 
@@ -618,19 +620,19 @@ class Engine:
         call = self.handlers.find(claimed.handler)
         assert call is not None, "only jobs whose handler is here are claimed"
         self.runner.start(active, call, claimed.timeout or self.limits.stuck_after, queued=queued)
+        if not queued and self.events.has_readers:
+            self._tell_started(claimed, self.clock.micros())
 
-    def _start_waiting(self, active: ActiveRun) -> None:
-        """Start a run that waited for its time."""
-        if not active.waits:
-            return
-        if not self._is_trusted():  # we were frozen meanwhile, and others may have taken it over
-            self.runner.disown(active)
+    def _start_waiting(self, runs: Sequence[ActiveRun]) -> None:
+        """Start runs that waited for their time."""
+        start: Callable[[ActiveRun], None] = self._start
+        if not self._is_trusted():  # we were frozen meanwhile, and others may have taken them over
+            start = self.runner.disown
         elif self.runner.stopping.is_set():
-            self.runner.cancel(active)
-        else:
-            self._start(active)
-            if self.events.has_readers:
-                self._tell_started(active.claimed, self.clock.micros())
+            start = self.runner.cancel
+        for active in runs:
+            if active.waits:
+                start(active)
 
     @asynccontextmanager
     async def undisturbed(self, names: Collection[tuple[str, str]]) -> AsyncIterator[None]:
@@ -695,7 +697,7 @@ class Engine:
 
     def _read_clock(self) -> Micros:
         """The wall clock; a jump since it was last read is noticed before anything is done by it."""
-        now = self.clock.micros()
+        now = self._read_at = self.clock.micros()
         jumped, believed = self._wall.look(now, self.clock.monotonic())
         if jumped:
             self._waiting.catch_up()
@@ -751,6 +753,12 @@ class Engine:
         if job.state.next_run_at is not None:
             self._learn_of_moment(job.state.next_run_at)
 
+    def _learn_of_moments(self, moments: Sequence[Micros]) -> None:
+        """The earliest of them counts: of those after it nobody needs to know yet."""
+        if moments:
+            first = min(moments)
+            self._learn_of_moment(first, moments.count(first))
+
     def _hear_of_change(self, at: Micros | None, count: int) -> None:
         """Others have changed what is due at a moment, or who knows what."""
         if at is None:
@@ -787,9 +795,10 @@ class Engine:
 
     def _run_ended(self, active: ActiveRun, ending: Ending | None) -> None:
         """Called when a handler has ended, or with None for a run that never began. The writer does the rest."""
+        now = self.clock.micros()
+        now = self._wall.believed(now) if self._read_at <= now < self._read_at + MOMENT else self._believed_now()
         # A pass may be asked about a moment that is yet to come: what it runs does not end before that.
-        finished_at = max(self._believed_now(), active.claimed.claimed_at)
-        self._endings.append((active, ending, finished_at))
+        self._endings.append((active, ending, max(now, active.claimed.claimed_at)))
         self._have_endings.set()
 
     def _run_dropped(self, active: ActiveRun) -> None:
@@ -870,22 +879,20 @@ class Engine:
         if unbegun:
             await self.ask(self.store.release(unbegun))
             self._stale = True
-        edits = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
-        are_told_of = self.events.has_listeners
-        for (active, item), edit in zip(ended, edits, strict=True):
-            active.outcome, active.after = item.ending.outcome, None if edit is None else edit.job
-            self._announce_ending(item, edit, active.error, are_told_of)
+        left = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
+        for (active, item), one in zip(ended, left, strict=True):
+            active.outcome, active.after = item.ending.outcome, one
+            self._announce_ending(item, one, active.error)
+        self._learn_of_moments([one.next_run_at for one in left if one is not None and one.next_run_at is not None])
         self._heed(max((item.finished_at for _, item in ended), default=0))
         for active, _, _ in batch:
             self.runner.forget(active)
         if self._hungry or self._stale:
             self._changed.set()
 
-    def _announce_ending(
-        self, item: EndedRun, edit: Edit | None, error: BaseException | None, is_told_of: bool
-    ) -> None:
+    def _announce_ending(self, item: EndedRun, left: Aftermath | None, error: BaseException | None) -> None:
         run, ending = item.run, item.ending
-        if edit is None:
+        if left is None:
             self._stale = True
             words = "Run %d of %s is not ours any more; its result is dropped"
             say(WARNING, words, run.id, run.key, extra=run.named)
@@ -905,15 +912,14 @@ class Engine:
                 # Where a handler failed, but for what it was never called with.
                 exc_info=None if isinstance(error, PayloadError) else error,
             )
-        if is_told_of:
-            self.tell(EventKind.RUN_FINISHED, item.finished_at, job=edit.job, run=row_of(item, self._node_name))
-        if edit.kind or edit.skips:
-            self.announce_edit(edit, item.finished_at)
-        self.learn_of(edit.job)
-        if (self.limits.group_limit is not None or self.limits.group_limits) and edit.job.group is not None:
+        if self.events.has_listeners:
+            self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row_of(item, self._node_name))
+        if left.kind or left.skips:
+            self.announce_edit(left, item.finished_at)
+        if (self.limits.group_limit is not None or self.limits.group_limits) and left.group is not None:
             self._stale = True  # another of its group may go now
         if self.limits.keep_runs is not None:
-            grown = self._grown[run.uid] = self._grown.get(run.uid, 0) + 1 + len(edit.skips)
+            grown = self._grown[run.uid] = self._grown.get(run.uid, 0) + 1 + len(left.skips)
             if grown > self.limits.keep_runs // 10:
                 self._untidy.set()
 
@@ -1107,9 +1113,10 @@ class Engine:
         if self.limits.keep_runs is not None:
             least = self.limits.keep_runs // 10 if threshold is None else threshold
             grown = [uid for uid, count in self._grown.items() if count > least]
-            for first in range(0, len(grown), UPKEEP_SLICE):
-                uids = grown[first : first + UPKEEP_SLICE]
-                await self.ask(self.store.purge_runs(uids, self.limits.keep_runs, now))
+            for uids in _slices(grown, UPKEEP_LOOK):
+                overgrown = await self.ask(self.store.overgrown(uids, self.limits.keep_runs))
+                for some in _slices(overgrown, UPKEEP_SLICE):
+                    await self.ask(self.store.purge_runs(some, self.limits.keep_runs, now))
                 for uid in uids:
                     del self._grown[uid]
         if self.limits.purge_disabled_after is not None:
@@ -1170,23 +1177,27 @@ class Engine:
             row = replace(row_of(item, self._node_name), outcome=None, finished_at=None, duration_ms=None)
             self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=row)
 
-    def announce_edit(self, edit: Edit | None, now: Micros) -> None:
+    def announce_edit(self, edit: Edit | Aftermath | None, now: Micros) -> None:
         """Tell of an edit and of the occurrences it left out, now that it is committed."""
         if edit is None:
             return
-        if edit.kind == "disabled" and edit.job.disabled_reason != ENDED:
-            say(WARNING, "Job %s is disabled: %s", edit.job.key, edit.job.disabled_reason, extra={"job": edit.job.key})
+        if edit.kind == "disabled" and edit.disabled_reason != ENDED:
+            say(WARNING, "Job %s is disabled: %s", edit.job.key, edit.disabled_reason, extra={"job": edit.job.key})
         if self.events.has_listeners:
             for skip in edit.skips:
                 row = row_of_skip(edit.job, skip, now)
                 self.tell(EventKind.RUN_SKIPPED, now, job=edit.job, run=row, reason=skip.reason)
             if edit.kind is not None:
-                reason = edit.job.disabled_reason if edit.kind == "disabled" else None
+                reason = edit.disabled_reason if edit.kind == "disabled" else None
                 self.tell(EventKind(edit.kind), now, job=edit.job, reason=reason)
 
 
 # Two schedulers with one store object would take each other's connections.
 _users: WeakValueDictionary[int, Engine] = WeakValueDictionary()
+
+
+def _slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[first : first + size] for first in range(0, len(items), size))
 
 
 def _earliest(*moments: Micros | None) -> Micros | None:

@@ -43,7 +43,7 @@ from scheduler_async.models import (
     Upcoming,
 )
 from scheduler_async.retries import Consequence, Retry
-from scheduler_async.schedules import At, Delay, Manual
+from scheduler_async.schedules import At, Delay, Manual, Schedule
 
 # Counting on would tell nobody anything, and a count must stay cheap.
 MAX_MISSED = 1_000_000
@@ -556,6 +556,32 @@ def after_run(
         # The scheduler's policy is for what comes again.
         consequence = consequence._replace(retry_at=None, not_before=None)
     return Change(state=_after_failure(job, state, run, consequence, regular, now), skips=skips)
+
+
+def success_in_time(
+    columns: tuple[Any, ...],
+    schedule: Schedule,
+    anchor: Micros,
+    since: Micros,
+    started_at: Micros,
+    now: Micros,
+    told: tuple[int | None, str | None],
+) -> tuple[Any, ...] | None:
+    """What `after_run` makes of a regular run that succeeded before the next is due; None if it takes a closer look.
+
+    It goes from the columns of a state that nobody has touched since its claim to those of the next, like
+    `claim_in_time`. *since* is when it was due or claimed, *told* its exit code and its message.
+    """
+    if schedule.jitter is not None or isinstance(schedule, Delay | Manual) or since > now:
+        return None
+    following = schedule.next_micros(since, schedule.anchor_before(since, anchor))
+    *_, phase, reason, disabled_at, error_at, error, forgotten_until = columns
+    if (following is not None and following <= now) or phase != Phase.ACTIVE or forgotten_until is not None:
+        return None
+    if following is None:
+        phase, reason, disabled_at = Phase.DISABLED._value_, ENDED, now
+    settled = "idle", following, None, 0, None, 0, started_at, None, 0, 0, now, *told
+    return *settled, phase, reason, disabled_at, error_at, error, None
 
 
 def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_run_at: Micros | None) -> JobState:

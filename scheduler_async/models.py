@@ -707,15 +707,16 @@ class Run:
     def begun(cls, claimed: Claimed, now: Micros, stopping: StopSignal) -> Self:
         """A run that begins *now*. What most handlers never ask for is worked out for those that do."""
         run = cls.__new__(cls)
-        run.__dict__.update(
-            id=claimed.id,
-            attempt=claimed.number,
-            trigger=claimed.trigger,
-            stopping=stopping,
-            _name=claimed.name,
-            _claimed=claimed,
-            _began=now,
-        )
+        known = {
+            "id": claimed.id,
+            "attempt": claimed.number,
+            "trigger": claimed.trigger,
+            "stopping": stopping,
+            "_name": claimed.name,
+            "_claimed": claimed,
+            "_began": now,
+        }
+        object.__setattr__(run, "__dict__", known)  # half of the time that it takes one by one
         return run
 
     def __getattr__(self, name: str) -> Any:

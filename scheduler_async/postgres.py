@@ -24,6 +24,7 @@ from scheduler_async.logs import say
 from scheduler_async.models import Job, RunRow
 from scheduler_async.postgres_copying import CopyingWork
 from scheduler_async.store import (
+    Aftermath,
     Change,
     ClaimedRun,
     Claims,
@@ -547,15 +548,15 @@ class PostgresStore:
         """Undo claims whose handlers never started."""
         await self._transact(self._runs, self._work.release, runs)
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
         # As a question, which is asked again if the connection is lost: what is on record changes nothing any more.
-        edits = await self._ask(self._runs, self._finish_at_once, ended, rules)
-        return edits if edits is not None else await self._transact(self._runs, self._work.finish, ended, rules)
+        left = await self._ask(self._runs, self._finish_at_once, ended, rules)
+        return left if left is not None else await self._transact(self._runs, self._work.finish, ended, rules)
 
     async def _finish_at_once(
         self, db: Connection, ended: Sequence[EndedRun], rules: Rules
-    ) -> list[Edit | None] | None:
+    ) -> list[Aftermath | None] | None:
         try:
             return await self._work.finish_at_once(db, ended, rules)
         except asyncpg.DivisionByZeroError:
@@ -597,6 +598,10 @@ class PostgresStore:
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
         """Disable every job that has no user; return them."""
         return await self._transact(self._edits, self._work.disable_without_user, reason, now)
+
+    async def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
+        """Which of these jobs have more than *keep* rows."""
+        return await self._ask(self._edits, self._work.overgrown, uids, keep)
 
     async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
         """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""

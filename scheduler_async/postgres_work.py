@@ -33,6 +33,7 @@ from scheduler_async.models import (
 )
 from scheduler_async.records import (
     after,
+    aftermath,
     claimed,
     earliest_of,
     noticed_at,
@@ -41,6 +42,7 @@ from scheduler_async.records import (
 )
 from scheduler_async.rows import read_job, spec_values, state_of, state_values, unreadable_job
 from scheduler_async.store import (
+    Aftermath,
     Change,
     ClaimedRun,
     Claims,
@@ -332,6 +334,11 @@ SELECT_RUNS: Final = """
     SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
            r.reason, r.missed, r.error, r.message, r.exit_code, r.node
       FROM run r JOIN job j USING (uid)
+"""
+OVERGROWN: Final = """
+    SELECT c.uid
+      FROM unnest($1::bigint[]) AS c (uid)
+     WHERE EXISTS (SELECT FROM run WHERE uid = c.uid OFFSET $2)
 """
 # What ran before the clock went back is kept until its time has come once more: it must not be run again then.
 # And up to where rows are missing that would say what ran, is noted.
@@ -743,60 +750,63 @@ class Work:
             await db.execute(DELETE_RUNS, *columns_of([(run.uid, run.id, run.claimed_at) for run in ours]))
             await self._tell(db, freed)
 
-    async def finish_at_once(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None] | None:
+    async def finish_at_once(
+        self, db: Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Aftermath | None] | None:
         """Record endings by a single statement, outside of a transaction; None if there is more to write than that.
 
         It fails with a division by zero, and changes nothing, if one of the jobs was touched, taken over or removed.
         """
         if not ended or any(item.ending.output is not None for item in ended):
             return None
-        edits, rows = _endings(ended, rules)
-        if any(edit.skips for edit in edits.values()):
+        left, rows = _endings(ended, rules)
+        if any(one.skips for one in left.values()):
             return None
         await db.execute(FINISH_AT_ONCE, *columns_of(rows), len(rows))
         self.counted += 1
-        return [edits[item.run.id] for item in ended]
+        return [left[item.run.id] for item in ended]
 
-    async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+    async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         if not ended:
             return []
-        edits, rows = _endings(ended, rules)
+        left, rows = _endings(ended, rules)
         _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
         self.counted += 1
         done = set(found or ())
         if len(done) < len(ended):
-            edits = {run: edit for run, edit in edits.items() if run in done}
-            edits |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
-        ours = [item for item in ended if item.run.id in edits]
+            left = {run: one for run, one in left.items() if run in done}
+            left |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
+        ours = [item for item in ended if item.run.id in left]
         outputs = [(item.run.id, kept(item.ending.output)) for item in ours if item.ending.output is not None]
         await write_rows(db, INSERT_OUTPUTS, outputs)
-        endings = ((edits[item.run.id], item.finished_at) for item in ours)
-        await self._write_skips(db, ((edit.job, edit.skips, at) for edit, at in endings))
-        if len(edits) < len(ended):
-            edits |= await self._recorded_before(db, [item for item in ended if item.run.id not in edits], rules)
-        return [edits.get(item.run.id) for item in ended]
+        endings = ((left[item.run.id], item.finished_at) for item in ours)
+        await self._write_skips(db, ((one.job, one.skips, at) for one, at in endings))
+        if len(left) < len(ended):
+            left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
+        return [left.get(item.run.id) for item in ended]
 
-    async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
+    async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Aftermath]:
         """What was recorded the last time these endings were told, and only the answer was lost on its way."""
         found = {run: ending for run, *ending in await db.fetch(SELECT_ENDINGS, [item.run.id for item in ended])}
         return {
-            item.run.id: after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
+            item.run.id: aftermath(item, rules)
             for item in ended
             if found.get(item.run.id) == [item.finished_at, item.ending.outcome._value_]
         }
 
-    async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Edit]:
+    async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Aftermath]:
         """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
         rows = await self._lock_claimed(db, [item.run for item in ended])
         ours = [item for item in ended if item.run.id in rows]
         if not ours:
             return {}
         now = max(item.finished_at for item in ended)
-        edits = {}
+        left = {}
         for item, job in zip(ours, await self._jobs(db, [rows[item.run.id] for item in ours], now), strict=True):
-            edits[item.run.id] = after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
-        await self._write_endings(db, [edit.job for edit in edits.values()], ours)
-        return edits
+            edit = after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
+            left[item.run.id] = Aftermath.of(edit)
+        await self._write_endings(db, [one.job for one in left.values()], ours)
+        return left
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
         states = columns_of([_free(job) for job in jobs])
@@ -889,6 +899,9 @@ class Work:
             await db.execute(DISABLE, [job.uid for job in jobs], kept(reason), now)
             await self._tell(db, [])
         return jobs
+
+    async def overgrown(self, db: Connection, uids: Sequence[int], keep: int) -> list[int]:
+        return [row[0] for row in await db.fetch(OVERGROWN, list(uids), keep)]
 
     async def purge_runs(self, db: Connection, uids: Sequence[int], keep: int, now: Micros) -> None:
         await db.execute(LOCK_STATES, list(uids))
@@ -1069,15 +1082,14 @@ def _claim(run: ClaimedRun) -> tuple[Any, ...]:
     )
 
 
-def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Edit], list[tuple[Any, ...]]]:
+def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Aftermath], list[tuple[Any, ...]]]:
     """What becomes of jobs that nobody has touched, by their runs, and the rows that say so, by the jobs' numbers."""
-    edits: dict[int, Edit] = {}
+    left: dict[int, Aftermath] = {}
     rows = []
     for item in sorted(ended, key=lambda item: item.run.uid):
-        edit = after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules)
-        edits[item.run.id] = edit
-        rows.append((*stored_state(edit.job.state), *_finish_run(item)[:-1], item.run.uid, item.run.id))
-    return edits, rows
+        one = left[item.run.id] = aftermath(item, rules)
+        rows.append((*stored_state(one.job.state), *_finish_run(item)[:-1], item.run.uid, item.run.id))
+    return left, rows
 
 
 def _finish_run(item: EndedRun) -> tuple[Any, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any
 
-from scheduler_async.instants import span
+from scheduler_async.instants import Micros, span
 from scheduler_async.models import (
     Choice,
     Job,
@@ -80,6 +81,11 @@ def job_of(row: Row, state: JobState) -> Job:
     return _described(row, _schedule(schedule), None if retry is None else _retry(retry), state)
 
 
+def schedule_of(row: Row) -> tuple[Schedule, Micros]:
+    """The schedule of a description which was read before, and the anchor it counts from."""
+    return _schedule(row[5]), row[16]
+
+
 def unreadable_job(row: Row, state: JobState) -> Job:
     """A job whose schedule or policy makes no sense here, with all that does."""
     user_id, name, group = row[9], row[10], row[12]
@@ -138,3 +144,63 @@ def state_of(columns: Row) -> JobState:
 def state_values(state: JobState) -> Row:
     """The columns of a state, as texts and numbers: drivers take long to find out that an enum is a text."""
     return state[0]._value_, *state[1:_PHASE], state.phase._value_, *state[_PHASE + 1 :]
+
+
+@dataclass(slots=True, eq=False)
+class KeptJob:
+    """A job that stays what it is in the store, two rows, until somebody asks for it: of many, few are looked at."""
+
+    _description: Row | None
+    _state: Row | None
+    _job: Job | None
+    """Or the job itself, and then the rows may be missing."""
+
+    @property
+    def job(self) -> Job:
+        """The job."""
+        if self._job is None:
+            assert self._description is not None
+            assert self._state is not None
+            self._job = job_of(self._description, state_of(self._state))
+        return self._job
+
+    @property
+    def description(self) -> Row | None:
+        """The columns of its description, if it came as rows."""
+        return self._description
+
+    @property
+    def state(self) -> Row:
+        """The columns of its state."""
+        if self._state is None:
+            self._state = state_values(self.job.state)
+        return self._state
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Its namespace and id."""
+        row = self._description
+        return (self.job.namespace, self.job.id) if row is None else (row[2], row[3])
+
+    @property
+    def key(self) -> str:
+        """Its name among all jobs of the store."""
+        return "/".join(self.name)
+
+    @property
+    def handler(self) -> str:
+        """The name of its handler."""
+        return self.job.handler if self._description is None else str(self._description[4])
+
+    @property
+    def group(self) -> str | None:
+        """The jobs it shares a limit with."""
+        return self.job.group if self._description is None else self._description[12]
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long a run may take, if it says so."""
+        if self._description is None:
+            return self.job.timeout
+        timeout = self._description[14]
+        return None if timeout is None else timedelta(microseconds=timeout)

@@ -18,7 +18,7 @@ from scheduler_async.handlers import _current_run, ending_of, ending_of_exceptio
 from scheduler_async.instants import Micros
 from scheduler_async.logs import say
 from scheduler_async.models import Ending, Job, Outcome, Run
-from scheduler_async.store import ClaimedRun
+from scheduler_async.store import Aftermath, ClaimedRun
 
 Call = Callable[[Run], Awaitable[object]]
 
@@ -52,7 +52,7 @@ class ActiveRun:
     error: BaseException | None = None
     """What its handler raised."""
     outcome: Outcome | None = None
-    after: Job | None = None
+    after: Aftermath | None = None
     """How it ended and what the job looks like then, once that is committed."""
     _news: asyncio.Event | None = None  # most runs have nobody who waits for them
 
@@ -206,7 +206,8 @@ class Runner:
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Called when the task is done, even if it was cancelled before its first step."""
         active.task, active.has_ended = None, True
-        error = active.error = None if task.cancelled() else task.exception()
+        is_cancelled = task.cancelled()
+        error = active.error = None if is_cancelled else task.exception()
         if not active.has_begun:
             if error is not None and not active.disowned:
                 run = active.claimed
@@ -218,8 +219,9 @@ class Runner:
             self._drop(active)
         else:
             assert active.run is not None
-            ending, output = _ending_of_task(active, task), active.run.written
-            active.run = None
+            output, active.run = active.run.written, None
+            is_plain = error is None and not is_cancelled and not active.timed_out
+            ending = ending_of(task.result()) if is_plain else _ending_of_trouble(active, error)
             if active.observers:
                 self._tell_observers(active, ending, error)
             self._ended(active, ending if output is None else replace(ending, output=output))
@@ -240,17 +242,15 @@ class Runner:
             observer(ending, error)
 
 
-def _ending_of_task(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
+def _ending_of_trouble(active: ActiveRun, error: BaseException | None) -> Ending:
+    """How a run ended that took too long, was cancelled, or raised an *error*."""
     if active.timed_out:
         assert active.limit is not None
         words = f"It ran longer than {describe_duration(active.limit)}, and was cancelled."
         return Ending(outcome=Outcome.TIMEOUT, error=words)
-    if task.cancelled():
+    if error is None:
         if active.cancelled:
             return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")
         return Ending(outcome=Outcome.ERROR, error="CancelledError: the handler was cancelled from within.")
-    error = task.exception()
-    if error is None:
-        return ending_of(task.result())
     told = ending_of_exception(error)
     return replace(told, outcome=Outcome.CANCELLED) if active.cancelled else told  # it fell over while tidying up

@@ -772,7 +772,7 @@ class _Tally:
         if active.outcome.is_failure:
             self.failed += 1
             self.retry_queued += (
-                active.after is not None and active.after.state.retry_of is not None and active.after.enabled
+                active.after is not None and active.after.job.state.retry_of is not None and active.after.job.enabled
             )
         elif active.outcome in (Outcome.SUCCESS, Outcome.NOOP):
             self.succeeded += 1

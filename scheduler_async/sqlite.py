@@ -22,6 +22,7 @@ from scheduler_async.models import Job, RunRow
 from scheduler_async.sqlite_copying import CopyingWork
 from scheduler_async.sqlite_work import data_version, in_transaction
 from scheduler_async.store import (
+    Aftermath,
     Change,
     ClaimedRun,
     Claims,
@@ -413,7 +414,7 @@ class SQLiteStore:
         """Undo claims whose handlers never started."""
         await self._write(self._work.release, runs)
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
         return await self._write(self._work.finish, ended, rules)
 
@@ -455,6 +456,10 @@ class SQLiteStore:
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
         """Disable every job that has no user; return them."""
         return await self._write(self._work.disable_without_user, reason, now)
+
+    async def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
+        """Which of these jobs have more than *keep* rows."""
+        return await self._read(self._work.overgrown, uids, keep)
 
     async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
         """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""

@@ -31,6 +31,7 @@ from scheduler_async.models import (
 )
 from scheduler_async.records import (
     after,
+    aftermath,
     claimed,
     earliest_of,
     noticed_at,
@@ -40,6 +41,7 @@ from scheduler_async.records import (
 from scheduler_async.rows import Row, job_of, read_job, spec_values, state_of, state_values, unreadable_job
 from scheduler_async.sqlite_writing import inserting, updating
 from scheduler_async.store import (
+    Aftermath,
     Change,
     ClaimedRun,
     Claims,
@@ -693,42 +695,43 @@ class Work:
                 (run.id, run.uid, run.id, run.claimed_at),
             )
 
-    def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
-        edits = [after(item.run.job, item.run, item.ending, item.started_at, item.finished_at, rules) for item in ended]
+    def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
+        left = [aftermath(item, rules) for item in ended]
         db.execute("SAVEPOINT untouched")
-        untouched = (
-            (*state_values(edit.job.state), edit.job.uid, item.run.id) for edit, item in zip(edits, ended, strict=True)
-        )
+        untouched = ((*one.state, item.run.uid, item.run.id) for one, item in zip(left, ended, strict=True))
         if FINISH_UNTOUCHED.all(db, untouched) != len(ended):
             db.execute("ROLLBACK TO untouched")
             return self._finish_touched(db, ended, rules)
-        self._write_endings(db, ended, edits)
-        return [*edits]
+        self._write_endings(db, ended, left)
+        return [*left]
 
-    def _finish_touched(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+    def _finish_touched(
+        self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Aftermath | None]:
         """As `finish`, where some were edited, taken over or removed while they ran: each is looked at first."""
         uids = json.dumps([item.run.uid for item in ended])
         rows = {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
         ours = [item for item in ended if item.run.id in rows]
         now = max((item.finished_at for item in ended), default=0)
         jobs = self._jobs(db, [rows[item.run.id] for item in ours], now)
-        edits = {
-            item.run.id: after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
+        left = {
+            item.run.id: Aftermath.of(after(job, item.run, item.ending, item.started_at, item.finished_at, rules))
             for item, job in zip(ours, jobs, strict=True)
         }
-        FINISH.all(db, (_free(edit.job) for edit in edits.values()))
-        self._write_endings(db, ours, list(edits.values()))
-        return [edits.get(item.run.id) for item in ended]
+        FINISH.all(db, (_free(one.job) for one in left.values()))
+        self._write_endings(db, ours, list(left.values()))
+        return [left.get(item.run.id) for item in ended]
 
-    def _write_endings(self, db: sqlite3.Connection, ended: Sequence[EndedRun], edits: Sequence[Edit]) -> None:
+    def _write_endings(self, db: sqlite3.Connection, ended: Sequence[EndedRun], left: Sequence[Aftermath]) -> None:
         FINISH_RUN.all(db, (_finish_run(item) for item in ended))
         written = [(item.run.id, item.ending.output) for item in ended if item.ending.output is not None]
         if written:
             db.executemany("INSERT INTO output (run, text) VALUES (?, ?)", written)
-        for item, edit in zip(ended, edits, strict=True):
-            self._stand_in_line(edit.job)
-            if edit.skips:
-                self._write_skips(db, [(edit.job, edit.skips, item.finished_at)])
+        for item, one in zip(ended, left, strict=True):
+            if one.next_run_at is not None and one.next_run_at <= self._line_until:
+                self._stand_in_line(one.job)
+            if one.skips:
+                self._write_skips(db, [(one.job, one.skips, item.finished_at)])
 
     def _last_number(self, db: sqlite3.Connection, table: str) -> int:
         """The highest number that *table* ever gave; none is given twice."""
@@ -852,9 +855,11 @@ class Work:
             )
         return jobs
 
+    def overgrown(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> list[int]:
+        return [uid for (uid,) in db.execute(OVERGROWN, {"uids": json.dumps(uids), "keep": keep})]
+
     def purge_runs(self, db: sqlite3.Connection, uids: Sequence[int], keep: int, now: Micros) -> None:
-        overgrown = db.execute(OVERGROWN, {"uids": json.dumps(uids), "keep": keep}).fetchall()
-        old = [{"uid": uid, "keep": keep, "now": now} for (uid,) in overgrown]
+        old = [{"uid": uid, "keep": keep, "now": now} for uid in self.overgrown(db, uids, keep)]
         db.executemany(NOTE_FORGOTTEN, old)
         db.executemany(PURGE_RUNS, old)
 
@@ -954,13 +959,13 @@ def _insert_run(run: ClaimedRun, node: str) -> Row:
         run.number,
         run.trigger._value_,
         run.claimed_at,
-        run.claimed_at if run.columns[0] == "running" else None,
+        run.claimed_at if not run.is_queued else None,
         node,
     )
 
 
 def _claim_update(run: ClaimedRun, node: int) -> Row:
-    activity, _, _, _, _, retry_count, last_run_at, *_ = run.columns
+    activity, _, _, _, _, retry_count, last_run_at, *_ = run.state
     return activity, retry_count, last_run_at, run.id, node, run.uid
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple, Protocol, Self
 
@@ -16,7 +15,9 @@ from scheduler_async.clock import Clock
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status, Trigger
-from scheduler_async.rows import Row, job_of, state_of, state_values
+from scheduler_async.rows import KeptJob, Row
+
+DISABLED_REASON = JobState._fields.index("disabled_reason")
 
 
 class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never to a user
@@ -30,6 +31,11 @@ class Edit(NamedTuple):
     skips: tuple[Skip, ...] = ()
     kind: str | None = None
     """What to tell observers: "added", "updated", …; None if nothing changed."""
+
+    @property
+    def disabled_reason(self) -> str | None:
+        """Why the job is disabled, if it is."""
+        return self.job.state.disabled_reason
 
 
 Decide = Callable[[Job | None], Edit | None]
@@ -64,14 +70,12 @@ class Decision(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class ClaimedRun:
-    """A run that is ours: the job is marked, the row is written, and the handler may start.
-
-    Many of them may wait for their moment. Their jobs are kept as rows until somebody asks for them.
-    """
+class ClaimedRun(KeptJob):
+    """A run that is ours: the job is marked, the row is written, and the handler may start. Its job is as of then."""
 
     id: int
     uid: int
+    """The number of its job."""
     payload_json: str
     scheduled_for: Micros
     number: int
@@ -80,61 +84,17 @@ class ClaimedRun:
     claimed_at: Micros
     taken: Row
     """What the claim has changed in the state of the job, as it was before."""
-    _job: Job | Row
-    """As it is, or the row of its description."""
-    _columns: Row | None = None
 
     @classmethod
     def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
         """A run of *job*, which looked like *before* when it was claimed."""
-        return cls(id, job.uid, payload_json, *attempt, before[1:7], job)
+        return cls(None, None, job, id, job.uid, payload_json, *attempt, before[1:7])
 
     @classmethod
     def in_time(cls, id: int, description: Row, before: Row, after: Row) -> Self:
         """A regular run that was claimed no later than it is due; *before* and *after* are columns of the state."""
-        at = before[1]
-        return cls(id, description[0], description[7], at, 1, Trigger.SCHEDULE, at, before[1:7], description, after)
-
-    @property
-    def job(self) -> Job:
-        """Its job, as of the claim."""
-        job, columns = self._job, self._columns
-        if not isinstance(job, Job):
-            assert columns is not None
-            job = self._job = job_of(job, state_of(columns))
-        return job
-
-    @property
-    def columns(self) -> Row:
-        """The state of its job, as of the claim, as it is kept."""
-        if self._columns is None:
-            self._columns = state_values(self.job.state)
-        return self._columns
-
-    @property
-    def name(self) -> tuple[str, str]:
-        """The namespace and the id of its job."""
-        job = self._job
-        return (job.namespace, job.id) if isinstance(job, Job) else job[2:4]
-
-    @property
-    def key(self) -> str:
-        """The name of its job among all jobs of the store."""
-        return "/".join(self.name)
-
-    @property
-    def handler(self) -> str:
-        """The name of the handler."""
-        job = self._job
-        return job.handler if isinstance(job, Job) else job[4]
-
-    @property
-    def timeout(self) -> timedelta | None:
-        """How long it may take, if its job says so."""
-        job = self._job
-        if isinstance(job, Job):
-            return job.spec.timeout
-        return None if job[14] is None else timedelta(microseconds=job[14])
+        uid, payload, at = description[0], description[7], before[1]
+        return cls(description, after, None, id, uid, payload, at, 1, Trigger.SCHEDULE, at, before[1:7])
 
     @property
     def attempt(self) -> Attempt:
@@ -144,12 +104,38 @@ class ClaimedRun:
     @property
     def before(self) -> JobState:
         """What the job looked like before the claim, should it be undone."""
-        return JobState(Status.IDLE, *self.taken, *self.job.state[7:])  # type: ignore[call-arg]
+        return JobState._make((Status.IDLE, *self.taken, *self.job.state[7:]))
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits for a slot."""
+        return bool(self.state[0] == Status.QUEUED)
 
     @property
     def named(self) -> dict[str, object]:
         """What every log line about it carries."""
         return {"job": self.key, "run": self.id, "attempt": self.number}
+
+
+@dataclass(slots=True, eq=False)
+class Aftermath(KeptJob):
+    """What a run has left behind: what the job looks like after it, what comes next, what was left out meanwhile."""
+
+    next_run_at: Micros | None
+    kind: str | None = None
+    """What to tell observers, besides that the run has ended."""
+    skips: tuple[Skip, ...] = ()
+
+    @property
+    def disabled_reason(self) -> str | None:
+        """Why the job is disabled, if it is."""
+        reason: str | None = self.state[DISABLED_REASON]
+        return reason
+
+    @classmethod
+    def of(cls, edit: Edit) -> Self:
+        """What an *edit* of the job says."""
+        return cls(None, None, edit.job, edit.job.state.next_run_at, edit.kind, edit.skips)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,7 +412,7 @@ class Store(Protocol):
     async def release(self, runs: Sequence[ClaimedRun]) -> None:
         """Undo claims whose handlers never started."""
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
 
     async def join(self, identity: NodeIdentity, now: Micros) -> int:
@@ -454,6 +440,9 @@ class Store(Protocol):
 
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
         """Disable every job that has no user; return them."""
+
+    async def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
+        """Which of these jobs have more than *keep* rows."""
 
     async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
         """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""

@@ -20,9 +20,9 @@ class Waiting:
     """Lets runs start when their moments come: in the order in which they were claimed, never early."""
 
     def __init__(
-        self, clock: Clock, start: Callable[[ActiveRun], object], put_back: Callable[[ActiveRun], object]
+        self, clock: Clock, start: Callable[[list[ActiveRun]], object], put_back: Callable[[ActiveRun], object]
     ) -> None:
-        """*start* is called with a run whose turn it is, *put_back* with one whose moment has moved far away again."""
+        """*start* is called with runs whose turn it is, *put_back* with one whose moment has moved far away again."""
         self._clock, self._start, self._put_back = clock, start, put_back
         self._early: dict[Micros, list[ActiveRun]] = {}
         self._due: deque[ActiveRun] = deque()
@@ -77,7 +77,6 @@ class Waiting:
             self._serve()
 
     def _serve(self) -> None:
-        for _ in range(min(SLICE, len(self._due))):
-            self._start(self._due.popleft())
+        self._start([self._due.popleft() for _ in range(min(SLICE, len(self._due)))])
         if self._due:
             self._clock.call_later(0.0, self._serve)

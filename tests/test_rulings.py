@@ -48,7 +48,7 @@ from scheduler_async import (
 from scheduler_async.events import EventStream
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
-from scheduler_async.store import Claims, ClaimTerms, Edit, EndedRun, NodeIdentity, NodeRow, RunFilter
+from scheduler_async.store import Aftermath, Claims, ClaimTerms, EndedRun, NodeIdentity, NodeRow, RunFilter
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
@@ -819,7 +819,7 @@ class DeafStore(SQLiteStore):
         self._fail()
         return await super().claim_due(now, terms)
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         self._fail()
         return await super().finish(ended, rules)
 

@@ -39,7 +39,7 @@ from scheduler_async.engine import CHUNK
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.runner import ActiveRun, Runner
-from scheduler_async.store import Claims, ClaimTerms, Edit, EndedRun
+from scheduler_async.store import Aftermath, Claims, ClaimTerms, EndedRun
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON, PATIENCE, NewScheduler, Worker, job_of
 
@@ -372,7 +372,7 @@ class SlowFinish(SQLiteStore):
         super().__init__(path)
         self.asked, self.go = asyncio.Event(), asyncio.Event()
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Edit | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         self.asked.set()
         await self.go.wait()
         return await super().finish(ended, rules)

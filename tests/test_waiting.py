@@ -23,8 +23,8 @@ async def test_a_crowd_leaves_the_event_loop_to_others() -> None:
     runs = [run_due_at(clock.micros() + SECOND // 50)] * (2 * waiting.SLICE)
     seen_between = set()
 
-    def start(run: Any) -> None:
-        began.append(run)
+    def start(due: list[Any]) -> None:
+        began.extend(due)
         if len(began) == len(runs):
             all_began.set()
 
@@ -33,7 +33,7 @@ async def test_a_crowd_leaves_the_event_loop_to_others() -> None:
             seen_between.add(len(began))
             await asyncio.sleep(0)
 
-    line = Waiting(clock, start, put_back=start)
+    line = Waiting(clock, start, put_back=began.append)
     for run in runs:
         line.add(run)
     looking_on = asyncio.create_task(look_on())

@@ -7,7 +7,17 @@ groups; a watch shows other processes that this one lives. What happens to a job
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -529,7 +539,7 @@ class Engine:
         self._counted = claims.next_due if counts_all else None
         for edit in claims.edits:
             self.announce_edit(edit, now)
-            self.learn_of(edit.job)
+        self.learn_of(edit.job for edit in claims.edits)
         for job in claims.unhandled:
             self._warn_of_missing_handler(job)
         return started, claims
@@ -748,10 +758,9 @@ class Engine:
         self._stale = True
         self._changed.set()
 
-    def learn_of(self, job: Job) -> None:
-        """A job may be due earlier than what we sleep for."""
-        if job.state.next_run_at is not None:
-            self._learn_of_moment(job.state.next_run_at)
+    def learn_of(self, jobs: Iterable[Job]) -> None:
+        """Jobs may be due earlier than what we sleep for."""
+        self._learn_of_moments([at for job in jobs if (at := job.state.next_run_at) is not None])
 
     def _learn_of_moments(self, moments: Sequence[Micros]) -> None:
         """The earliest of them counts: of those after it nobody needs to know yet."""
@@ -1006,7 +1015,7 @@ class Engine:
                 item = EndedRun(run=run, ending=ending, started_at=run.claimed_at, finished_at=now)
                 self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
             self.announce_edit(edit, now)
-            self.learn_of(edit.job)
+        self.learn_of(edit.job for edit, _ in interrupted)
 
     def _is_trusted(self) -> bool:
         return self._machine.monotonic() <= self._trusted_until

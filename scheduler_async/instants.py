@@ -58,6 +58,8 @@ def parse_instant(value: str | datetime, what: str = "instant") -> datetime:
         raise InvalidScheduleError(
             f'The {what} must be a datetime or an ISO 8601 text such as "2026-06-15T09:00:00Z", not {quoted(value)}.'
         )
+    if moment.tzinfo is UTC:  # as most are
+        return moment
     if moment.utcoffset() is None:
         raise InvalidScheduleError(
             f"The {what} {moment.isoformat()} has no time zone, so it could mean many moments. "

@@ -455,7 +455,8 @@ class Scheduler:
         await self._engine.ready()
         jobs = await self._ask(self._change_and_tell(changes, now))
         for job in jobs:
-            await self._engine.begun_elsewhere(job)
+            if job.state.activity is not Status.IDLE:
+                await self._engine.begun_elsewhere(job)
         return jobs
 
     async def _change_and_tell(self, changes: Sequence[Change], now: Micros) -> list[Job]:
@@ -471,8 +472,8 @@ class Scheduler:
             for edit in some:
                 assert edit is not None
                 self._engine.announce_edit(edit, now)
-                self._engine.learn_of(edit.job)
                 jobs.append(edit.job)
+        self._engine.learn_of(jobs)
         return jobs
 
     def _checked(self, spec: JobSpec) -> JobSpec:

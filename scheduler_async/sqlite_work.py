@@ -93,7 +93,8 @@ INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
 UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touched = 1")
 
 # Most jobs that are added are in no group, and wait for their first run: then all else is the same for all of them.
-NEW: Final = dict(zip(JobState._fields, state_values(JobState()), strict=True))
+NEW_STATE: Final = JobState()
+NEW: Final = dict(zip(JobState._fields, state_values(NEW_STATE), strict=True))
 ALWAYS: Final = {name: repr(value) for name, value in NEW.items() if value is not None}
 INSERT_WAITING: Final = inserting("state", "uid", "revision", "handler", "rank", "id", "next_run_at", always=ALWAYS)
 
@@ -293,8 +294,7 @@ class Work:
     """The transactions themselves, and what is remembered between them. `SQLiteStore` says what each is for."""
 
     def __init__(self) -> None:
-        # By number and revision.
-        self._descriptions: OrderedDict[Row, Row] = OrderedDict()
+        self._descriptions: OrderedDict[int, Row] = OrderedDict()  # by the number of their jobs
         self._handlers: dict[str, int] = {}
         self._unreadable: dict[Row, str] = {}  # and why
         self._line: Line | None = None
@@ -333,7 +333,8 @@ class Work:
                 else:
                     self._update(db, jobs[name], job, numbers)
                 jobs[name] = job
-                self._stand_in_line(job)
+                if self._line is not None:
+                    self._stand_in_line(job)
             edits.append(edit)
         for handler in {job.handler for job in added.values()}:
             self._number_of(db, handler, numbers)
@@ -373,7 +374,7 @@ class Work:
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
             db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
-            self._descriptions.pop((job.uid, job.revision), None)
+            self._descriptions.pop(job.uid, None)
             return
         if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
             raise StoreError(f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it.")
@@ -895,7 +896,8 @@ class Work:
 
     def _descriptions_of(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:
         """The descriptions that belong to these rows of state, most of which are remembered."""
-        known = [self._descriptions.get(row[:2]) for row in rows]
+        remembered = self._descriptions
+        known = [found if (found := remembered.get(row[0])) and found[1] == row[1] else None for row in rows]
         if None not in known:
             return known  # type: ignore[return-value]
         missing = json.dumps([row[0] for row, found in zip(rows, known, strict=True) if found is None])
@@ -911,7 +913,7 @@ class Work:
         return [found or read[row[0]] for row, found in zip(rows, known, strict=True)]
 
     def _remember(self, description: Row) -> None:
-        self._descriptions[description[:2]] = description
+        self._descriptions[description[0]] = description
         if len(self._descriptions) > REMEMBERED:
             self._descriptions.popitem(last=False)
 
@@ -927,8 +929,8 @@ def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
 
 
 def _waits_for_first_run(job: Job) -> bool:
-    at = job.state.next_run_at
-    return at is not None and job.group is None and job.state == JobState(Status.IDLE, at)
+    state = job.state
+    return state.next_run_at is not None and job.spec.group is None and state[2:] == NEW_STATE[2:]
 
 
 def _waiting(job: Job, handler: int) -> Row:

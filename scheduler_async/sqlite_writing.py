@@ -27,8 +27,7 @@ class Writing:
     """A statement that writes rows with gaps: it mentions only the columns that hold something.
 
     Python's driver takes far longer over a None than over a number or a text, and most columns of most jobs are empty.
-    Rows have the values that the statement looks them up by, if it does, at their end, and hold two values at least.
-    No two of those that are written together may be looked up by the same ones.
+    Rows have the values that the statement looks them up by, if it does, at their end. No two of those that are written together may be looked up by the same ones.
     """
 
     def __init__(self, text: Callable[[Sequence[str], Sequence[str], int], str], *columns: str) -> None:
@@ -63,8 +62,14 @@ class Writing:
             full = list(compress(self._columns, filled))
             empty = [name for name in self._columns if name not in full]
             texts = tuple(self._text(full, empty, size) for size in AT_ONCE)
-            self._forms[filled] = Form(texts, itemgetter(*compress(count(), filled)))
+            self._forms[filled] = Form(texts, _picking(list(compress(count(), filled))))
         return self._forms[filled]
+
+
+def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda row: tuple(row[place] for place in places)  # of one place, it would give what is there
 
 
 def _filled(row: Sequence[Any]) -> list[bool]:

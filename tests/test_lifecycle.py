@@ -38,6 +38,7 @@ from scheduler_async.lifecycle import (
     add,
     after_run,
     claim,
+    claim_in_time,
     claim_manually,
     decide,
     disable,
@@ -48,9 +49,11 @@ from scheduler_async.lifecycle import (
     pause,
     resume,
     sooner,
+    success_in_time,
     upcoming,
 )
 from scheduler_async.models import ENDED, Attempt, Ending, JobState, Phase, Skip
+from scheduler_async.rows import state_of, state_values
 
 NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
 RULES = Rules()
@@ -1724,6 +1727,101 @@ def test_whatever_happens_the_rules_hold(
     assert len(attempts) == len(set(attempts))
     assert all(at >= run.scheduled_for for at, run in story.runs)
     assert all(skip.missed > 0 for skip in story.skips)
+
+
+# ---------------------------------------------------------------- from columns to columns
+
+IN_TIME = [
+    Every("1m"),
+    Every("1m", end=from_micros(NOON + 90 * SECOND)),
+    Cron("* * * * *", tz="UTC"),
+    At(from_micros(NOON + MINUTE)),
+]
+
+
+@pytest.mark.parametrize("schedule", IN_TIME, ids=["every", "every until an end", "cron", "at"])
+def test_what_nearly_every_run_does_needs_no_closer_look(schedule: Schedule) -> None:
+    job = a_job(schedule)
+    due = NOON + MINUTE
+
+    taken = claim_in_time(state_values(job.state), due - SECOND, "running")
+    assert taken is not None
+    left = success_in_time(taken, schedule, job.anchor, due, due + 1, due + SECOND, (None, None))
+
+    assert left is not None
+
+
+@given(
+    actions=st.lists(
+        st.tuples(st.sampled_from(["pass", "fail", "crash", "cancel", "pause", "resume"]), st.integers(0, 90)),
+        max_size=6,
+    ),
+    schedule=st.sampled_from(
+        [
+            *IN_TIME,
+            Every("20s", immediately=True),
+            Every("1m", jitter="10s"),
+            Every("1m", start=from_micros(NOON + 100 * SECOND)),
+            Cron("*/7 * * * * *", tz="Europe/Stockholm"),
+            Delay("30s"),
+            Manual(),
+        ]
+    ),
+    retry=st.sampled_from([None, Retry.none(), Retry.in_window(1), Retry.budget(2, "1m")]),
+    misfire=st.sampled_from(["run_once", "skip"]),
+    forgotten=st.none() | st.integers(-100, 100).map(lambda seconds: NOON + seconds * SECOND),
+    early=st.integers(-2, 2),
+    takes=st.integers(-1, 120),
+    told=st.tuples(st.none() | st.integers(), st.none() | st.text()),
+)
+def test_columns_go_the_same_way_as_states(
+    actions: Iterable[tuple[str, int]],
+    schedule: Schedule,
+    retry: Retry | None,
+    misfire: str,
+    forgotten: Micros | None,
+    early: int,
+    takes: int,
+    told: tuple[int | None, str | None],
+) -> None:
+    """The short ways of `claim` and `after_run` may refuse; what they do say is what the long ways say."""
+    story = Story(schedule, retry=retry, misfire=misfire)
+    endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
+    now = NOON
+    for action, wait in actions:
+        now += wait * SECOND
+        if action in endings:
+            story.pass_at(now, endings[action], takes=SECOND)
+        else:
+            change = (pause if action == "pause" else resume)(story.job, now) if story.job.enabled else None
+            story.job = story.job if change is None else story.job.with_state(change.state)
+    job = story.job.with_state(story.job.state._replace(forgotten_until=forgotten))
+    due = job.state.next_run_at
+    if due is None:
+        return
+
+    now = due - early * SECOND
+    moment = max(now, due)
+    taken = claim_in_time(state_values(job.state), now, "queued")
+    long = claim(job, moment, RULES)
+
+    if taken is None:
+        assert early < 0 or job.state.retry_of or job.state.regular_at or job.state.forgotten_until
+    else:
+        assert (state_of(taken), ()) == (long.state, long.skips)
+        assert long.attempt == Attempt(due, 1, Trigger.SCHEDULE, due)
+    if long.attempt is None:
+        return
+
+    running, run = job.with_state(long.state), long.attempt
+    ended_at = moment + takes * SECOND
+    ending = Ending(outcome=Outcome.SUCCESS, exit_code=told[0], message=told[1])
+    since = max(run.claimed_at, run.scheduled_for)
+    left = success_in_time(state_values(long.state), schedule, job.anchor, since, moment + 1, ended_at, told)
+    after = after_run(running, run, ending, ended_at, RULES, moment + 1)
+
+    if left is not None:
+        assert (state_of(left), ()) == (after.state, after.skips)
 
 
 # ---------------------------------------------------------------- much at once, during one run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import pickle
 import weakref
 from collections.abc import Callable
@@ -36,7 +37,8 @@ from scheduler_async import (
 )
 from scheduler_async.instants import to_micros
 from scheduler_async.lifecycle import add
-from scheduler_async.models import JobState, Phase
+from scheduler_async.models import Attempt, JobState, Phase
+from scheduler_async.store import ClaimedRun
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -222,6 +224,50 @@ def test_a_run_knows_its_job_and_how_late_it_is() -> None:
     run = run_of(Trigger.SCHEDULE)
 
     assert (run.job_id, run.namespace, run.user_id, run.delay_ms) == ("a", "default", "u", 1500.0)
+
+
+def begun_like(run: Run) -> Run:
+    """The same run, as the scheduler makes it: with what handlers seldom ask for left to be worked out."""
+    attempt = Attempt(to_micros(run.scheduled_for), run.attempt, run.trigger, to_micros(run.scheduled_for))
+    claimed = ClaimedRun.of(run.id, run.job, attempt, json.dumps(run.payload), run.job.state)
+    return Run.begun(claimed, to_micros(run.fired_at), run.stopping)
+
+
+def test_a_run_is_the_same_whether_all_of_it_was_given_or_is_worked_out() -> None:
+    given = run_of(Trigger.RETRY, attempt=2)
+    begun = begun_like(given)
+
+    assert begun == given
+    assert repr(begun_like(given)) == repr(given)
+    assert begun.payload is begun.payload
+    names = ("job_id", "namespace", "user_id", "delay_ms", "idempotency_key")
+    assert [getattr(begun_like(given), name) for name in names] == [getattr(given, name) for name in names]
+    assert copy.copy(begun_like(given)) == given
+
+
+@pytest.mark.parametrize(
+    "run", [run_of(Trigger.SCHEDULE), begun_like(run_of(Trigger.SCHEDULE))], ids=["given", "begun"]
+)
+def test_a_run_has_nothing_else_and_cannot_be_changed(make: Callable[[Trigger], Run]) -> None:
+    run = make(Trigger.SCHEDULE)
+
+    with pytest.raises(AttributeError, match="'Run' object has no attribute 'paylaod'"):
+        run.paylaod  # noqa: B018
+    with pytest.raises(FrozenInstanceError):
+        run.payload = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "run", [run_of(Trigger.SCHEDULE), begun_like(run_of(Trigger.SCHEDULE))], ids=["given", "begun"]
+)
+def test_a_run_keeps_what_is_written(make: Callable[[Trigger], Run]) -> None:
+    run = make(Trigger.SCHEDULE)
+
+    before = run.written
+    run.write("one, ")
+    run.write(b"two")
+
+    assert (before, run.written) == (None, "one, two")
 
 
 def test_all_attempts_at_an_occurrence_have_one_idempotency_key() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, final
 
 from scheduler_async.durations import parse_interval
 from scheduler_async.errors import InvalidJobError, quoted
@@ -719,12 +719,14 @@ class Run:
         object.__setattr__(run, "__dict__", known)  # half of the time that it takes one by one
         return run
 
-    def __getattr__(self, name: str) -> Any:
-        known = self.__dict__
-        make = _WORKED_OUT.get(name)
-        if make is None or (name != "_output" and "_claimed" not in known):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return known.setdefault(name, make(known))  # several threads may ask at once
+    if not TYPE_CHECKING:  # who misspells an attribute shall be told
+
+        def __getattr__(self, name: str) -> Any:
+            known = self.__dict__
+            make = _WORKED_OUT.get(name)
+            if make is None or (name != "_output" and "_claimed" not in known):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return known.setdefault(name, make(known))  # several threads may ask at once
 
     def write(self, text: str | bytes) -> None:
         """Keep *text* with the run, for `Scheduler.run_output`: the last 64 KiB of all that is written."""

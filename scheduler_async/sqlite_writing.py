@@ -27,7 +27,8 @@ class Writing:
     """A statement that writes rows with gaps: it mentions only the columns that hold something.
 
     Python's driver takes far longer over a None than over a number or a text, and most columns of most jobs are empty.
-    Rows have the values that the statement looks them up by, if it does, at their end. No two of those that are written together may be looked up by the same ones.
+    Rows have the values that the statement looks them up by, if it does, at their end. No two of those that are written
+    together may be looked up by the same ones.
     """
 
     def __init__(self, text: Callable[[Sequence[str], Sequence[str], int], str], *columns: str) -> None:

@@ -662,8 +662,8 @@ class Engine:
         runs = [active for active in self._waiting if active.claimed.name in names]
         if not runs:
             return
+        self._waiting.discard(runs)
         for active in runs:
-            self._waiting.discard(active)
             active.has_ended = True
         try:
             await self.ask(self.store.release([active.claimed for active in runs]))
@@ -925,8 +925,8 @@ class Engine:
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row_of(item, self._node_name))
         if left.kind or left.skips:
             self.announce_edit(left, item.finished_at)
-        if (self.limits.group_limit is not None or self.limits.group_limits) and left.group is not None:
-            self._stale = True  # another of its group may go now
+        if (self.limits.group_limit is not None or self.limits.group_limits) and (run.group or left.group) is not None:
+            self._stale = True  # another of its group may go now: of the one it ran in, or of the one it is in since
         if self.limits.keep_runs is not None:
             grown = self._grown[run.uid] = self._grown.get(run.uid, 0) + 1 + len(left.skips)
             if grown > self.limits.keep_runs // 10:
@@ -1123,11 +1123,14 @@ class Engine:
             least = self.limits.keep_runs // 10 if threshold is None else threshold
             grown = [uid for uid, count in self._grown.items() if count > least]
             for uids in _slices(grown, UPKEEP_LOOK):
+                counted = {uid: self._grown[uid] for uid in uids}
                 overgrown = await self.ask(self.store.overgrown(uids, self.limits.keep_runs))
                 for some in _slices(overgrown, UPKEEP_SLICE):
                     await self.ask(self.store.purge_runs(some, self.limits.keep_runs, now))
                 for uid in uids:
-                    del self._grown[uid]
+                    self._grown[uid] -= counted[uid]  # more may have come meanwhile
+                    if not self._grown[uid]:
+                        del self._grown[uid]
         if self.limits.purge_disabled_after is not None:
             before = now - span(self.limits.purge_disabled_after)
             while gone := await self.ask(self.store.purge_disabled(before, UPKEEP_SLICE)):

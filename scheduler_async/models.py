@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, final
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, final
 
 from scheduler_async.durations import parse_interval
 from scheduler_async.errors import InvalidJobError, quoted
@@ -332,6 +333,10 @@ class JobState(NamedTuple):
     last_error: str | None = None
     forgotten_until: Micros | None = None
     """Occurrences up to this one may have run although there are no rows of them: those were removed with age."""
+
+
+state_of_parts: Callable[[tuple[Any, ...]], JobState] = partial(tuple.__new__, JobState)
+"""The state that all its parts make, in their order; nobody counts them."""
 
 
 def _moment(micros: Micros | None) -> datetime | None:
@@ -700,7 +705,6 @@ class Run:
             attempt=attempt,
             trigger=trigger,
             stopping=stopping,
-            _name=(job.namespace, job.id),
         )
 
     @classmethod
@@ -712,21 +716,11 @@ class Run:
             "attempt": claimed.number,
             "trigger": claimed.trigger,
             "stopping": stopping,
-            "_name": claimed.name,
             "_claimed": claimed,
             "_began": now,
         }
         object.__setattr__(run, "__dict__", known)  # half of the time that it takes one by one
         return run
-
-    if not TYPE_CHECKING:  # who misspells an attribute shall be told
-
-        def __getattr__(self, name: str) -> Any:
-            known = self.__dict__
-            make = _WORKED_OUT.get(name)
-            if make is None or (name != "_output" and "_claimed" not in known):
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            return known.setdefault(name, make(known))  # several threads may ask at once
 
     def write(self, text: str | bytes) -> None:
         """Keep *text* with the run, for `Scheduler.run_output`: the last 64 KiB of all that is written."""
@@ -741,14 +735,14 @@ class Run:
     @property
     def job_id(self) -> str:
         """The id of its job."""
-        name: tuple[str, str] = self.__dict__["_name"]
-        return name[1]
+        claimed: Claimed | None = self.__dict__.get("_claimed")
+        return self.job.id if claimed is None else claimed.name[1]
 
     @property
     def namespace(self) -> str:
         """The namespace of its job."""
-        name: tuple[str, str] = self.__dict__["_name"]
-        return name[0]
+        claimed: Claimed | None = self.__dict__.get("_claimed")
+        return self.job.namespace if claimed is None else claimed.name[0]
 
     @property
     def user_id(self) -> str | None:
@@ -767,14 +761,26 @@ class Run:
         return f"{self.job.key}@{moment}" + (f"#{self.id}" if self.trigger is Trigger.MANUAL else "")
 
 
-_WORKED_OUT: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "job": lambda run: run["_claimed"].job,
-    "payload": lambda run: json.loads(run["_claimed"].payload_json),
-    "scheduled_for": lambda run: from_micros(run["_claimed"].scheduled_for),
-    "fired_at": lambda run: from_micros(run["_began"]),
+class _WorkedOut:
+    """An attribute of a run that is found out when somebody first asks for it."""
+
+    def __init__(self, name: str, find: Callable[[dict[str, Any]], Any]) -> None:
+        self._name, self._find = name, find
+
+    def __get__(self, run: Run | None, _: type) -> Any:
+        if run is None:
+            return self
+        return run.__dict__.setdefault(self._name, self._find(run.__dict__))  # several threads may ask at once
+
+
+for _name, _find in {
+    "job": lambda known: known["_claimed"].job,
+    "payload": lambda known: json.loads(known["_claimed"].payload_json),
+    "scheduled_for": lambda known: from_micros(known["_claimed"].scheduled_for),
+    "fired_at": lambda known: from_micros(known["_began"]),
     "_output": lambda _: Output(),
-}
-"""What a run can do without, and how to find out when somebody asks."""
+}.items():
+    setattr(Run, _name, _WorkedOut(_name, _find))  # not before it is a dataclass, which would take them for defaults
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from scheduler_async.models import (
     Status,
     Trigger,
 )
-from scheduler_async.rows import schedule_of
+from scheduler_async.rows import NEXT_RUN_AT, schedule_of
 from scheduler_async.store import Aftermath, ClaimedRun, Edit, EndedRun
 
 
@@ -80,7 +80,7 @@ def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
         except Exception as error:  # whatever it is, it must not stop the others
             return Aftermath.of(_failing(run.job, error, finished_at))
         if state is not None:
-            next_run_at = state[1]
+            next_run_at = state[NEXT_RUN_AT]
             return Aftermath(description, state, None, next_run_at, "disabled" if next_run_at is None else None)
     return Aftermath.of(after(run.job, run, ending, item.started_at, finished_at, rules))
 

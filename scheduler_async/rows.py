@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from scheduler_async.instants import Micros, span
@@ -21,6 +20,7 @@ from scheduler_async.models import (
     Phase,
     Priority,
     Status,
+    state_of_parts,
 )
 from scheduler_async.retries import Retry
 from scheduler_async.schedules import Manual, Schedule
@@ -28,6 +28,16 @@ from scheduler_async.schedules import Manual, Schedule
 Row = tuple[Any, ...]
 """The columns of a description or of a state: numbers, texts and None. A bare tuple, which takes little memory, and
 which the garbage collector lets be."""
+
+# Where things are in a description: the number of the job, then what `spec_values` has.
+UID, NAMESPACE, ID, HANDLER, SCHEDULE, PAYLOAD, GROUP, TIMEOUT, ANCHOR = 0, 2, 3, 4, 5, 7, 12, 14, 16
+
+# And in a state.
+ACTIVITY, NEXT_RUN_AT, PHASE, DISABLED_REASON = (
+    JobState._fields.index(name) for name in ("activity", "next_run_at", "phase", "disabled_reason")
+)
+TAKEN = slice(NEXT_RUN_AT, JobState._fields.index("last_run_at") + 1)
+"""What a claim changes, besides the activity."""
 
 
 @lru_cache(maxsize=256)
@@ -83,7 +93,7 @@ def job_of(row: Row, state: JobState) -> Job:
 
 def schedule_of(row: Row) -> tuple[Schedule, Micros]:
     """The schedule of a description which was read before, and the anchor it counts from."""
-    return _schedule(row[5]), row[16]
+    return _schedule(row[SCHEDULE]), row[ANCHOR]
 
 
 def unreadable_job(row: Row, state: JobState) -> Job:
@@ -131,43 +141,36 @@ def _described(row: Row, schedule: Schedule, retry: Retry | None, state: JobStat
 
 
 _PHASES, _STATUSES = _Members(Phase), _Members(Status)
-_PHASE = JobState._fields.index("phase")
-_make_state: Callable[[Row], JobState] = partial(tuple.__new__, JobState)
 
 
 def state_of(columns: Row) -> JobState:
     """The state that its columns make."""
-    phase = _PHASES[columns[_PHASE]]
-    return _make_state((_STATUSES[columns[0]], *columns[1:_PHASE], phase, *columns[_PHASE + 1 :]))
+    phase = _PHASES[columns[PHASE]]
+    return state_of_parts((_STATUSES[columns[ACTIVITY]], *columns[1:PHASE], phase, *columns[PHASE + 1 :]))
 
 
 def state_values(state: JobState) -> Row:
     """The columns of a state, as texts and numbers: drivers take long to find out that an enum is a text."""
-    return state[0]._value_, *state[1:_PHASE], state.phase._value_, *state[_PHASE + 1 :]
+    return state.activity._value_, *state[1:PHASE], state.phase._value_, *state[PHASE + 1 :]
 
 
 @dataclass(slots=True, eq=False)
 class KeptJob:
     """A job that stays what it is in the store, two rows, until somebody asks for it: of many, few are looked at."""
 
-    _description: Row | None
+    description: Row | None
+    """The columns of its description, if it came as rows."""
     _state: Row | None
     _job: Job | None
-    """Or the job itself, and then the rows may be missing."""
 
     @property
     def job(self) -> Job:
         """The job."""
         if self._job is None:
-            assert self._description is not None
+            assert self.description is not None
             assert self._state is not None
-            self._job = job_of(self._description, state_of(self._state))
+            self._job = job_of(self.description, state_of(self._state))
         return self._job
-
-    @property
-    def description(self) -> Row | None:
-        """The columns of its description, if it came as rows."""
-        return self._description
 
     @property
     def state(self) -> Row:
@@ -179,8 +182,8 @@ class KeptJob:
     @property
     def name(self) -> tuple[str, str]:
         """Its namespace and id."""
-        row = self._description
-        return (self.job.namespace, self.job.id) if row is None else (row[2], row[3])
+        row = self.description
+        return (self.job.namespace, self.job.id) if row is None else (row[NAMESPACE], row[ID])
 
     @property
     def key(self) -> str:
@@ -190,17 +193,17 @@ class KeptJob:
     @property
     def handler(self) -> str:
         """The name of its handler."""
-        return self.job.handler if self._description is None else str(self._description[4])
+        return self.job.handler if self.description is None else str(self.description[HANDLER])
 
     @property
     def group(self) -> str | None:
         """The jobs it shares a limit with."""
-        return self.job.group if self._description is None else self._description[12]
+        return self.job.group if self.description is None else self.description[GROUP]
 
     @property
     def timeout(self) -> timedelta | None:
         """How long a run may take, if it says so."""
-        if self._description is None:
+        if self.description is None:
             return self.job.timeout
-        timeout = self._description[14]
+        timeout = self.description[TIMEOUT]
         return None if timeout is None else timedelta(microseconds=timeout)

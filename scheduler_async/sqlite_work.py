@@ -296,7 +296,7 @@ class Work:
     def __init__(self) -> None:
         self._descriptions: OrderedDict[int, Row] = OrderedDict()  # by the number of their jobs
         self._handlers: dict[str, int] = {}
-        self._unreadable: dict[Row, str] = {}  # and why
+        self._unreadable: dict[tuple[int, int], str] = {}  # by number and revision, and why
         self._line: Line | None = None
         self._line_terms: tuple[str, int] | None = None
         self._line_until: Micros = EARLIEST
@@ -333,7 +333,7 @@ class Work:
                 else:
                     self._update(db, jobs[name], job, numbers)
                 jobs[name] = job
-                if self._line is not None:
+                if self._line is not None:  # many may be added at once
                     self._stand_in_line(job)
             edits.append(edit)
         for handler in {job.handler for job in added.values()}:
@@ -504,10 +504,10 @@ class Work:
         for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
             activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
             before = row[2:]
-            after = claim_in_time(before, now, activity._value_)
-            if after is not None and row[:2] not in self._unreadable:
+            taken = claim_in_time(before, now, activity._value_)
+            if taken is not None and row[:2] not in self._unreadable:
                 run_id += 1
-                runs.append(ClaimedRun.in_time(run_id, description, before, after))
+                runs.append(ClaimedRun.in_time(run_id, description, before, taken))
                 continue
             (job,) = self._jobs(db, [row], now)
             edit, attempt = claimed(job, now, terms.rules, activity)
@@ -729,7 +729,7 @@ class Work:
         if written:
             db.executemany("INSERT INTO output (run, text) VALUES (?, ?)", written)
         for item, one in zip(ended, left, strict=True):
-            if one.next_run_at is not None and one.next_run_at <= self._line_until:
+            if one.next_run_at is not None and one.next_run_at <= self._line_until:  # or nobody need ask for the job
                 self._stand_in_line(one.job)
             if one.skips:
                 self._write_skips(db, [(one.job, one.skips, item.finished_at)])
@@ -910,6 +910,7 @@ class Work:
                 self._unreadable[description[:2]] = f"it cannot be read from the store: {error}"
             else:
                 self._remember(description)
+                self._unreadable.pop(description[:2], None)  # a zone may be missing for a while
         return [found or read[row[0]] for row, found in zip(rows, known, strict=True)]
 
     def _remember(self, description: Row) -> None:
@@ -930,7 +931,8 @@ def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
 
 def _waits_for_first_run(job: Job) -> bool:
     state = job.state
-    return state.next_run_at is not None and job.spec.group is None and state[2:] == NEW_STATE[2:]
+    waits = state.activity is Status.IDLE and state.next_run_at is not None
+    return waits and job.spec.group is None and state[2:] == NEW_STATE[2:]
 
 
 def _waiting(job: Job, handler: int) -> Row:

@@ -15,9 +15,7 @@ from scheduler_async.clock import Clock
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status, Trigger
-from scheduler_async.rows import KeptJob, Row
-
-DISABLED_REASON = JobState._fields.index("disabled_reason")
+from scheduler_async.rows import ACTIVITY, DISABLED_REASON, NEXT_RUN_AT, PAYLOAD, TAKEN, UID, KeptJob, Row
 
 
 class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never to a user
@@ -88,13 +86,14 @@ class ClaimedRun(KeptJob):
     @classmethod
     def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
         """A run of *job*, which looked like *before* when it was claimed."""
-        return cls(None, None, job, id, job.uid, payload_json, *attempt, before[1:7])
+        taken: Row = tuple(before)[TAKEN]
+        return cls(None, None, job, id, job.uid, payload_json, *attempt, taken)
 
     @classmethod
     def in_time(cls, id: int, description: Row, before: Row, after: Row) -> Self:
         """A regular run that was claimed no later than it is due; *before* and *after* are columns of the state."""
-        uid, payload, at = description[0], description[7], before[1]
-        return cls(description, after, None, id, uid, payload, at, 1, Trigger.SCHEDULE, at, before[1:7])
+        uid, payload, at = description[UID], description[PAYLOAD], before[NEXT_RUN_AT]
+        return cls(description, after, None, id, uid, payload, at, 1, Trigger.SCHEDULE, at, before[TAKEN])
 
     @property
     def attempt(self) -> Attempt:
@@ -104,12 +103,12 @@ class ClaimedRun(KeptJob):
     @property
     def before(self) -> JobState:
         """What the job looked like before the claim, should it be undone."""
-        return JobState._make((Status.IDLE, *self.taken, *self.job.state[7:]))
+        return JobState._make((Status.IDLE, *self.taken, *self.job.state[TAKEN.stop :]))
 
     @property
     def is_queued(self) -> bool:
         """Whether it waits for a slot."""
-        return bool(self.state[0] == Status.QUEUED)
+        return bool(self.state[ACTIVITY] == Status.QUEUED)
 
     @property
     def named(self) -> dict[str, object]:

@@ -133,7 +133,7 @@ class _Telemetry:
         )
         meter.create_observable_up_down_counter(
             "scheduler_async.queued",
-            [_sums(meter_provider, lambda engine: sum(not active.has_begun for active in engine.runner))],
+            [_sums(meter_provider, lambda engine: engine.runner.queued)],
             "{run}",
             "Runs that are due, claimed, and wait for a slot.",
         )

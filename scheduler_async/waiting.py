@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain
 
@@ -47,11 +47,12 @@ class Waiting:
             self._early[moment] = [active]
             self._wait_for(moment)
 
-    def discard(self, active: ActiveRun) -> None:
-        """Let a run not start."""
-        for line in (self._due, self._early.get(active.claimed.claimed_at)):
-            if line is not None and active in line:
-                line.remove(active)
+    def discard(self, runs: Collection[ActiveRun]) -> None:
+        """Let these not start."""
+        gone = set(runs)
+        self._due = deque(active for active in self._due if active not in gone)
+        for moment in {active.claimed.claimed_at for active in runs} & self._early.keys():
+            self._early[moment] = [active for active in self._early[moment] if active not in gone]
 
     def catch_up(self) -> None:
         """The clock has jumped: what is due by now need not wait for its timer."""

@@ -1739,12 +1739,13 @@ IN_TIME = [
 ]
 
 
+@pytest.mark.parametrize("forgotten", [None, NOON], ids=["all is remembered", "older runs are forgotten"])
 @pytest.mark.parametrize("schedule", IN_TIME, ids=["every", "every until an end", "cron", "at"])
-def test_what_nearly_every_run_does_needs_no_closer_look(schedule: Schedule) -> None:
+def test_what_nearly_every_run_does_needs_no_closer_look(schedule: Schedule, forgotten: Micros | None) -> None:
     job = a_job(schedule)
     due = NOON + MINUTE
 
-    taken = claim_in_time(state_values(job.state), due - SECOND, "running")
+    taken = claim_in_time(state_values(job.state._replace(forgotten_until=forgotten)), due - SECOND, "running")
     assert taken is not None
     left = success_in_time(taken, schedule, job.anchor, due, due + 1, due + SECOND, (None, None))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import json
 import pickle
 import weakref
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pytest
 
@@ -243,6 +244,38 @@ def test_a_run_is_the_same_whether_all_of_it_was_given_or_is_worked_out() -> Non
     names = ("job_id", "namespace", "user_id", "delay_ms", "idempotency_key")
     assert [getattr(begun_like(given), name) for name in names] == [getattr(given, name) for name in names]
     assert copy.copy(begun_like(given)) == given
+
+
+@runtime_checkable
+class HasPayload(Protocol):
+    payload: object
+    scheduled_for: object
+
+
+def test_what_is_worked_out_can_be_seen_by_those_who_look_for_it() -> None:
+    """Protocols are looked up without asking, and debuggers show what `dir` tells."""
+    run: Any = begun_like(run_of(Trigger.SCHEDULE))
+
+    assert isinstance(run, HasPayload)
+    assert {"job", "payload", "scheduled_for", "fired_at"} <= set(dir(run))
+    assert dict(inspect.getmembers(begun_like(run_of(Trigger.SCHEDULE))))["payload"] == {}
+
+
+def test_a_run_without_a_job_will_do_for_a_test() -> None:
+    """Who tests a handler that asks for the payload alone need not make a job."""
+    nothing: Any = None
+    run = Run(
+        id=1,
+        job=nothing,
+        payload={"to": "ops"},
+        scheduled_for=NOON,
+        fired_at=NOON,
+        attempt=1,
+        trigger=Trigger.MANUAL,
+        stopping=asyncio.Event(),
+    )
+
+    assert run.payload == {"to": "ops"}
 
 
 @pytest.mark.parametrize("make", [run_of, lambda trigger: begun_like(run_of(trigger))], ids=["given", "begun"])

@@ -1107,6 +1107,23 @@ async def test_groups_have_limits(
     assert len(done) == 12
 
 
+@pytest.mark.parametrize("group", [None, "y"], ids=["left", "changed"])
+async def test_a_group_has_room_when_a_run_has_ended_whose_job_is_not_in_it_any_more(
+    group: str | None, new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
+) -> None:
+    """Who waits for the group would wait for ever: nothing else makes the loop look."""
+    scheduler = new_scheduler(store, group_limits=1)
+    worker.takes = "30s"
+    await scheduler.start()
+    await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=name, group="x") for name in "ab"])
+    await clock.advance("1s")
+
+    await scheduler.update_job("a", group=group)
+    await clock.advance("1m")
+
+    assert worker.ids == ["a", "b"]
+
+
 async def test_a_full_group_does_not_stand_in_the_way_of_others(
     new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
 ) -> None:

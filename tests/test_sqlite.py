@@ -795,6 +795,19 @@ async def test_a_row_that_cannot_be_read_hides_no_other(path: Path, column: str,
         assert removed is not None
 
 
+async def test_what_can_be_read_again_is_as_it_was(path: Path) -> None:
+    """A zone may be missing for a moment, while the zone database is upgraded."""
+    await make_broken(path, "schedule", "Europe/Atlantis")
+    async with opened(path) as store:
+        node = await store.join(identity("first"), NOON)
+        broken = await job_of(store, "bad")
+        sql(path, "UPDATE job SET schedule = replace(schedule, 'Europe/Atlantis', 'Europe/Stockholm')")
+
+        assert (broken.status, (await job_of(store, "bad")).status) == (Status.DISABLED, Status.IDLE)
+        await edit(store, "bad", name="New")
+        assert "bad" in claimed_ids(await claim(store, node))
+
+
 async def test_what_cannot_be_read_is_not_overwritten(path: Path) -> None:
     """A zone may come back with the next update of the zone database; a pause or a resume must not replace it."""
     await make_broken(path, "schedule", "Europe/Atlantis")

@@ -509,7 +509,7 @@ class Work:
                 run_id += 1
                 runs.append(ClaimedRun.in_time(run_id, description, before, taken))
                 continue
-            (job,) = self._jobs(db, [row], now)
+            job = self._job(row, description, now)
             edit, attempt = claimed(job, now, terms.rules, activity)
             if attempt is None:
                 FINISH.one(db, *_free(edit.job))
@@ -877,22 +877,21 @@ class Work:
     # -------------------------------------------------------- rows and records
 
     def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros = 0) -> list[Job]:
-        """The jobs of these rows of state.
+        """The jobs of these rows of state."""
+        return [
+            self._job(row, description, now)
+            for row, description in zip(rows, self._descriptions_of(db, rows), strict=True)
+        ]
 
-        One that cannot be read (its zone is gone, its JSON broken) is shown as disabled, and does not hide the others.
-        """
-        jobs = []
-        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
-            state = state_of(row[2:STATE_END])
-            problem = self._unreadable.get(row[:2]) if self._unreadable else None
-            if problem is None:
-                job = job_of(description, state)
-            else:
-                if state.phase is not Phase.DISABLED:
-                    state = disabled(state, problem, now)
-                job = unreadable_job(description, state)
-            jobs.append(_edited(job, row[STATE_END:]))
-        return jobs
+    def _job(self, row: Row, description: Row, now: Micros) -> Job:
+        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
+        state = state_of(row[2:STATE_END])
+        problem = self._unreadable.get(row[:2]) if self._unreadable else None
+        if problem is None:
+            return _edited(job_of(description, state), row[STATE_END:])
+        if state.phase is not Phase.DISABLED:
+            state = disabled(state, problem, now)
+        return _edited(unreadable_job(description, state), row[STATE_END:])
 
     def _descriptions_of(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:
         """The descriptions that belong to these rows of state, most of which are remembered."""

@@ -583,6 +583,10 @@ class PostgresStore:
         """Stop being a node."""
         await self._transact(self._watch, self._work.leave, node)
 
+    async def nodes(self) -> list[NodeStatus]:
+        """All nodes, also those that died without a word, by when they joined."""
+        return await self._ask(self._edits, self._work.nodes)
+
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
         return await self._transact(self._runs, self._work.recover, dead, now, rules)
@@ -610,10 +614,6 @@ class PostgresStore:
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""
         return await self._transact(self._edits, self._work.purge_disabled, before, limit)
-
-    async def nodes(self) -> list[NodeStatus]:
-        """All nodes, also those that died without a word, by when they joined."""
-        return await self._ask(self._edits, self._work.nodes)
 
     # -------------------------------------------------------- copying
 

@@ -87,6 +87,19 @@ def test_imports_point_one_way(file: Path) -> None:
     assert imports_of(file) <= allowed
 
 
+def methods_of(module: str, kind: str) -> list[str]:
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
+    questions = (node for node in found.body if isinstance(node, ast.AsyncFunctionDef))
+    return [node.name for node in questions if not node.name.startswith("_")]
+
+
+@pytest.mark.parametrize(("module", "kind"), [("sqlite", "SQLiteStore"), ("postgres", "PostgresStore")])
+def test_stores_answer_in_the_order_of_the_protocol(module: str, kind: str) -> None:
+    """Side by side, they differ by their dialects alone."""
+    assert methods_of(module, kind) == methods_of("store", "Store")
+
+
 def dotted_calls(file: Path) -> set[str]:
     """Every call written as `name.attribute(...)`."""
     return {

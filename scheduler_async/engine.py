@@ -650,9 +650,6 @@ class Engine:
 
         Whatever is decided about them meanwhile is about jobs that are idle, or whose handlers run.
         """
-        if not names:
-            yield
-            return
         async with self._claim_lock:
             await self._put_back(names)
             yield

@@ -6,7 +6,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
@@ -463,7 +463,7 @@ class Scheduler:
         jobs: list[Job] = []
         edited = {(change.namespace, change.id) for change in changes if not _only_adds(change)}
         try:
-            async with self._engine.undisturbed(edited):
+            async with self._engine.undisturbed(edited) if edited else nullcontext():
                 edits = await self._store.change(changes, now)
         except StoreError:
             self._engine.look_again()  # it may have happened all the same

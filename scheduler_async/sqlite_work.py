@@ -71,6 +71,11 @@ SELECT_SPEC: Final = """
 SELECT_EDITED: Final = f"{SELECT_STATE}, j.updated_at FROM job j JOIN state s USING (uid)"
 
 FIND_JOB: Final = f"{SELECT_EDITED} WHERE j.namespace = ? AND j.id = ?"
+# Whether there is one at all, and the highest number that a job ever got, in one go.
+FIND_NAME: Final = """
+    SELECT EXISTS (SELECT 1 FROM job WHERE namespace = ? AND id = ?),
+           (SELECT seq FROM sqlite_sequence WHERE name = 'job')
+"""
 
 # Of an object with a list of ids for each namespace.
 FIND_JOBS: Final = f"""
@@ -314,9 +319,8 @@ class Work:
     # -------------------------------------------------------- jobs
 
     def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
-        jobs = self._find(db, changes)
+        jobs, uid = self._find(db, changes)
         numbers: dict[str, int] = {}
-        uid = self._last_number(db, "job")
         edits: list[Edit | None] = []
         added: dict[int, Job] = {}
         for change in changes:
@@ -336,18 +340,27 @@ class Work:
                 if self._line is not None:  # many may be added at once
                     self._stand_in_line(job)
             edits.append(edit)
-        for handler in {job.handler for job in added.values()}:
-            self._number_of(db, handler, numbers)
-        INSERT_JOB.all(db, (self._new_description(job) for job in added.values()))
-        self._insert_states(db, added.values(), numbers)
-        self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
+        self._insert(db, list(added.values()), numbers)
+        self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None and edit.skips])
         return edits
 
-    def _insert_states(self, db: sqlite3.Connection, jobs: Iterable[Job], numbers: Mapping[str, int]) -> None:
+    def _insert(self, db: sqlite3.Connection, jobs: Sequence[Job], numbers: dict[str, int]) -> None:
+        if len(jobs) == 1:  # two thirds of the time
+            (job,) = jobs
+            number = self._number_of(db, job.handler, numbers)
+            INSERT_JOB.one(db, *self._new_description(job))
+            if _waits_for_first_run(job):
+                INSERT_WAITING.one(db, *_waiting(job, number))
+            else:
+                INSERT_STATE.one(db, job.uid, *_narrow(job, number))
+            return
+        for handler in {job.handler for job in jobs}:
+            self._number_of(db, handler, numbers)
         waiting: list[Job] = []
         others: list[Job] = []
         for job in jobs:
             (waiting if _waits_for_first_run(job) else others).append(job)
+        INSERT_JOB.all(db, (self._new_description(job) for job in jobs))
         INSERT_WAITING.all(db, (_waiting(job, numbers[job.handler]) for job in waiting))
         INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in others))
 
@@ -380,17 +393,18 @@ class Work:
             raise StoreError(f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it.")
         UPDATE_JOB.one(db, *spec_values(job), job.uid)
 
-    def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> dict[tuple[str, str], Job]:
-        """The jobs that *changes* are about, as far as they exist."""
+    def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
+        """The jobs that *changes* are about, as far as they exist; and the highest number that a job ever got."""
         if len(changes) == 1:  # a third of the time
             name = changes[0].namespace, changes[0].id
-            job = self.get(db, *name)
-            return {} if job is None else {name: job}
+            exists, number = db.execute(FIND_NAME, name).fetchone()
+            job = self.get(db, *name) if exists else None
+            return {} if job is None else {name: job}, number or 0
         ids: dict[str, list[str]] = {}
         for change in changes:
             ids.setdefault(change.namespace, []).append(change.id)
         rows = db.execute(FIND_JOBS, (json.dumps(ids),)).fetchall()
-        return {(job.namespace, job.id): job for job in self._jobs(db, rows)}
+        return {(job.namespace, job.id): job for job in self._jobs(db, rows)}, self._last_number(db, "job")
 
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
         """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""

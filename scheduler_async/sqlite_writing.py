@@ -37,14 +37,19 @@ class Writing:
         self._columns = columns
         self._forms: dict[tuple[bool, ...], Form] = {}
 
-    def one(self, db: sqlite3.Connection, *row: Any) -> None:
-        """Write one row."""
-        self.all(db, [row])
+    def one(self, db: sqlite3.Connection, *row: Any) -> int:
+        """Write one row, and return how many were written: it may not be there."""
+        texts, values_of = self._form_of(tuple(_filled(row)))
+        return db.execute(texts[-1], values_of(row)).rowcount
 
     def all(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> int:
         """Write *rows*, those with the same gaps next to each other at once, and return how many were written."""
+        rest = iter(rows)
+        first_two = list(islice(rest, 2))
+        if len(first_two) < 2:
+            return sum(self.one(db, *row) for row in first_two)
         written = 0
-        for filled, alike in groupby(rows, key=_filled):
+        for filled, alike in groupby(chain(first_two, rest), key=_filled):
             texts, values_of = self._form_of(tuple(filled))
             values = map(values_of, alike)
             # A few at a time: with thousands of them at once, Python's garbage collector takes half of the time.

@@ -107,3 +107,41 @@ async def test_an_error_after_the_cancellation_is_dropped() -> None:
     await asyncio.wait([asking])
 
     assert asking.cancelled()
+
+
+async def test_work_that_is_cancelled_itself_is_no_riddle_to_who_asked() -> None:
+    """Somebody may cancel every task there is."""
+
+    async def be_cancelled() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(asyncio.CancelledError):
+        await carried_through(be_cancelled())
+
+
+async def test_who_is_cancelled_at_the_last_moment_leaves_all_the_same() -> None:
+    """The work is done, and its answer on its way."""
+    work = Work()
+    asking = asyncio.create_task(carried_through(work.do()))
+    await turns()
+    work.may_end.set()
+    while not work.ended:
+        await asyncio.sleep(0)
+
+    asking.cancel()
+    await asyncio.wait([asking])
+
+    assert asking.cancelled()
+
+
+def test_the_end_of_the_program_is_not_held_up() -> None:
+    """Ctrl-C while the work is done: whoever runs the event loop hears of it, and nothing is left behind."""
+
+    async def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(carried_through(interrupt()))

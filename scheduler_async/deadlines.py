@@ -22,15 +22,16 @@ class Deadlines(Generic[T]):
 
     def __init__(self, clock: Clock, overdue: Callable[[T], object]) -> None:
         self._clock, self._overdue = clock, overdue
-        self._waiting: dict[timedelta, dict[T, float]] = {}
+        self._waiting: dict[timedelta, dict[T, float]] = {}  # and since when
         self._timers: dict[timedelta, Timer] = {}
 
     def add(self, limit: timedelta, who: T) -> None:
         """Let *who* have until *limit* from now."""
-        over_at = self._clock.monotonic() + limit.total_seconds()
-        self._waiting.setdefault(limit, {})[who] = over_at
-        if limit not in self._timers:
+        waiting = self._waiting.get(limit)
+        if waiting is None:
+            waiting = self._waiting[limit] = {}
             self._wait(limit, limit.total_seconds())
+        waiting[who] = self._clock.monotonic()
 
     def discard(self, limit: timedelta, who: T) -> None:
         """They are done. The timer stays: whoever comes next most likely needs one."""
@@ -47,12 +48,13 @@ class Deadlines(Generic[T]):
         self._timers[limit] = self._clock.call_later(delay, lambda: self._look(limit))
 
     def _look(self, limit: timedelta) -> None:
-        now = self._clock.monotonic()
+        longest, now = limit.total_seconds(), self._clock.monotonic()
         waiting = self._waiting[limit]
         late = []
-        for who, over_at in waiting.items():
-            if over_at - now >= INSTANT:
-                self._wait(limit, over_at - now)
+        for who, since in waiting.items():
+            left = since + longest - now
+            if left >= INSTANT:
+                self._wait(limit, left)
                 break
             late.append(who)
         else:

@@ -299,7 +299,8 @@ class Engine:
             async with self._claim_lock:  # a claim under way is about to bring more
                 pass
             for active in self.runner:
-                await active.over()
+                if not active.is_over:
+                    await active.over()
 
     async def _open(self) -> None:
         if not self._is_open:
@@ -489,7 +490,7 @@ class Engine:
     def _lead(self) -> Micros:
         """How long before the next job is due it is time to look. Where slots are few, they are for what is due."""
         limits = self.limits
-        is_limited = limits.max_concurrent is not None or limits.group_limit is not None or limits.group_limits
+        is_limited = limits.max_concurrent is not None or self._limits_groups
         if is_limited or not self.foresight.lead:
             return 0
         if self._next.is_crowd and self._next.at != self._counted:
@@ -803,8 +804,9 @@ class Engine:
         """Called when a handler has ended, or with None for a run that never began. The writer does the rest."""
         now = self.clock.micros()
         now = self._wall.believed(now) if self._read_at <= now < self._read_at + MOMENT else self._believed_now()
+        claimed_at = active.claimed.claimed_at
         # A pass may be asked about a moment that is yet to come: what it runs does not end before that.
-        self._endings.append((active, ending, max(now, active.claimed.claimed_at)))
+        self._endings.append((active, ending, max(claimed_at, now)))
         self._have_endings.set()
 
     def _run_dropped(self, active: ActiveRun) -> None:
@@ -880,15 +882,19 @@ class Engine:
                 unbegun.append(run)
                 continue
             told = ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
-            started_at = min(active.started_at, finished_at)
+            started_at = min(finished_at, active.started_at)
             ended.append((active, EndedRun(run, told, started_at, finished_at)))
         if unbegun:
             await self.ask(self.store.release(unbegun))
             self._stale = True
         left = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
+        is_followed = is_heard(INFO) or self.events.has_listeners or self._limits_groups
         for (active, item), one in zip(ended, left, strict=True):
             active.outcome, active.after = item.ending.outcome, one
-            self._announce_ending(item, one, active.error)
+            if is_followed or one is None or not one.is_plain:
+                self._announce_ending(item, one, active.error)
+            if one is not None:
+                self._count_rows(item.run.uid, 1 + len(one.skips))
         self._learn_of_moments([one.next_run_at for one in left if one is not None and one.next_run_at is not None])
         self._heed(max((item.finished_at for _, item in ended), default=0))
         for active, _, _ in batch:
@@ -922,10 +928,17 @@ class Engine:
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row_of(item, self._node_name))
         if left.kind or left.skips:
             self.announce_edit(left, item.finished_at)
-        if (self.limits.group_limit is not None or self.limits.group_limits) and (run.group or left.group) is not None:
+        if self._limits_groups and (run.group or left.group) is not None:
             self._stale = True  # another of its group may go now: of the one it ran in, or of the one it is in since
+
+    @property
+    def _limits_groups(self) -> bool:
+        return self.limits.group_limit is not None or bool(self.limits.group_limits)
+
+    def _count_rows(self, uid: int, count: int) -> None:
+        """A job has so many rows more: when there are enough of them, the oldest are forgotten."""
         if self.limits.keep_runs is not None:
-            grown = self._grown[run.uid] = self._grown.get(run.uid, 0) + 1 + len(left.skips)
+            grown = self._grown[uid] = self._grown.get(uid, 0) + count
             if grown > self.limits.keep_runs // 10:
                 self._untidy.set()
 

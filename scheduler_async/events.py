@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, Self
-from weakref import WeakSet
+from weakref import ref
 
 from scheduler_async.models import Ending, Job, Run, RunRow, SkipReason
 
@@ -105,7 +105,7 @@ class Events:
     """All who listen. A stream that nobody holds any more is forgotten."""
 
     def __init__(self) -> None:
-        self._streams: WeakSet[EventStream] = WeakSet()
+        self._streams: set[ref[EventStream]] = set()  # asked far more often than told: a WeakSet would take long
         self.observers: list[Observer] = []
 
     @property
@@ -121,16 +121,16 @@ class Events:
     def listen(self) -> EventStream:
         """A stream of what happens from now on."""
         stream = EventStream(self)
-        self._streams.add(stream)
+        self._streams.add(ref(stream, self._streams.discard))
         return stream
 
     def forget(self, stream: EventStream) -> None:
         """Tell *stream* nothing more."""
-        self._streams.discard(stream)
+        self._streams.discard(ref(stream))
 
     def close(self) -> None:
         """End all streams, after what is unread."""
-        for stream in list(self._streams):
+        for stream in self._readers():
             stream.close()
         self._streams.clear()
 
@@ -138,5 +138,8 @@ class Events:
         """Tell everybody."""
         for observer in self.observers:
             observer.heard(event)
-        for stream in self._streams:
+        for stream in self._readers():
             stream.put(event)
+
+    def _readers(self) -> list[EventStream]:
+        return [stream for known in list(self._streams) if (stream := known()) is not None]

@@ -66,6 +66,9 @@ def after(
     return Edit(job.with_state(state), skips, _kind_of(state) if was_enabled else None)
 
 
+_NOTHING = None, None
+
+
 def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
     """`after`, for a job that nobody has touched since it was claimed: what nearly all leave is found without it."""
     run, ending, finished_at = item.run, item.ending, item.finished_at
@@ -73,7 +76,7 @@ def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
     is_plain = ending.outcome is Outcome.SUCCESS and not ending.disable and run.trigger is not Trigger.MANUAL
     if is_plain and description is not None:
         told = ending.exit_code, ending.message
-        since = max(run.claimed_at, run.scheduled_for)
+        since = max(run.scheduled_for, run.claimed_at)
         try:
             schedule, anchor = schedule_of(description)
             state = success_in_time(run.state, schedule, anchor, since, item.started_at, finished_at, told)
@@ -81,7 +84,8 @@ def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
             return Aftermath.of(_failing(run.job, error, finished_at))
         if state is not None:
             next_run_at = state[NEXT_RUN_AT]
-            return Aftermath(description, state, None, next_run_at, "disabled" if next_run_at is None else None)
+            kind = "disabled" if next_run_at is None else None
+            return Aftermath(description, state, None, next_run_at, kind, (), told == _NOTHING)
     return Aftermath.of(after(run.job, run, ending, item.started_at, finished_at, rules))
 
 

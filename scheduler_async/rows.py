@@ -188,7 +188,8 @@ class KeptJob:
     @property
     def key(self) -> str:
         """Its name among all jobs of the store."""
-        return "/".join(self.name)
+        row = self.description
+        return self.job.key if row is None else f"{row[NAMESPACE]}/{row[ID]}"
 
     @property
     def handler(self) -> str:

@@ -43,6 +43,8 @@ class Schedule(ABC):
     """What all schedules have in common: bounds, jitter, a description and a JSON form."""
 
     kind: ClassVar[str]
+    goes_by_moments: ClassVar[bool] = True
+    """Whether its next occurrence follows from the moment of the last one, however long that took."""
     jitter: timedelta | float | None = None
     """The longest delay to add: a duration, or a fraction of the interval."""
     start: datetime | None = None
@@ -311,6 +313,7 @@ class Delay(Schedule):
     """One *interval* after the previous run finished; the first run at once, unless *immediately* is False."""
 
     kind: ClassVar[str] = "delay"
+    goes_by_moments: ClassVar[bool] = False
     interval: timedelta
     immediately: bool
     jitter: timedelta | float | None
@@ -475,6 +478,7 @@ class Manual(Schedule):
     """Never by itself, only when it is triggered: by a webhook, a chat message, a person."""
 
     kind: ClassVar[str] = "manual"
+    goes_by_moments: ClassVar[bool] = False
     jitter: None = field(default=None, init=False, repr=False)
     start: None = field(default=None, init=False, repr=False)
     end: None = field(default=None, init=False, repr=False)

@@ -17,6 +17,7 @@ from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules, claim_in_time, claim_manually, disabled, order, ran_before
 from scheduler_async.line import NO_GROUP, Line
 from scheduler_async.models import (
+    ENDED,
     Attempt,
     Ending,
     Job,
@@ -38,7 +39,7 @@ from scheduler_async.records import (
     put_back,
     run_row,
 )
-from scheduler_async.rows import Row, job_of, read_job, spec_values, state_of, state_values, unreadable_job
+from scheduler_async.rows import PHASE, Row, job_of, read_job, spec_values, state_of, state_values, unreadable_job
 from scheduler_async.sqlite_writing import inserting, updating
 from scheduler_async.store import (
     Aftermath,
@@ -217,6 +218,19 @@ SELECT_CLAIMED: Final = f"""
 FINISH: Final = updating("state", ["uid"], *JobState._fields, "run", "node")
 FINISH_UNTOUCHED: Final = updating(
     "state", ["uid", "run"], *JobState._fields, where="touched = 0", always="run = NULL, node = NULL"
+)
+# After a plain run, all that runs change is as in a new job, but for some moments.
+RAN: Final = ("last_run_at", "last_success_at")
+AS_NEW: Final = [
+    f"{name} = {ALWAYS.get(name, 'NULL')}" for name in JobState._fields[:PHASE] if name not in (*RAN, "next_run_at")
+]
+FREE: Final = ("run = NULL", "node = NULL")
+FINISH_GOING_ON: Final = updating(
+    "state", ["uid", "run"], *RAN, "next_run_at", where="touched = 0", always=", ".join([*AS_NEW, *FREE])
+)
+LAST: Final = (f"phase = '{Phase.DISABLED}'", f"disabled_reason = '{ENDED}'", "next_run_at = NULL")
+FINISH_LAST: Final = updating(
+    "state", ["uid", "run"], *RAN, "disabled_at", where="touched = 0", always=", ".join([*AS_NEW, *LAST, *FREE])
 )
 FINISH_RUN: Final = updating(
     "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
@@ -712,9 +726,21 @@ class Work:
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         left = [aftermath(item, rules) for item in ended]
+        both = list(zip(left, ended, strict=True))
+        going_on = (
+            (item.started_at, item.finished_at, one.next_run_at, item.run.uid, item.run.id)
+            for one, item in both
+            if one.is_plain and one.next_run_at is not None
+        )
+        last = (
+            (item.started_at, item.finished_at, item.finished_at, item.run.uid, item.run.id)
+            for one, item in both
+            if one.is_plain and one.next_run_at is None
+        )
+        others = ((*one.state, item.run.uid, item.run.id) for one, item in both if not one.is_plain)
         db.execute("SAVEPOINT untouched")
-        untouched = ((*one.state, item.run.uid, item.run.id) for one, item in zip(left, ended, strict=True))
-        if FINISH_UNTOUCHED.all(db, untouched) != len(ended):
+        found = FINISH_GOING_ON.all(db, going_on) + FINISH_LAST.all(db, last) + FINISH_UNTOUCHED.all(db, others)
+        if found != len(ended):
             db.execute("ROLLBACK TO untouched")
             return self._finish_touched(db, ended, rules)
         self._write_endings(db, ended, left)

@@ -124,6 +124,8 @@ class Aftermath(KeptJob):
     kind: str | None = None
     """What to tell observers, besides that the run has ended."""
     skips: tuple[Skip, ...] = ()
+    is_plain: bool = False
+    """It succeeded in time and told nothing: its job goes on, or has had its last run, and nothing else is to note."""
 
     @property
     def disabled_reason(self) -> str | None:

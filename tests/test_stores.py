@@ -54,7 +54,7 @@ from scheduler_async import (
 from scheduler_async.copying import Copy
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.lifecycle import Room, Rules, decide, order
-from scheduler_async.models import Ending, Phase, Skip
+from scheduler_async.models import ENDED, Ending, Phase, Skip
 from scheduler_async.nodes import LEASE
 from scheduler_async.store import (
     Aftermath,
@@ -1649,6 +1649,42 @@ async def test_an_ending_is_recorded_whole(store: Store, node: int) -> None:
     assert (found.state.last_success_at, found.last_message, found.last_exit_code) == (NOON + SECOND, "42 sent", 0)
     assert (row.outcome, row.message, row.exit_code, row.duration_ms) == (Outcome.SUCCESS, "42 sent", 0, 1000)
     assert await store.held(node) == set()
+
+
+async def test_a_plain_run_leaves_nothing_of_those_before(store: Store, node: int) -> None:
+    """What it says of its job is what is kept: no message of another run, no failure that is held against it."""
+    await add(store, "a", Every("1m"), retry=Retry.none())
+    talkative = Ending(outcome=Outcome.SUCCESS, message="42 sent", exit_code=0)
+
+    for number, ending in enumerate([ERROR, SUCCESS, talkative, SUCCESS], 1):
+        due = (await job_of(store, "a")).state.next_run_at
+        assert due is not None
+        done = await finish(store, await claim_only(store, node, due), ending, due + SECOND)
+        assert done is not None
+        assert done.job == await job_of(store, "a"), f"after run {number}"
+
+    found = (await job_of(store, "a")).state
+    assert (found.last_message, found.last_exit_code, found.consecutive_errors, found.retry_count) == (None, None, 0, 0)
+    assert found.last_error is not None, "when it last failed, and why, is remembered"
+    assert await store.held(node) == set()
+
+
+async def test_the_last_run_of_a_job_ends_it(store: Store, node: int) -> None:
+    """What it says of its job is what is kept, among others that go on."""
+    await add(store, "once", At(from_micros(NOON + MINUTE)))
+    await add(store, "often", Every("1m"))
+    claims = await claim(store, node, NOON + MINUTE)
+
+    done = await store.finish([ended(run, at=NOON + MINUTE + SECOND) for run in claims.runs], RULES)
+
+    assert sorted(one.job.id for one in done if one) == ["often", "once"]
+    for one in done:
+        assert one is not None
+        assert one.job == await job_of(store, one.job.id)
+    once = (await job_of(store, "once")).state
+    assert (once.phase, once.disabled_reason, once.next_run_at) == (Phase.DISABLED, ENDED, None)
+    assert (once.last_success_at, once.disabled_at) == (NOON + MINUTE + SECOND, NOON + MINUTE + SECOND)
+    assert (await job_of(store, "often")).state.next_run_at == NOON + 2 * MINUTE
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))

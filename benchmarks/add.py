@@ -2,8 +2,9 @@
 
 The limit is bare `sqlite3` with the rows that scheduler_async writes: two for each job, in a commit of their own, or
 all by `executemany` in one transaction. "One table" is the same with only one of the two rows, for those who find that
-the second one is our own choice. "A thread away" is one small row at a time through aiosqlite: what the way to another
-thread and back costs whoever does not let SQLite block the event loop.
+the second one is our own choice. "A thread away" is the same rows as bare, one transaction at a time, by aiosqlite: the
+most that anybody reaches who does not let SQLite block the event loop. How much that is depends on how soon one core
+wakes another: where that takes long, it is less than half of bare.
 
     python benchmarks/add.py [--one-at-a-time 1000] [--in-bulk 10000] [--quick] [--repetitions 5] [--out DIRECTORY]
 
@@ -43,19 +44,16 @@ def main() -> None:
         ]
         columns = {figure: f"{way}, jobs/s|,.0f" for way, figure in WAYS.items()}
         columns |= {f"one_table_{figure}": f"{way}, one table|,.0f" for way, figure in WAYS.items()}
-        columns["one_thread_away_per_s"] = "a thread away|,.0f"
+        columns["a_thread_away_per_s"] = "a thread away|,.0f"
         race.table("Adding jobs", "jobs", columns)
         for (way, figure), least in zip(WAYS.items(), (1 / 2, 1 / 3), strict=True):
             ours = race.median(OURS, size, figure)
             race.expect(f"{way}, of bare sqlite3", ratio(ours, race.median(BARE, size, figure)), at_least=least)
             one_table = race.median(BARE, size, f"one_table_{figure}")
             race.expect(f"{way}, of bare sqlite3 with one table", ratio(ours, one_table), at_least=least)
-        away = race.median(BARE, size, "one_thread_away_per_s")
-        race.expect(
-            "one at a time, of the least that is a thread away",
-            ratio(race.median(OURS, size, WAYS["one at a time"]), away),
-            at_least=1 / 2,
-        )
+        away = race.median(BARE, size, "a_thread_away_per_s")
+        single = race.median(OURS, size, WAYS["one at a time"])
+        race.expect("one at a time, of the same rows a thread away", ratio(single, away), at_least=1 / 2)
         groups = {
             way: {contestant.name: race.median(contestant, size, figure) for contestant in race.contestants}
             for way, figure in WAYS.items()

@@ -22,7 +22,7 @@ DEFAULTS = {"misfire_grace_time": None, "coalesce": True, "max_instances": 10}
 
 
 class Contestant:
-    WAITING = "SELECT count(*) FROM apscheduler_jobs"
+    OVERDUE = "SELECT count(*) FROM apscheduler_jobs WHERE next_run_time <= :moment"
     can_add_in_bulk = False
 
     async def open(self, path: Path) -> None:
@@ -37,9 +37,9 @@ class Contestant:
         for job, moment in jobs:
             await self.add_at(job, moment)
 
-    async def add_every_second(self, jobs: Mapping[str, float]) -> None:
+    async def add_every(self, seconds: int, jobs: Mapping[str, float]) -> None:
         for job, moment in jobs.items():
-            trigger = IntervalTrigger(seconds=1, start_date=datetime.fromtimestamp(moment, UTC))
+            trigger = IntervalTrigger(seconds=seconds, start_date=datetime.fromtimestamp(moment, UTC))
             self._scheduler.add_job(arrivals.work, trigger, args=[job], id=job)
 
     async def start(self) -> None:

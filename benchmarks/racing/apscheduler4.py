@@ -22,7 +22,9 @@ TASK = "work"
 
 
 class Contestant:
-    WAITING = "SELECT (SELECT count(*) FROM schedules WHERE next_fire_time IS NOT NULL) + (SELECT count(*) FROM jobs)"
+    OVERDUE = """
+        SELECT (SELECT count(*) FROM schedules WHERE next_fire_time <= :moment * 1e6) + (SELECT count(*) FROM jobs)
+    """
     can_add_in_bulk = False
 
     async def open(self, path: Path) -> None:
@@ -53,9 +55,9 @@ class Contestant:
         for job, moment in jobs:
             await self.add_at(job, moment)
 
-    async def add_every_second(self, jobs: Mapping[str, float]) -> None:
+    async def add_every(self, seconds: int, jobs: Mapping[str, float]) -> None:
         for job, moment in jobs.items():
-            trigger = IntervalTrigger(seconds=1, start_time=datetime.fromtimestamp(moment, UTC))
+            trigger = IntervalTrigger(seconds=seconds, start_time=datetime.fromtimestamp(moment, UTC))
             await self._scheduler.add_schedule(TASK, trigger, args=[job], id=job)
 
     async def start(self) -> None:

@@ -19,7 +19,7 @@ OPTIONS: dict[str, Any] = {"mistrigger_grace_time": None, "coalesce": True, "max
 
 
 class Contestant:
-    WAITING = "SELECT count(*) FROM asyncz_store"
+    OVERDUE = "SELECT count(*) FROM asyncz_store WHERE next_run_time <= :moment"
     can_add_in_bulk = False
 
     async def open(self, path: Path) -> None:
@@ -35,9 +35,9 @@ class Contestant:
         for job, moment in jobs:
             await self.add_at(job, moment)
 
-    async def add_every_second(self, jobs: Mapping[str, float]) -> None:
+    async def add_every(self, seconds: int, jobs: Mapping[str, float]) -> None:
         for job, moment in jobs.items():
-            trigger = IntervalTrigger(seconds=1, start_at=datetime.fromtimestamp(moment, UTC))
+            trigger = IntervalTrigger(seconds=seconds, start_at=datetime.fromtimestamp(moment, UTC))
             self._scheduler.add_task(arrivals.work, trigger, args=[job], id=job, **OPTIONS)
 
     async def start(self) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import aiosqlite
 
@@ -95,16 +96,17 @@ async def ticks(path: str, probes: int, gap: float) -> Figures:  # noqa: ARG001 
     return {**spread_of(lateness), "lateness_ms": [round(late * 1000, 4) for late in lateness]}
 
 
-async def burst(path: str, count: int) -> Figures:
+async def burst(path: str, count: int, comes_again: bool) -> Figures:
     file = File(path)
     last = 0.0
+    following = micros() + 3_600_000_000 if comes_again else None
 
     def write() -> None:
         nonlocal last
         for first in range(1, count + 1, BATCH):
             runs = file.claim(range(first, min(first + BATCH, count + 1)), micros(), None)
             last = time.perf_counter()
-            file.finish(runs, None)
+            file.finish(runs, following)
         file.close()
 
     async with Heartbeat() as heart:
@@ -144,7 +146,7 @@ async def sustained(path: str, jobs: int, seconds: int, spread: bool) -> Figures
 
 
 async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
-    """The rows of both tables; as `one_table_…`, only those of the table of jobs; and one small row, a thread away."""
+    """The rows of both tables; as `one_table_…`, only those of the table of jobs; and both again, a thread away."""
     source = sqlite3.connect(path)
     schema = source.execute(
         "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'"
@@ -154,10 +156,7 @@ async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
     source.close()
     figures: Figures = {}
     for prefix, with_state in (("", True), ("one_table_", False)):
-        db = connect(f"{path}.{prefix}copy")
-        for (statement,) in schema:
-            db.execute(statement)
-        db.execute("INSERT INTO handler VALUES (1, 'work')")
+        db = with_schema(f"{path}.{prefix}copy", schema)
         begun = time.perf_counter()
         for job, state in zip(jobs[:one_at_a_time], states, strict=False):
             db.execute("BEGIN IMMEDIATE")
@@ -174,18 +173,47 @@ async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:
         db.execute("COMMIT")
         figures[f"{prefix}in_bulk_per_s"] = in_bulk / (time.perf_counter() - begun)
         db.close()
-    figures["one_thread_away_per_s"] = await add_one_thread_away(f"{path}.copy", one_at_a_time)
+    with_schema(f"{path}.away", schema).close()
+    pairs = zip(jobs[:one_at_a_time], states, strict=False)
+    seconds = await add_a_thread_away(
+        f"{path}.away", [((insert_job, job), (insert_state, state)) for job, state in pairs]
+    )
+    figures["a_thread_away_per_s"] = one_at_a_time / seconds
     return figures
 
 
-async def add_one_thread_away(path: str, count: int) -> float:
-    """Commits per second of as little as there is, made by aiosqlite: the event loop asks another thread for each."""
-    async with aiosqlite.connect(path, isolation_level=None) as db:
+def with_schema(path: str, schema: Sequence[tuple[str]]) -> sqlite3.Connection:
+    db = connect(path)
+    for (statement,) in schema:
+        db.execute(statement)
+    db.execute("INSERT INTO handler VALUES (1, 'work')")
+    return db
+
+
+Statements = tuple[tuple[str, tuple[object, ...]], ...]
+
+
+class Transactions(sqlite3.Connection):
+    """Takes all statements of a transaction for one: aiosqlite carries them to its thread together."""
+
+    def execute(self, sql: object, parameters: Any = (), /) -> sqlite3.Cursor:
+        if isinstance(sql, str):
+            return super().execute(sql, parameters)
+        super().execute("BEGIN IMMEDIATE")
+        for statement in parameters:
+            super().execute(*statement)
+        return super().execute("COMMIT")
+
+
+async def add_a_thread_away(path: str, transactions: Sequence[Statements]) -> float:
+    """How long these take through aiosqlite, one way to its thread and back for each, and nobody who decides."""
+    async with aiosqlite.connect(path, isolation_level=None, factory=Transactions) as db:
         await db.execute("PRAGMA synchronous = NORMAL")
+        await db.execute("PRAGMA foreign_keys = ON")
         begun = time.perf_counter()
-        for number in range(count):
-            await db.execute_fetchall("INSERT INTO handler (name) VALUES (?)", (f"handler-{number}",))
-        return count / (time.perf_counter() - begun)
+        for statements in transactions:
+            await db.execute_fetchall(None, statements)
+        return time.perf_counter() - begun
 
 
 def rows_of(db: sqlite3.Connection, table: str) -> tuple[str, list[tuple[object, ...]]]:

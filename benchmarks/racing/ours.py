@@ -11,7 +11,12 @@ from scheduler_async import At, Every, JobSpec, Run, Scheduler
 
 
 class Contestant:
-    WAITING = "SELECT count(*) FROM job WHERE uid NOT IN (SELECT uid FROM run WHERE outcome = 'success')"
+    OVERDUE = """
+        SELECT count(*)
+          FROM state
+         WHERE (next_run_at <= :moment * 1e6 OR last_run_at IS NOT NULL)
+           AND uid NOT IN (SELECT uid FROM run WHERE outcome = 'success')
+    """
     can_add_in_bulk = True
 
     async def open(self, path: Path) -> None:
@@ -28,10 +33,10 @@ class Contestant:
         specs = [JobSpec(At(datetime.fromtimestamp(moment, UTC)), handler="work", id=job) for job, moment in jobs]
         await self._scheduler.add_jobs(specs)
 
-    async def add_every_second(self, jobs: Mapping[str, float]) -> None:
+    async def add_every(self, seconds: int, jobs: Mapping[str, float]) -> None:
         await self._scheduler.add_jobs(
             [
-                JobSpec(Every("1s", anchor=datetime.fromtimestamp(moment, UTC)), handler="work", id=job)
+                JobSpec(Every(f"{seconds}s", anchor=datetime.fromtimestamp(moment, UTC)), handler="work", id=job)
                 for job, moment in jobs.items()
             ]
         )

@@ -69,7 +69,7 @@ CHUNK = 256
 MOST_EARLY = 10_240
 
 # However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
-MOST_AT_ONCE = 500
+MOST_AT_ONCE = 1_000
 
 # A gauge that says ten thousand says enough.
 MOST_COUNTED = 10_000

@@ -726,22 +726,24 @@ class Work:
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         left = [aftermath(item, rules) for item in ended]
-        both = list(zip(left, ended, strict=True))
+        # Nearly all runs are plain, and mean less to write.
         going_on = (
             (item.started_at, item.finished_at, one.next_run_at, item.run.uid, item.run.id)
-            for one, item in both
+            for one, item in zip(left, ended, strict=True)
             if one.is_plain and one.next_run_at is not None
         )
         last = (
             (item.started_at, item.finished_at, item.finished_at, item.run.uid, item.run.id)
-            for one, item in both
+            for one, item in zip(left, ended, strict=True)
             if one.is_plain and one.next_run_at is None
         )
-        others = ((*one.state, item.run.uid, item.run.id) for one, item in both if not one.is_plain)
-        db.execute("SAVEPOINT untouched")
+        others = (
+            (*one.state, item.run.uid, item.run.id) for one, item in zip(left, ended, strict=True) if not one.is_plain
+        )
         found = FINISH_GOING_ON.all(db, going_on) + FINISH_LAST.all(db, last) + FINISH_UNTOUCHED.all(db, others)
         if found != len(ended):
-            db.execute("ROLLBACK TO untouched")
+            db.execute("ROLLBACK")
+            db.execute("BEGIN IMMEDIATE")
             return self._finish_touched(db, ended, rules)
         self._write_endings(db, ended, left)
         return [*left]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 # So many rows go into one statement. The event loop can go on while SQLite is busy with it; between two statements,
 # who writes has to wait for its turn. More of them gain nothing.
-AT_ONCE = (64, 8, 1)
+AT_ONCE = (256, 32, 4, 1)
 
 
 class Form(NamedTuple):
@@ -51,15 +51,20 @@ class Writing:
         written = 0
         for filled, alike in groupby(chain(first_two, rest), key=_filled):
             texts, values_of = self._form_of(tuple(filled))
-            values = map(values_of, alike)
-            # A few at a time: with thousands of them at once, Python's garbage collector takes half of the time.
-            while some := list(islice(values, AT_ONCE[0])):
-                first = 0
-                for size, text in zip(AT_ONCE, texts, strict=True):
-                    while len(some) - first >= size:
-                        bound = list(chain.from_iterable(some[first : first + size]))
-                        written += db.execute(text, bound).rowcount
-                        first += size
+            # Row by row: with thousands of them at once, Python's garbage collector takes half of the time.
+            bound: list[Any] = []
+            count = 0
+            for row in alike:
+                bound += values_of(row)
+                count += 1
+                if count == AT_ONCE[0]:
+                    written += db.execute(texts[0], bound).rowcount
+                    bound, count = [], 0
+            for size, text in zip(AT_ONCE, texts, strict=True):
+                while count >= size:
+                    some = len(bound) * size // count
+                    written += db.execute(text, bound[:some]).rowcount
+                    bound, count = bound[some:], count - size
         return written
 
     def _form_of(self, filled: tuple[bool, ...]) -> Form:

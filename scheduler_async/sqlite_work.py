@@ -215,6 +215,8 @@ SELECT_CLAIMED: Final = f"""
       FROM state s
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
+# The row of a run that never began, and those of the occurrences that its claim left out.
+DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
 FINISH: Final = updating("state", ["uid"], *JobState._fields, "run", "node")
 FINISH_UNTOUCHED: Final = updating(
     "state", ["uid", "run"], *JobState._fields, where="touched = 0", always="run = NULL, node = NULL"
@@ -710,19 +712,20 @@ class Work:
         return ours
 
     def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
-        for run in runs:
-            row = db.execute(SELECT_CLAIMED, (f"[{run.uid}]",)).fetchone()
-            if row is None or row[-1] != run.id:
-                continue
-            (job,) = self._jobs(db, [row[:-1]])  # as it is now: it may have been edited since it was claimed
-            job = put_back(job, run)
-            FINISH.one(db, *_free(job))
+        rows = self._claimed_by(db, runs)
+        ours = [run for run in runs if run.id in rows]
+        # As they are now: they may have been edited since they were claimed.
+        jobs = self._jobs(db, [rows[run.id] for run in ours])
+        freed = [put_back(job, run) for run, job in zip(ours, jobs, strict=True)]
+        FINISH.all(db, map(_free, freed))
+        db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
+        for job in freed:
             self._stand_in_line(job)
-            # Its own row, and those of the occurrences that the claim left out.
-            db.execute(
-                "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)",
-                (run.id, run.uid, run.id, run.claimed_at),
-            )
+
+    def _claimed_by(self, db: sqlite3.Connection, runs: Iterable[ClaimedRun]) -> dict[int, Row]:
+        """The state of the job of each of *runs* that is still claimed, by the run that has claimed it."""
+        uids = json.dumps([run.uid for run in runs])
+        return {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         left = [aftermath(item, rules) for item in ended]
@@ -752,8 +755,7 @@ class Work:
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
     ) -> list[Aftermath | None]:
         """As `finish`, where some were edited, taken over or removed while they ran: each is looked at first."""
-        uids = json.dumps([item.run.uid for item in ended])
-        rows = {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
+        rows = self._claimed_by(db, (item.run for item in ended))
         ours = [item for item in ended if item.run.id in rows]
         now = max((item.finished_at for item in ended), default=0)
         jobs = self._jobs(db, [rows[item.run.id] for item in ours], now)

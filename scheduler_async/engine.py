@@ -34,7 +34,7 @@ from scheduler_async.errors import (
     StoreError,
     quoted,
 )
-from scheduler_async.events import Event, EventKind, Events
+from scheduler_async.events import MAX_UNREAD, Event, EventKind, Events
 from scheduler_async.foresight import CROWD, EARLIEST_CLAIM, LONGEST_REACH, Expected, Foresight
 from scheduler_async.handlers import Handlers
 from scheduler_async.health import Signs
@@ -69,7 +69,7 @@ CHUNK = 256
 MOST_EARLY = 10_240
 
 # However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
-MOST_AT_ONCE = 1_000
+MOST_AT_ONCE = 500
 
 # A gauge that says ten thousand says enough.
 MOST_COUNTED = 10_000
@@ -804,9 +804,8 @@ class Engine:
         """Called when a handler has ended, or with None for a run that never began. The writer does the rest."""
         now = self.clock.micros()
         now = self._wall.believed(now) if self._read_at <= now < self._read_at + MOMENT else self._believed_now()
-        claimed_at = active.claimed.claimed_at
         # A pass may be asked about a moment that is yet to come: what it runs does not end before that.
-        self._endings.append((active, ending, max(claimed_at, now)))
+        self._endings.append((active, ending, max(now, active.claimed.claimed_at)))
         self._have_endings.set()
 
     def _run_dropped(self, active: ActiveRun) -> None:
@@ -841,7 +840,8 @@ class Engine:
     async def _record_some(self) -> None:
         """Record the endings that have waited longest. Those that could not be recorded wait on."""
         async with self._recording:
-            batch = self._endings[:MOST_AT_ONCE]
+            # Who reads events has a turn while the store is asked, and a run leaves up to four of them.
+            batch = self._endings[: MAX_UNREAD // 4 if self.events.has_readers else MOST_AT_ONCE]
             count = len(batch)
             try:
                 await self._record_all(batch)
@@ -882,7 +882,7 @@ class Engine:
                 unbegun.append(run)
                 continue
             told = ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
-            started_at = min(finished_at, active.started_at)
+            started_at = min(active.started_at, finished_at)
             ended.append((active, EndedRun(run, told, started_at, finished_at)))
         if unbegun:
             await self.ask(self.store.release(unbegun))

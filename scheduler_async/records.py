@@ -76,7 +76,7 @@ def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
     is_plain = ending.outcome is Outcome.SUCCESS and not ending.disable and run.trigger is not Trigger.MANUAL
     if is_plain and description is not None:
         told = ending.exit_code, ending.message
-        since = max(run.scheduled_for, run.claimed_at)
+        since = max(run.claimed_at, run.scheduled_for)
         try:
             schedule, anchor = schedule_of(description)
             state = success_in_time(run.state, schedule, anchor, since, item.started_at, finished_at, told)

@@ -218,15 +218,15 @@ SELECT_CLAIMED: Final = f"""
 # The row of a run that never began, and those of the occurrences that its claim left out.
 DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
 FINISH: Final = updating("state", ["uid"], *JobState._fields, "run", "node")
+FREE: Final = ("run = NULL", "node = NULL")
 FINISH_UNTOUCHED: Final = updating(
-    "state", ["uid", "run"], *JobState._fields, where="touched = 0", always="run = NULL, node = NULL"
+    "state", ["uid", "run"], *JobState._fields, where="touched = 0", always=", ".join(FREE)
 )
 # After a plain run, all that runs change is as in a new job, but for some moments.
 RAN: Final = ("last_run_at", "last_success_at")
 AS_NEW: Final = [
     f"{name} = {ALWAYS.get(name, 'NULL')}" for name in JobState._fields[:PHASE] if name not in (*RAN, "next_run_at")
 ]
-FREE: Final = ("run = NULL", "node = NULL")
 FINISH_GOING_ON: Final = updating(
     "state", ["uid", "run"], *RAN, "next_run_at", where="touched = 0", always=", ".join([*AS_NEW, *FREE])
 )
@@ -729,22 +729,20 @@ class Work:
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         left = [aftermath(item, rules) for item in ended]
-        # Nearly all runs are plain, and mean less to write.
-        going_on = (
-            (item.started_at, item.finished_at, one.next_run_at, item.run.uid, item.run.id)
-            for one, item in zip(left, ended, strict=True)
-            if one.is_plain and one.next_run_at is not None
-        )
-        last = (
-            (item.started_at, item.finished_at, item.finished_at, item.run.uid, item.run.id)
-            for one, item in zip(left, ended, strict=True)
-            if one.is_plain and one.next_run_at is None
-        )
-        others = (
-            (*one.state, item.run.uid, item.run.id) for one, item in zip(left, ended, strict=True) if not one.is_plain
-        )
+        going_on: list[Row] = []
+        last: list[Row] = []
+        others: list[Row] = []
+        for one, item in zip(left, ended, strict=True):
+            run, finished_at = item.run, item.finished_at
+            if not one.is_plain:
+                others.append((*one.state, run.uid, run.id))
+            elif one.next_run_at is None:
+                last.append((item.started_at, finished_at, finished_at, run.uid, run.id))
+            else:
+                going_on.append((item.started_at, finished_at, one.next_run_at, run.uid, run.id))
         found = FINISH_GOING_ON.all(db, going_on) + FINISH_LAST.all(db, last) + FINISH_UNTOUCHED.all(db, others)
         if found != len(ended):
+            # Begin anew: nothing else has been written so far, and a savepoint would cost those that need none.
             db.execute("ROLLBACK")
             db.execute("BEGIN IMMEDIATE")
             return self._finish_touched(db, ended, rules)

@@ -53,18 +53,18 @@ class Writing:
             texts, values_of = self._form_of(tuple(filled))
             # Row by row: with thousands of them at once, Python's garbage collector takes half of the time.
             bound: list[Any] = []
-            count = 0
+            rows_bound = 0
             for row in alike:
                 bound += values_of(row)
-                count += 1
-                if count == AT_ONCE[0]:
+                rows_bound += 1
+                if rows_bound == AT_ONCE[0]:
                     written += db.execute(texts[0], bound).rowcount
-                    bound, count = [], 0
+                    bound, rows_bound = [], 0
+            width = filled.count(True)
             for size, text in zip(AT_ONCE, texts, strict=True):
-                while count >= size:
-                    some = len(bound) * size // count
-                    written += db.execute(text, bound[:some]).rowcount
-                    bound, count = bound[some:], count - size
+                while rows_bound >= size:
+                    written += db.execute(text, bound[: size * width]).rowcount
+                    bound, rows_bound = bound[size * width :], rows_bound - size
         return written
 
     def _form_of(self, filled: tuple[bool, ...]) -> Form:

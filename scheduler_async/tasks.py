@@ -15,34 +15,23 @@ BREATH = 1_000
 
 async def carried_through(work: Awaitable[T]) -> T:
     """What *work* returns. Who is cancelled while waiting for it, once or often, goes when it is done."""
-    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    doing = asyncio.ensure_future(_answering(work, answer))
+    doing = asyncio.ensure_future(work)
     try:
-        return await answer
+        return await asyncio.shield(doing)
     except asyncio.CancelledError:
         while not doing.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([doing])
+        if not doing.cancelled():
+            doing.exception()
         raise
-
-
-async def _answering(work: Awaitable[T], answer: asyncio.Future[T]) -> None:
-    """Tell what comes of *work*: a turn of the event loop sooner than the end of a task would."""
-    try:
-        found = await work
-    except Exception as error:
-        if not answer.done():  # or whoever asked has gone
-            answer.set_exception(error)
-    except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-        answer.cancel()
-        raise
-    else:
-        if not answer.done():
-            answer.set_result(found)
 
 
 class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - it is called like a function
-    """*items*, some at a time; between them, the event loop turns to others."""
+    """*items*, some at a time; between them, the event loop turns to others.
+
+    It would be a generator, but the event loop keeps a list of those, which takes longer than all else it does for one.
+    """
 
     def __init__(self, items: Sequence[T]) -> None:
         self._items, self._next = items, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import FrozenInstanceError
 from datetime import datetime, timedelta
@@ -1671,6 +1672,28 @@ async def test_a_slow_reader_loses_its_oldest_events(scheduler: Scheduler, monke
     assert [event.job.id if event.job else None async for event in slow] == ["d", "e", None]
     assert quick_ids == [*"abcde"]
     assert (slow.lost, quick.lost) == (3, 0)
+
+
+async def test_a_quick_reader_hears_of_every_run_of_a_crowd(scheduler: Scheduler, clock: VirtualClock) -> None:
+    """However many end together, and although each of them has several things to tell."""
+    count = 2_000
+    at = clock.now() + timedelta(minutes=1)
+    await scheduler.add_jobs([JobSpec(At(at), handler="work", id=f"{number}") for number in range(count)])
+    stream = scheduler.events()
+    heard: Counter[EventKind] = Counter()
+
+    async def listen() -> None:
+        async for event in stream:
+            heard[event.kind] += 1
+
+    listener = asyncio.create_task(listen())
+    await clock.advance("1m")
+    await scheduler.stop()
+    async with asyncio.timeout(PATIENCE):
+        await listener
+
+    told = (EventKind.RUN_STARTED, EventKind.RUN_FINISHED, EventKind.DISABLED)
+    assert ([heard[kind] for kind in told], stream.lost) == ([count] * 3, 0)
 
 
 async def test_a_reader_that_leaves_is_told_nothing_more(scheduler: Scheduler) -> None:

@@ -1677,8 +1677,16 @@ async def test_a_slow_reader_loses_its_oldest_events(scheduler: Scheduler, monke
 async def test_a_quick_reader_hears_of_every_run_of_a_crowd(scheduler: Scheduler, clock: VirtualClock) -> None:
     """However many end together, and although each of them has several things to tell."""
     count = 2_000
+    begun, may_end = 0, asyncio.Event()
+
+    @scheduler.handler("crowded")
+    async def crowded(run: Run) -> None:
+        nonlocal begun
+        begun += 1
+        await may_end.wait()
+
     at = clock.now() + timedelta(minutes=1)
-    await scheduler.add_jobs([JobSpec(At(at), handler="work", id=f"{number}") for number in range(count)])
+    await scheduler.add_jobs([JobSpec(At(at), handler="crowded", id=f"{number}") for number in range(count)])
     stream = scheduler.events()
     heard: Counter[EventKind] = Counter()
 
@@ -1688,6 +1696,8 @@ async def test_a_quick_reader_hears_of_every_run_of_a_crowd(scheduler: Scheduler
 
     listener = asyncio.create_task(listen())
     await clock.advance("1m")
+    assert begun == count
+    may_end.set()
     await scheduler.stop()
     async with asyncio.timeout(PATIENCE):
         await listener

@@ -137,6 +137,31 @@ async def test_who_is_cancelled_at_the_last_moment_leaves_all_the_same() -> None
     assert asking.cancelled()
 
 
+async def test_work_that_is_cancelled_before_it_begins_is_no_riddle_either() -> None:
+    known = asyncio.all_tasks()
+    asking = asyncio.create_task(carried_through(Work().do()))
+    await asyncio.sleep(0)
+    (doing,) = asyncio.all_tasks() - known - {asking}
+
+    doing.cancel()
+    await turns()
+
+    assert asking.cancelled()
+
+
+async def test_what_is_no_exception_is_handed_on_too() -> None:
+    """A handler of somebody's may raise what it likes, and must not be waited for for ever."""
+
+    class Abort(BaseException):
+        pass
+
+    async def abort() -> None:
+        raise Abort
+
+    with pytest.raises(Abort):
+        await carried_through(abort())
+
+
 def test_the_end_of_the_program_is_not_held_up() -> None:
     """Ctrl-C while the work is done: whoever runs the event loop hears of it, and nothing is left behind."""
 

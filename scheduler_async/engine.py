@@ -171,7 +171,7 @@ class Engine:
         self._halt = asyncio.Event()
         self._works_again = asyncio.Event()
         self._recording = asyncio.Lock()
-        self._endings: list[tuple[ActiveRun, Ending | None, Micros]] = []
+        self._ended: list[ActiveRun] = []  # and not yet recorded
         self._have_endings = asyncio.Event()
         self._untidy = asyncio.Event()
         self._stale = True
@@ -805,7 +805,8 @@ class Engine:
         now = self.clock.micros()
         now = self._wall.believed(now) if self._read_at <= now < self._read_at + MOMENT else self._believed_now()
         # A pass may be asked about a moment that is yet to come: what it runs does not end before that.
-        self._endings.append((active, ending, max(now, active.claimed.claimed_at)))
+        active.ending, active.ended_at = ending, max(now, active.claimed.claimed_at)
+        self._ended.append(active)
         self._have_endings.set()
 
     def _run_dropped(self, active: ActiveRun) -> None:
@@ -818,7 +819,7 @@ class Engine:
         failures = 0
         while True:
             self._have_endings.clear()
-            if self._endings:
+            if self._ended:
                 try:
                     await self._record_some()
                     failures = 0
@@ -828,12 +829,12 @@ class Engine:
                     self._stale = True  # it may have taken them, and lost only the answer
                     delay = min(FIRST_RETRY * 2**failures, LAST_RETRY)
                     words = "Cannot record %d ended runs; trying again in %g s: %s"
-                    say(ERROR, words, len(self._endings), delay, error, exc_info=failures == 0)
+                    say(ERROR, words, len(self._ended), delay, error, exc_info=failures == 0)
                     failures += 1
                     self._works_again.clear()
                     await self._machine.wait(self._works_again, delay)  # a store recovers in real time
                     continue
-            if not self._endings:
+            if not self._ended:
                 self._trouble_is_over("writer")  # others may have recorded what it could not
                 await self._have_endings.wait()
 
@@ -841,15 +842,15 @@ class Engine:
         """Record the endings that have waited longest. Those that could not be recorded wait on."""
         async with self._recording:
             # Who reads events has a turn while the store is asked, and a run leaves up to four of them.
-            batch = self._endings[: MAX_UNREAD // 4 if self.events.has_readers else MOST_AT_ONCE]
+            batch = self._ended[: MAX_UNREAD // 4 if self.events.has_readers else MOST_AT_ONCE]
             count = len(batch)
             try:
                 await self._record_all(batch)
                 batch = []
             finally:
-                self._endings[:count] = batch
+                self._ended[:count] = batch
 
-    async def _record_all(self, batch: list[tuple[ActiveRun, Ending | None, Micros]]) -> None:
+    async def _record_all(self, batch: list[ActiveRun]) -> None:
         """Record *batch*, at once if possible. One ending that cannot be recorded must not hold up the others."""
         try:
             await self._record(batch)
@@ -857,47 +858,48 @@ class Engine:
             raise
         except Exception:
             while batch:
-                active, ending, finished_at = batch[0]
+                active = batch[0]
                 try:
-                    await self._record([(active, ending, finished_at)])
+                    await self._record([active])
                 except StoreError:
                     raise
                 except Exception as error:
                     run = active.claimed
                     words = "Run %d of %s ended, and that cannot be recorded"
                     say(ERROR, words, run.id, run.key, extra=run.named, exc_info=True)
-                    told = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {error}")
-                    await self._record([(active, told, finished_at)])
+                    active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {error}")
+                    await self._record([active])
                 del batch[0]
 
-    async def _record(self, batch: Sequence[tuple[ActiveRun, Ending | None, Micros]]) -> None:
+    async def _record(self, batch: Sequence[ActiveRun]) -> None:
         unbegun: list[ClaimedRun] = []
-        ended: list[tuple[ActiveRun, EndedRun]] = []
-        for active, ending, finished_at in batch:
+        begun: list[ActiveRun] = []
+        ended: list[EndedRun] = []
+        for active in batch:
             run = active.claimed
             if active.disowned:
                 self._announce_dropped(active)
                 continue
-            if ending is None and run.trigger is not Trigger.MANUAL:
+            if active.ending is None and run.trigger is not Trigger.MANUAL:
                 unbegun.append(run)
                 continue
-            told = ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
-            started_at = min(active.started_at, finished_at)
-            ended.append((active, EndedRun(run, told, started_at, finished_at)))
+            told = active.ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
+            begun.append(active)
+            ended.append(EndedRun(run, told, min(active.started_at, active.ended_at), active.ended_at))
         if unbegun:
             await self.ask(self.store.release(unbegun))
             self._stale = True
-        left = await self.ask(self.store.finish([item for _, item in ended], self.rules)) if ended else []
+        left = await self.ask(self.store.finish(ended, self.rules)) if ended else []
         is_followed = is_heard(INFO) or self.events.has_listeners or self._limits_groups
-        for (active, item), one in zip(ended, left, strict=True):
+        for active, item, one in zip(begun, ended, left, strict=True):
             active.outcome, active.after = item.ending.outcome, one
             if is_followed or one is None or not one.is_plain:
                 self._announce_ending(item, one, active.error)
             if one is not None:
                 self._count_rows(item.run.uid, 1 + len(one.skips))
         self._learn_of_moments([one.next_run_at for one in left if one is not None and one.next_run_at is not None])
-        self._heed(max((item.finished_at for _, item in ended), default=0))
-        for active, _, _ in batch:
+        self._heed(max((item.finished_at for item in ended), default=0))
+        for active in batch:
             self.runner.forget(active)
         if self._hungry or self._stale:
             self._changed.set()
@@ -1042,7 +1044,7 @@ class Engine:
             if self.node != lost_node:
                 return  # the loop and the watch may both have noticed
             say(WARNING, "Node %s lost its lease; its runs are cancelled, and it joins again", self._node_name)
-            ended = {active.claimed.id for active, _, _ in self._endings}
+            ended = {active.claimed.id for active in self._ended}
             lost = [active for active in self.runner if active.claimed.id not in ended]
             for active in lost:
                 self.runner.disown(active)
@@ -1055,7 +1057,7 @@ class Engine:
             failures = 0
             while not self.runner.stopping.is_set():
                 try:
-                    while self._endings:  # what nobody has taken over is still ours to tell of
+                    while self._ended:  # what nobody has taken over is still ours to tell of
                         await self._record_some()
                     await self._become_node()
                 except Exception as error:

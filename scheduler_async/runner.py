@@ -40,6 +40,9 @@ class ActiveRun:
     """The handler has been called; a run that ends before was only queued."""
     has_ended: bool = False
     """Its handler has returned, or never will be called; its task is let go of. How it ended is yet to be committed."""
+    ending: Ending | None = None
+    """How it ended; None if it never began."""
+    ended_at: Micros = 0
     is_over: bool = False
     """How it ended is committed, or dropped."""
     timed_out: bool = False

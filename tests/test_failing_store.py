@@ -169,7 +169,7 @@ class World:
     async def settle(self) -> None:
         """Return when no run that has ended waits to be recorded."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        while self.scheduler._engine._endings or self.scheduler._engine._have_endings.is_set():
+        while self.scheduler._engine._ended or self.scheduler._engine._have_endings.is_set():
             assert asyncio.get_running_loop().time() < deadline, "ended runs are never recorded"
             await self.tick()
         await self.clock.advance()

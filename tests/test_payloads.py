@@ -305,7 +305,7 @@ async def test_a_handler_may_take_its_run_and_its_payload(order: str) -> None:
 
 async def test_a_default_stands_in_for_no_payload() -> None:
     def make(given: list[Any]) -> Any:
-        async def send(report: Report = Report("everybody")) -> None:  # noqa: B008
+        async def send(report: Report = Report("everybody")) -> None:
             given.append(report)
 
         return send
@@ -667,7 +667,7 @@ def test_what_has_a_default_need_not_be_found() -> None:
 @pytest.mark.parametrize("kind", ["after another default", "by name"])
 async def test_a_payload_is_given_wherever_it_is_asked_for(kind: str) -> None:
     def make(given: list[Any]) -> Any:
-        async def after(run: Run, namespace: str = "x", report: Report = Report("?")) -> None:  # noqa: B008
+        async def after(run: Run, namespace: str = "x", report: Report = Report("?")) -> None:
             given.append((namespace, report))
 
         async def by_name(run: Run, namespace: str = "x", *, report: Report) -> None:

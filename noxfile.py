@@ -79,6 +79,14 @@ def zones(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """One bad row harms no other: 5,000 cases on each store, or as many as `nox -s fuzz -- 500` says."""
+    session.install("-e", ".[cli,otel]", *group("test"))
+    cases = session.posargs[0] if session.posargs else "5000"
+    session.run("pytest", "-n", "2", "tests/test_row_fuzz.py", env={"ROW_FUZZ_CASES": cases})
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """What the tests above reached, branch by branch."""
     session.install(*group("coverage"))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from scheduler_async.clock import Clock, SystemClock
     from scheduler_async.errors import (
         CronParseError,
+        HandlerNotFoundError,
         IntervalParseError,
         InvalidJobError,
         InvalidScheduleError,
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
         PayloadError,
         SchedulerError,
         SchedulerShutdownError,
+        SchedulerStoppingError,
         StoreError,
+        StoreOutdatedError,
         UnknownZoneError,
     )
     from scheduler_async.events import Event, EventKind
@@ -65,6 +68,7 @@ __all__ = [
     "EventKind",
     "Every",
     "Explanation",
+    "HandlerNotFoundError",
     "Health",
     "IntervalParseError",
     "InvalidJobError",
@@ -97,10 +101,12 @@ __all__ = [
     "SchedulerError",
     "SchedulerShutdownError",
     "SchedulerState",
+    "SchedulerStoppingError",
     "SkipReason",
     "Status",
     "Store",
     "StoreError",
+    "StoreOutdatedError",
     "SystemClock",
     "Trigger",
     "UnknownZoneError",
@@ -117,6 +123,7 @@ _NAMES = {
     ),
     "errors": (
         "CronParseError",
+        "HandlerNotFoundError",
         "IntervalParseError",
         "InvalidJobError",
         "InvalidScheduleError",
@@ -127,7 +134,9 @@ _NAMES = {
         "PayloadError",
         "SchedulerError",
         "SchedulerShutdownError",
+        "SchedulerStoppingError",
         "StoreError",
+        "StoreOutdatedError",
         "UnknownZoneError",
     ),
     "events": (

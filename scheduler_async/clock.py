@@ -62,7 +62,8 @@ class Clock(ABC):
             return False
         finally:
             timer.cancel()
-            waiter.cancel()
+            if not waiter.done() and not waiter.get_loop().is_closed():  # a program may forget to stop what it started
+                waiter.cancel()
 
     async def wait_for_end(self, work: asyncio.Future[None], timeout: float | None) -> None:
         """Wait until *work* is done, or for *timeout* seconds."""

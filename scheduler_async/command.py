@@ -5,7 +5,10 @@
 
 A command and all its children are a process group of their own. A timeout ends the group, and so does the death of
 the scheduler, however sudden: a run that is taken up elsewhere must not meet the first one. A child that leaves the
-group (`setsid`) is not ended: nobody knows it any more.
+group (`setsid`) is not ended.
+
+A command gets the environment of the scheduler, but for `SCHEDULER_ASYNC_STORE`, which may hold a password. A command
+that needs the store gets the variable by `Command.env`.
 
 The run is over when the shell is, and then nobody reads its output any more. What the command leaves in the background
 lives on, and ends at the first line that it writes there, as if it wrote to a reader who has left (SIGPIPE): it needs
@@ -18,22 +21,24 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from scheduler_async.clock import SystemClock
 from scheduler_async.durations import short_duration
+from scheduler_async.ends import Ends
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
 from scheduler_async.models import Json, Outcome, Result, Run, to_json_text
+from scheduler_async.signals import signal_name
 from scheduler_async.tasks import carried_through
 
 HANDLER = "command"
 """The handler of command jobs, by convention and on the command line."""
 
-# What a group gets to tidy up, between SIGTERM and SIGKILL.
-GRACE = 5.0  # seconds
+# What a group gets to tidy up, between SIGTERM and SIGKILL: less than a scheduler that stops in a hurry waits for it.
+GRACE = 3.0  # seconds
 
 # How often to look whether all of a group have ended: nobody is told when a stranger's child does.
 LOOK = 0.02  # seconds
@@ -41,10 +46,21 @@ LOOK = 0.02  # seconds
 # At least what a pipe holds.
 PIPE = 1024 * 1024  # bytes
 
-# The group leader, whose input is a lifeline. Beside the command waits a watcher: should the other end be closed
-# without a word, the scheduler is gone, and the group goes too.
-LEADER = 'exec 3<&0 </dev/null; (read _ <&3 || kill -KILL 0) >/dev/null 2>&1 & exec 3<&-; exec /bin/sh -c "$1"'
+# The group leader, whose input is a lifeline. Beside the command, a watcher reads from it. If the scheduler closes the
+# other end without a word, it is gone, and the watcher kills the group. A child that C code forked may still have a
+# copy of the other end. So each time that the read times out, the watcher checks that the scheduler lives, and that
+# somebody could hear it: a scheduler that has ended but was not waited for has its process id still.
+LEADER = """
+exec 3<&0 </dev/null
+(trap '' PIPE; until read _ <&3; do kill -0 $PPID && echo >&3 || kill -KILL 0; done) >/dev/null 2>&1 &
+exec 3<&-
+exec /bin/sh -c "$1"
+"""
 ALL_IS_WELL = b"done\n"
+CHECK = 1  # seconds between those checks
+
+# What the scheduler was given for itself alone.
+SECRETS = {"SCHEDULER_ASYNC_STORE"}
 
 _clock = SystemClock()
 
@@ -114,7 +130,7 @@ async def run_command(run: Run) -> Result:
     if code == 0:
         return Result(message=f"Completed in {took}", exit_code=0)
     if code < 0:
-        words, code = f"Ended by {signal.Signals(-code).name}", 128 - code  # as shells count
+        words, code = f"Ended by {signal_name(-code)}", 128 - code  # as shells count
     else:
         words = f"Exited with {code}"
     return Result(Outcome.ERROR, message=f"{words} after {took}", exit_code=code)
@@ -123,10 +139,11 @@ async def run_command(run: Run) -> Result:
 async def _in_group(run: Run, command: Command) -> int:
     """The exit code of *command*; negative for a signal."""
     loop = asyncio.get_running_loop()
-    output, their_output = os.pipe()
-    their_lifeline, lifeline = os.pipe()
-    os.set_blocking(output, False)
-    try:
+    with Ends() as ends:
+        output, their_output = ends.pipe()
+        their_lifeline, lifeline = ends.sockets(CHECK)
+        os.set_blocking(output, False)
+        os.set_blocking(lifeline, False)
         try:
             process = await asyncio.create_subprocess_exec(
                 *("/bin/sh", "-c", LEADER, "sh", command.line),
@@ -134,27 +151,29 @@ async def _in_group(run: Run, command: Command) -> int:
                 stdout=their_output,
                 stderr=their_output,
                 cwd=command.cwd,
-                env={**os.environ, **_told(run, command), **command.env},
+                env={**_inherited(), **_told(run, command), **command.env},
                 start_new_session=True,
             )
         finally:
-            os.close(their_output)
-            os.close(their_lifeline)
-        loop.add_reader(output, _read, run, output)
+            ends.close(their_output, their_lifeline)
+        loop.add_reader(output, _read, output, run.write)
+        loop.add_reader(lifeline, _read, lifeline, _forget)
         try:
             code = await process.wait()
-            with suppress(BrokenPipeError):
+            with suppress(ConnectionError):  # no watcher is left either
                 os.write(lifeline, ALL_IS_WELL)  # whoever it left in the background may stay
         except asyncio.CancelledError:
             await carried_through(_end(process))
             raise
         finally:
+            loop.remove_reader(lifeline)
             loop.remove_reader(output)
-            _read(run, output)
+            _read(output, run.write)
         return code
-    finally:
-        os.close(output)
-        os.close(lifeline)
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in SECRETS}
 
 
 def _told(run: Run, command: Command) -> dict[str, str]:
@@ -169,13 +188,17 @@ def _told(run: Run, command: Command) -> dict[str, str]:
     }
 
 
-def _read(run: Run, output: int) -> None:
-    """Take what the command has written: as much as a pipe holds, for others want a turn too."""
+def _read(end: int, take: Callable[[bytes], object]) -> None:
+    """Take what there is to read: as much as a pipe holds, so that others get their turn."""
     with suppress(BlockingIOError):
-        data = os.read(output, PIPE)
-        run.write(data)
+        data = os.read(end, PIPE)
+        take(data)
         if not data:
-            asyncio.get_running_loop().remove_reader(output)  # nobody writes any more
+            asyncio.get_running_loop().remove_reader(end)  # no writer is left
+
+
+def _forget(_: bytes) -> None:
+    """Drop what a watcher wrote to see whether the scheduler is there."""
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

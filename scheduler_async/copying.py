@@ -11,7 +11,7 @@ from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import JobState, Status
 from scheduler_async.nodes import BEAT, MARGIN, is_gone, may_live
-from scheduler_async.store import JobRecord, NodeRow, Ruling, RunRecord, Store, Verdict
+from scheduler_async.store import JobRecord, LeftOut, NodeRow, Ruling, RunRecord, Store, Verdict
 
 # Each slice is one transaction: who breaks off loses no more than that.
 JOBS_AT_ONCE = 500
@@ -20,6 +20,10 @@ RUNS_AT_ONCE = 1_000
 NEWER_THERE = "it has been changed or run in the target since"
 RUNS_THERE = "it is running in the target"
 RUNS_HERE = "it is running in the source"
+UNREADABLE_THERE = "it cannot be read in the target"
+
+# Before the number of any job or run.
+BEFORE_ALL = -(2**63)
 
 
 async def take_up_the_dead(
@@ -56,23 +60,31 @@ class Copy:
         self.runs_added = 0
         self.exceptions: list[Ruling] = []
         """The jobs that were not copied, although they differ."""
+        self.unreadable_jobs: list[LeftOut] = []
+        self.unreadable_runs: list[LeftOut] = []
+        """Those of the source that cannot be read, and are left out."""
         self._forgotten: dict[tuple[str, str], Micros] = {}
 
     async def slices(self) -> AsyncGenerator[None, None]:
         """Copy; after each slice it is the caller's turn, and whether it goes on is for the caller to say."""
         self.jobs, self.runs = await self._source.count()
         yield
-        after = 0
+        after = BEFORE_ALL
         while jobs := await self._source.read_jobs(after, JOBS_AT_ONCE):
-            self._note(await self._target.write_jobs(jobs, rule))
+            unreadable = [job for job in jobs if isinstance(job, LeftOut)]
+            self.unreadable_jobs += unreadable
+            self.verdicts.update(Verdict.LEFT_OUT for _ in unreadable)
+            self._note(await self._target.write_jobs([job for job in jobs if isinstance(job, JobRecord)], rule))
             self.jobs_seen += len(jobs)
-            after = jobs[-1].uid
+            after = jobs[-1][0]
             yield
-        after = 0
+        after = BEFORE_ALL
         while runs := await self._source.read_runs(after, RUNS_AT_ONCE):
-            self.runs_added += await self._target.write_runs([run for run in runs if not self._was_forgotten(run)])
+            sound = [run for run in runs if isinstance(run, RunRecord)]
+            self.unreadable_runs += [run for run in runs if isinstance(run, LeftOut)]
+            self.runs_added += await self._target.write_runs([run for run in sound if not self._was_forgotten(run)])
             self.runs_seen += len(runs)
-            after = runs[-1].id
+            after = runs[-1][0]
             yield
 
     def _note(self, rulings: Iterable[Ruling]) -> None:
@@ -90,7 +102,7 @@ class Copy:
         return until is not None and run.scheduled_for <= until
 
 
-def rule(source: JobRecord, target: JobRecord | None) -> Ruling:
+def rule(source: JobRecord, target: JobRecord | LeftOut | None) -> Ruling:
     """What becomes of a job in the target: it is never replaced by one that is older, nor while either is running.
 
     A job is older if it was edited earlier and has not run since. One that was edited here and has run there is older
@@ -100,6 +112,8 @@ def rule(source: JobRecord, target: JobRecord | None) -> Ruling:
         return Ruling(Verdict.LEFT_OUT, source, RUNS_HERE)
     if target is None:
         return Ruling(Verdict.ADDED, source._replace(uid=0))
+    if isinstance(target, LeftOut):
+        return Ruling(Verdict.KEPT, source, UNREADABLE_THERE)
     if target.state.activity is not Status.IDLE:
         return Ruling(Verdict.KEPT, target, RUNS_THERE)
     # Numbers and revisions are each store's own: runs and readers know a job by them.

@@ -25,13 +25,15 @@ from logging import ERROR, INFO, WARNING
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from scheduler_async.cache import Cache
 from scheduler_async.clock import Clock, SystemClock
 from scheduler_async.errors import (
     JobNotFoundError,
-    PayloadError,
     SchedulerError,
     SchedulerShutdownError,
+    SchedulerStoppingError,
     StoreError,
+    StoreOutdatedError,
     quoted,
 )
 from scheduler_async.events import MAX_UNREAD, Event, EventKind, Events
@@ -57,8 +59,10 @@ from scheduler_async.store import (
     NodeLost,
     RunFilter,
     Store,
+    UnstorableError,
 )
 from scheduler_async.tasks import carried_through
+from scheduler_async.texts import message_of
 from scheduler_async.waiting import Waiting
 from scheduler_async.watchdog import Watchdog
 
@@ -74,8 +78,17 @@ MOST_AT_ONCE = 500
 # A gauge that says ten thousand says enough.
 MOST_COUNTED = 10_000
 
+# Of so many jobs that wait for a handler it is remembered that they were told of: far more than one claim names.
+MOST_WARNED = 10_000
+
+# Of so many jobs it is remembered how many rows they have got; beyond that, all of them are looked at.
+MOST_GROWN = 100_000
+
 # A wall clock that shows so little more than when it was last looked at shows nothing absurd.
 MOMENT: Micros = SECOND // 1000
+
+# While the loop runs, a retry waits at least this long: a job that fails at once must not keep others from running.
+RETRY_FLOOR: Micros = SECOND
 
 # How often another process's changes are looked for; a change must be noticed within two seconds.
 POLL = 1.0  # seconds
@@ -88,6 +101,7 @@ REVIEW_SLICE = 500
 
 # How often what is old is removed, of how many jobs at a time, and among how many they are looked for.
 UPKEEP = 60.0  # seconds
+LONGEST_UPKEEP_PAUSE = 86_400.0  # seconds; until then, no more runs than are kept need removing
 UPKEEP_SLICE = 100
 UPKEEP_LOOK = 2_000
 
@@ -105,7 +119,13 @@ class Limits:
     stuck_after: timedelta | None = None
     max_sleep: timedelta | None = None
     keep_runs: int | None = None
+    keep_removed: timedelta | None = None
     purge_disabled_after: timedelta | None = None
+
+    @property
+    def limits_groups(self) -> bool:
+        """Whether any group has a limit."""
+        return self.group_limit is not None or bool(self.group_limits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +149,7 @@ class Engine:
     ) -> None:
         """*prepare* does what comes before anything is run."""
         self.store, self.clock, self.rules, self.limits = store, clock, rules, limits
+        self._rules_of_loop = replace(rules, retry_floor=RETRY_FLOOR)
         self._prepare = prepare
         self.handlers = Handlers(clock)
         self.events = Events()
@@ -141,11 +162,21 @@ class Engine:
         self._machine = SystemClock()  # leases are about processes: they run on real time, whatever the clock shows
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._was_abandoned = False  # an event loop ended before the scheduler was stopped
-        self._lock = asyncio.Lock()  # opening, starting and stopping, one at a time
+        self._make_locks()
         self._is_open = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._forget_everything()
+
+    def _make_locks(self) -> None:
+        """Make the locks of one event loop. A task that holds one may wait for those below it, never for one above.
+
+        They outlive the closing of the store: a call that waits for one meanwhile finds the same one afterwards.
+        """
+        self._lock = asyncio.Lock()  # opening, starting and stopping
+        self._claim_lock = asyncio.Lock()  # claiming, and whatever must not happen during a claim
+        self._rejoining = asyncio.Lock()
+        self._recording = asyncio.Lock()
 
     def _forget_everything(self) -> None:
         """What is known only while the store is open."""
@@ -153,6 +184,7 @@ class Engine:
             self.clock,
             max_concurrent=self.limits.max_concurrent,
             observers=self.events.observers,
+            find=self.handlers.find,
             begin=self._begin_queued,
             ended=self._run_ended,
             dropped=self._run_dropped,
@@ -163,21 +195,18 @@ class Engine:
         self._identity: NodeIdentity | None = None
         self._watch = Watch()
         self._trusted_until = 0.0
-        self._rejoining = asyncio.Lock()
         self._loop_task: asyncio.Task[None] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._watchdog: Watchdog | None = None
         self._services: list[asyncio.Task[None]] = []
         self._halt = asyncio.Event()
         self._works_again = asyncio.Event()
-        self._recording = asyncio.Lock()
         self._ended: list[ActiveRun] = []  # and not yet recorded
         self._have_endings = asyncio.Event()
         self._untidy = asyncio.Event()
         self._stale = True
         self._hungry = False
         self._unsure = False
-        self._claim_lock = asyncio.Lock()
         self._next = Expected()
         self._counted: Micros | None = None  # the next moment, if all that are due then were counted
         self.foresight = Foresight()
@@ -188,8 +217,10 @@ class Engine:
         self._read_at: Micros = 0
         self._last_jump = ""
         self._went_back = False
+        self._judged_by: int | None = None  # the run whose times were last compared with the clock
         self._troubles: dict[str, str] = {}  # by who has it
-        self._warned: set[tuple[int, int]] = set()
+        self._outdated: str | None = None  # why nothing may be changed any more: a newer version upgraded the store
+        self._warned: Cache[tuple[int, int], None] = Cache(MOST_WARNED)
         self._grown: dict[int, int] = {}
         # By the monotonic clock: when the loop last looked, and until when it means to look again.
         self._looked_at: float | None = None
@@ -207,8 +238,9 @@ class Engine:
         if self._is_open and self._event_loop is not None and not self._event_loop.is_closed():
             raise SchedulerError("The scheduler is in use in another event loop. Stop it there first.")
         self._event_loop = running
-        self._lock, self._changed = asyncio.Lock(), asyncio.Event()
-        self._was_abandoned = self._is_open
+        self._make_locks()
+        self._changed = asyncio.Event()
+        self._was_abandoned |= self._is_open
         self._is_open, self.status = False, "stopped"
         self.handlers.forget_event_loop()
 
@@ -218,12 +250,14 @@ class Engine:
         async with self._lock:
             if self.status != "stopped":
                 raise SchedulerError(f"The scheduler is {self.status} already. Start it once, or stop it first.")
+            if self._is_open and self.runner.stopping.is_set():  # what it ran without the loop has not ended
+                raise SchedulerStoppingError
             was_open = self._is_open
             try:
                 await self._open()
                 now = self.clock.micros()
+                self._went_back |= await self._is_ahead_of_the_clock()  # before what dead nodes left behind is recorded
                 await self._join()
-                self._went_back |= await self._is_ahead_of_the_clock()
                 self._watchdog = Watchdog(lambda: len(self.runner) > 0, self._running_now, self._tell_of_block)
                 self._wall.look(self.clock.micros(), self.clock.monotonic())  # a jump from now on is noticed
                 self.status = "running"
@@ -245,31 +279,33 @@ class Engine:
             await self._let_go_of_the_abandoned()
             if not self._is_open:
                 return
+            runner = self.runner  # it is forgotten should another stop() be done first, and the store opened again
             if self.status != "stopped":
                 self.status = "stopping"
-            self.runner.stopping.set()
+            runner.stopping.set()
             self._changed.set()
             if self._loop_task is not None:
                 await asyncio.wait([self._loop_task])  # who cancels us does not cancel the pass in progress
         # Not under the lock: another stop() may be in more of a hurry.
-        for active in self.runner:
+        for active in runner:
             if cancel or not active.has_begun:
-                self.runner.cancel(active)
+                runner.cancel(active)
         if self._writer is not None and self._writer.done():
             self._start_writer()  # somebody cancelled all tasks there were
         if wait:
-            await self._wait_for_runs(timeout)
-            await self._shut()
+            await self._wait_for_runs(runner, timeout)
+            await self._shut(runner)
         else:
-            self._spawn(self._shut_when_done(), "shutdown")
+            self._spawn(self._shut_when_done(runner), "shutdown")
 
-    async def _shut_when_done(self) -> None:
-        await self._until_idle()
-        await self._shut()
+    async def _shut_when_done(self, runner: Runner) -> None:
+        await self._until_idle(runner)
+        await self._shut(runner)
 
-    async def _shut(self) -> None:
+    async def _shut(self, runner: Runner) -> None:
+        """Close what *runner* belongs to, unless that is closed already: what was opened since then stays open."""
         async with self._lock:
-            if not self._is_open:
+            if not self._is_open or self.runner is not runner:
                 return
             now = self.clock.micros()
             was_started = self.status != "stopped"
@@ -283,22 +319,22 @@ class Engine:
                     self.tell(EventKind.STOPPED, now)
                 self.events.close()
 
-    async def _wait_for_runs(self, timeout: float | None) -> None:
+    async def _wait_for_runs(self, runner: Runner, timeout: float | None) -> None:
         """Return when every ending is committed; `SchedulerShutdownError` if that takes longer."""
-        if len(self.runner) or self._claim_lock.locked():
-            waiting = asyncio.ensure_future(self._until_idle())
+        if len(runner) or self._claim_lock.locked():
+            waiting = asyncio.ensure_future(self._until_idle(runner))
             try:
                 await self.clock.wait_for_end(waiting, timeout)
             finally:
                 waiting.cancel()
-        if len(self.runner):
-            raise SchedulerShutdownError(timeout, len(self.runner))
+        if len(runner):
+            raise SchedulerShutdownError(timeout, len(runner))
 
-    async def _until_idle(self) -> None:
-        while len(self.runner) or self._claim_lock.locked():
+    async def _until_idle(self, runner: Runner) -> None:
+        while len(runner) or (self.runner is runner and self._claim_lock.locked()):
             async with self._claim_lock:  # a claim under way is about to bring more
                 pass
-            for active in self.runner:
+            for active in runner:
                 if not active.is_over:
                     await active.over()
 
@@ -326,7 +362,7 @@ class Engine:
 
     async def _join(self) -> None:
         """Become a node of the store, and take up what dead nodes left behind."""
-        if self.node is not None:
+        if self._has_joined:
             return
         await self._prepare(self.clock.micros())
         self.store.on_change(self._hear_of_change)
@@ -337,11 +373,19 @@ class Engine:
             self._services.append(self._spawn(self._keep_watch(version), "watch"))
         self._services.append(self._spawn(self._count_due(), "count"))
 
+    @property
+    def _has_joined(self) -> bool:
+        """Whether this scheduler may claim: it is a node, or joins again after losing its lease."""
+        return self._writer is not None
+
     async def _is_ahead_of_the_clock(self) -> bool:
-        """Whether what was recorded last is yet to come: the clock went back while nobody looked."""
-        rows = await self.ask(self.store.list_runs(RunFilter(limit=1)))
-        now = from_micros(self.clock.micros() + JUMP)
-        return any(moment is not None and moment > now for row in rows for moment in (row.started_at, row.finished_at))
+        """Whether what was recorded last is yet to come: the clock went back while nobody looked. Once for each row."""
+        rows = await self.ask_unless_stopped(self.store.list_runs(RunFilter(limit=1)))
+        soon = from_micros(self.clock.micros() + JUMP)
+        is_news = bool(rows) and rows[0].id != self._judged_by
+        self._judged_by = rows[0].id if rows else None
+        times = [moment for row in rows for moment in (row.started_at, row.finished_at) if moment is not None]
+        return is_news and any(moment > soon for moment in times)
 
     def _start_writer(self) -> None:
         self._writer = self._spawn(self._write_endings(), "writer")
@@ -377,19 +421,26 @@ class Engine:
         self.runner.close()
         if self._checkup is not None:
             await asyncio.wait([self._checkup])
-        if self.node is not None:
-            try:
-                await self._settle_claims(self.clock.micros())
+        async with self._claim_lock, self._rejoining:  # a claim under way must not outlive its node
+            if self.node is not None:
+                await self._sign_off(self.node)
+            if self._is_open:
+                self._is_open = False
+                self._forget_everything()
+                await self.ask(self.store.close())
+
+    async def _sign_off(self, node: int) -> None:
+        try:
+            await self._settle_claims(self.clock.micros())
+            with suppress(StoreOutdatedError):
+                if self._went_back and self._loop_task is not None:  # which has noticed it when it had to end
+                    await self._go_back(self.clock.micros())
                 await self._purge(threshold=0)
-                await self.ask(self.store.leave(self.node))
-            except Exception:
-                say(ERROR, "Cannot sign off from the store; others will notice when the lease runs out", exc_info=True)
-            if self._identity is not None:
-                retire(self._identity)
-        if self._is_open:
-            self._is_open = False
-            self._forget_everything()
-            await self.ask(self.store.close())
+            await self.ask(self.store.leave(node))
+        except Exception:
+            say(ERROR, "Cannot sign off from the store; others will notice when the lease runs out", exc_info=True)
+        if self._identity is not None:
+            retire(self._identity)
 
     async def ready(self) -> None:
         """Every call but `start` works without the loop: the store opens when it is first needed."""
@@ -401,10 +452,17 @@ class Engine:
     async def ready_to_run(self) -> None:
         """As `ready`, and as a node: whatever is claimed must have an owner."""
         self._enter_event_loop()
-        if not self._is_open or self.node is None:
+        if not self._is_open or not self._has_joined:
             async with self._lock:
                 await self._open()
+                self._went_back |= await self._is_ahead_of_the_clock()
                 await self._join()
+
+    async def ready_for_a_pass(self) -> None:
+        """As `ready_to_run`, and notice a clock that went back, as the loop does: by what was recorded last."""
+        await self.ready_to_run()
+        if self.status == "stopped" and (self._went_back or await self._is_ahead_of_the_clock()):
+            await self._go_back(self.clock.micros())
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"scheduler_async {name}")
@@ -420,6 +478,15 @@ class Engine:
         """
         with self.clock.working():
             return await carried_through(question)
+
+    async def ask_unless_stopped(self, question: Awaitable[T]) -> T:
+        """As `ask`; `SchedulerStoppingError` if the store was closed meanwhile."""
+        try:
+            return await self.ask(question)
+        except StoreError as error:
+            if self._is_open:
+                raise
+            raise SchedulerStoppingError from error
 
     # ============================================================ the loop
 
@@ -437,6 +504,9 @@ class Engine:
                 except NodeLost:
                     await self._rejoin()
                     timeout = 0.0
+                except StoreOutdatedError as error:
+                    self._note_outdated(error)
+                    timeout = None
                 except Exception as error:  # the loop outlives whatever a store may do
                     timeout = min(FIRST_RETRY * 2**failures, LAST_RETRY)
                     self._stale = True
@@ -462,7 +532,8 @@ class Engine:
         now = self._look_at_clock()
         self.tick_count += 1
         self.last_tick_at = now
-        self._distrust_self()
+        if self._outdated is None:
+            self._distrust_self()
         while self.status == "running" and self._should_look(now):
             self._stale = False
             if self._went_back:
@@ -478,7 +549,7 @@ class Engine:
 
     def _should_look(self, now: Micros) -> bool:
         due = self._stale or self._hungry or (self._next.at is not None and self._next.at <= now + self._lead)
-        return due and self._claim_limit() > 0 and self.clock_is_believed
+        return due and self._claim_limit() > 0 and self.clock_is_believed and self._outdated is None
 
     def _claim_limit(self) -> int:
         """How many more runs may be claimed: free slots, and room in the queue."""
@@ -490,7 +561,7 @@ class Engine:
     def _lead(self) -> Micros:
         """How long before the next job is due it is time to look. Where slots are few, they are for what is due."""
         limits = self.limits
-        is_limited = limits.max_concurrent is not None or self._limits_groups
+        is_limited = limits.max_concurrent is not None or limits.limits_groups
         if is_limited or not self.foresight.lead:
             return 0
         if self._next.is_crowd and self._next.at != self._counted:
@@ -517,8 +588,14 @@ class Engine:
         return until - now
 
     async def claim(self, now: Micros, limit: int, ahead: Micros = 0) -> tuple[list[ActiveRun], Claims]:
-        """Claim up to *limit* jobs that are due, or will be within *ahead*, and start their runs when they are."""
-        return await carried_through(self._claim(now, limit, ahead))
+        """Claim up to *limit* jobs that are due, or will be within *ahead*, and start their runs when they are.
+
+        A scheduler that is stopping claims nothing.
+        """
+        try:
+            return await carried_through(self._claim(now, limit, ahead))
+        except SchedulerStoppingError:
+            return [], Claims()
 
     async def _claim(self, now: Micros, limit: int, ahead: Micros) -> tuple[list[ActiveRun], Claims]:
         async with self._claiming(now) as node:
@@ -567,7 +644,7 @@ class Engine:
         try:
             return await work()
         except NodeLost:
-            raise SchedulerError("The scheduler is stopping, or cannot stay connected to its store.") from None
+            raise SchedulerError("The scheduler cannot stay connected to its store.") from None
 
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
@@ -581,14 +658,18 @@ class Engine:
             raise JobNotFoundError(id, namespace)
         if active is not None and not queued:
             await active.begun_or_over()
+            if not active.has_begun and not self.runner.stopping.is_set():
+                raise SchedulerError(f"Job {quoted(id)} cannot run here: its handler was removed meanwhile.")
             if not active.has_begun:
-                raise SchedulerError("The scheduler is stopping, and begins nothing new.")
+                raise SchedulerStoppingError
         return active
 
     @asynccontextmanager
     async def _claiming(self, now: Micros) -> AsyncIterator[int]:
         """One claim at a time, and `stop` waits for it. Should it fail, what was claimed all the same is given back."""
         async with self._claim_lock:
+            if not self._has_joined or self.runner.stopping.is_set():
+                raise SchedulerStoppingError
             await self._settle_claims(now)
             if self.node is None:
                 raise NodeLost
@@ -628,10 +709,8 @@ class Engine:
 
     def _start(self, active: ActiveRun, *, queued: bool = False) -> None:
         claimed = active.claimed
-        call = self.handlers.find(claimed.handler)
-        assert call is not None, "only jobs whose handler is here are claimed"
-        self.runner.start(active, call, claimed.timeout or self.limits.stuck_after, queued=queued)
-        if not queued and self.events.has_readers:
+        begins = self.runner.start(active, claimed.timeout or self.limits.stuck_after, queued=queued)
+        if begins and not queued and self.events.has_readers:
             self._tell_started(claimed, self.clock.micros())
 
     def _start_waiting(self, runs: Sequence[ActiveRun]) -> None:
@@ -664,7 +743,7 @@ class Engine:
         for active in runs:
             active.has_ended = True
         try:
-            await self.ask(self.store.release([active.claimed for active in runs]))
+            await self._release([active.claimed for active in runs])
         except BaseException:
             for active in runs:
                 self._run_ended(active, None)  # the writer goes on trying
@@ -674,12 +753,18 @@ class Engine:
         self.trigger_count -= len(runs)
         self.look_again()
 
+    async def _release(self, runs: Sequence[ClaimedRun]) -> None:
+        await self.ask(self.store.release(runs))
+        # A moment that was near when it was claimed, and is not any more: the clock has gone back since.
+        self._heed(max(run.claimed_at for run in runs) - EARLIEST_CLAIM)
+
     async def begun_elsewhere(self, job: Job) -> None:
         """Wait for a run of *job* that another process has claimed ahead of its time, until that has come."""
         state = job.state
         if state.activity is Status.RUNNING and state.last_run_at is not None:
             early = state.last_run_at - self.clock.micros()
-            if 0 < early <= EARLIEST_CLAIM:
+            is_elsewhere = not any(active.claimed.uid == job.uid for active in self.runner)
+            if is_elsewhere and 0 < early <= EARLIEST_CLAIM:
                 await self.clock.wait(asyncio.Event(), early / SECOND)
 
     def _sleep_from(self, now: Micros) -> float | None:
@@ -780,7 +865,7 @@ class Engine:
 
     def _warn_of_missing_handler(self, job: Job) -> None:
         if (job.uid, job.revision) not in self._warned:
-            self._warned.add((job.uid, job.revision))
+            self._warned.put((job.uid, job.revision), None)
             say(
                 WARNING,
                 "Job %s is due, but no handler %s is registered here; it waits until there is one",
@@ -852,24 +937,33 @@ class Engine:
 
     async def _record_all(self, batch: list[ActiveRun]) -> None:
         """Record *batch*, at once if possible. One ending that cannot be recorded must not hold up the others."""
+        if await self._refusal(batch) is None:
+            return
+        while batch:
+            active = batch[0]
+            refusal = await self._refusal([active])
+            if refusal is not None:
+                run, problem = active.claimed, message_of(refusal)
+                words = "Run %d of %s ended, but how it ended cannot be recorded; it is recorded as an error"
+                say(ERROR, words, run.id, run.key, extra=run.named, exc_info=refusal)
+                active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {problem}")
+                if await self._refusal([active]) is not None:
+                    words = "Run %d of %s cannot be recorded at all; it counts as interrupted when this scheduler stops"
+                    say(ERROR, words, run.id, run.key, extra=run.named)
+                    self.runner.forget(active)
+            del batch[0]
+
+    async def _refusal(self, batch: Sequence[ActiveRun]) -> Exception | None:
+        """Record *batch*, or return why it cannot be. A store that fails may take it later, and raises."""
         try:
             await self._record(batch)
+        except (UnstorableError, StoreOutdatedError) as error:
+            return error
         except StoreError:
             raise
-        except Exception:
-            while batch:
-                active = batch[0]
-                try:
-                    await self._record([active])
-                except StoreError:
-                    raise
-                except Exception as error:
-                    run = active.claimed
-                    words = "Run %d of %s ended, and that cannot be recorded"
-                    say(ERROR, words, run.id, run.key, extra=run.named, exc_info=True)
-                    active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {error}")
-                    await self._record([active])
-                del batch[0]
+        except Exception as error:  # in a way that nobody thought of
+            return error
+        return None
 
     async def _record(self, batch: Sequence[ActiveRun]) -> None:
         unbegun: list[ClaimedRun] = []
@@ -887,14 +981,15 @@ class Engine:
             begun.append(active)
             ended.append(EndedRun(run, told, min(active.started_at, active.ended_at), active.ended_at))
         if unbegun:
-            await self.ask(self.store.release(unbegun))
+            await self._release(unbegun)
             self._stale = True
-        left = await self.ask(self.store.finish(ended, self.rules)) if ended else []
-        is_followed = is_heard(INFO) or self.events.has_listeners or self._limits_groups
+        rules = self.rules if self.status == "stopped" else self._rules_of_loop
+        left = await self.ask(self.store.finish(ended, rules)) if ended else []
+        is_followed = is_heard(INFO) or self.events.has_listeners or self.limits.limits_groups
         for active, item, one in zip(begun, ended, left, strict=True):
             active.outcome, active.after = item.ending.outcome, one
             if is_followed or one is None or not one.is_plain:
-                self._announce_ending(item, one, active.error)
+                self._announce_ending(item, one, active)
             if one is not None:
                 self._count_rows(item.run.uid, 1 + len(one.skips))
         self._learn_of_moments([one.next_run_at for one in left if one is not None and one.next_run_at is not None])
@@ -904,7 +999,7 @@ class Engine:
         if self._hungry or self._stale:
             self._changed.set()
 
-    def _announce_ending(self, item: EndedRun, left: Aftermath | None, error: BaseException | None) -> None:
+    def _announce_ending(self, item: EndedRun, left: Aftermath | None, active: ActiveRun) -> None:
         run, ending = item.run, item.ending
         if left is None:
             self._stale = True
@@ -923,25 +1018,21 @@ class Engine:
                 milliseconds,
                 f": {ending.error}" if ending.error else "",
                 extra={**run.named, "outcome": ending.outcome.value, "duration_ms": milliseconds},
-                # Where a handler failed, but for what it was never called with.
-                exc_info=None if isinstance(error, PayloadError) else error,
+                exc_info=None if active.traceback is None else active.error,
+                traceback=active.traceback,
             )
         if self.events.has_listeners:
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row_of(item, self._node_name))
         if left.kind or left.skips:
             self.announce_edit(left, item.finished_at)
-        if self._limits_groups and (run.group or left.group) is not None:
+        if self.limits.limits_groups and (run.group or left.group) is not None:
             self._stale = True  # another of its group may go now: of the one it ran in, or of the one it is in since
-
-    @property
-    def _limits_groups(self) -> bool:
-        return self.limits.group_limit is not None or bool(self.limits.group_limits)
 
     def _count_rows(self, uid: int, count: int) -> None:
         """A job has so many rows more: when there are enough of them, the oldest are forgotten."""
         if self.limits.keep_runs is not None:
             grown = self._grown[uid] = self._grown.get(uid, 0) + count
-            if grown > self.limits.keep_runs // 10:
+            if grown > self.limits.keep_runs // 10 or len(self._grown) > MOST_GROWN:
                 self._untidy.set()
 
     def _announce_dropped(self, active: ActiveRun) -> None:
@@ -979,7 +1070,7 @@ class Engine:
                 is_time = self._machine.monotonic() - last_beat >= BEAT
                 if changed or is_time or self._troubles or self._watch.someone_is_gone():
                     last_beat = self._machine.monotonic()
-                    await self.ask(self.store.check())
+                    await self._check_store()
                     await self._beat()
                 if self._trouble_is_over("watch"):
                     # Nobody has to wait for their next try.
@@ -987,6 +1078,8 @@ class Engine:
                     self._works_again.set()
             except NodeLost:
                 await self._rejoin()
+            except StoreOutdatedError as error:
+                self._note_outdated(error)
             except Exception as error:
                 if "watch" not in self._troubles:
                     say(ERROR, "Cannot reach the store; trying again every %g s", POLL, exc_info=True)
@@ -1012,7 +1105,7 @@ class Engine:
         nodes = await self.ask(self.store.beat(self.node))
         self._trusted_until = max(self._trusted_until, begun + LEASE - MARGIN)
         dead = self._watch.find_dead(nodes, self.node, self._machine.monotonic())
-        if dead:
+        if dead and self._outdated is None:
             now = self._believed_now()
             self.look_again()  # also if the answer is lost
             self._announce_interrupted(await self.ask(self.store.recover(dead, now, self.rules)), now)
@@ -1039,15 +1132,15 @@ class Engine:
 
     async def _rejoin(self) -> None:
         """Others take us for dead, or soon will: end what we run without a trace, and begin anew."""
-        lost_node = self.node
+        runner, lost_node = self.runner, self.node
         async with self._rejoining:
-            if self.node != lost_node:
-                return  # the loop and the watch may both have noticed
+            if self.runner is not runner or self.node != lost_node or (lost_node is None and self._outdated):
+                return  # the store was closed meanwhile, or the loop and the watch have both noticed
             say(WARNING, "Node %s lost its lease; its runs are cancelled, and it joins again", self._node_name)
             ended = {active.claimed.id for active in self._ended}
-            lost = [active for active in self.runner if active.claimed.id not in ended]
+            lost = [active for active in runner if active.claimed.id not in ended]
             for active in lost:
-                self.runner.disown(active)
+                runner.disown(active)
             tasks = [active.task for active in lost if active.task is not None]
             if tasks:
                 await asyncio.wait(tasks, timeout=MARGIN)
@@ -1055,16 +1148,18 @@ class Engine:
                 retire(self._identity)
             self.node = None
             failures = 0
-            while not self.runner.stopping.is_set():
+            while self.runner is runner and not runner.stopping.is_set() and self._outdated is None:
                 try:
                     while self._ended:  # what nobody has taken over is still ours to tell of
                         await self._record_some()
                     await self._become_node()
+                except StoreOutdatedError as error:
+                    self._note_outdated(error)
                 except Exception as error:
                     words = "Cannot join the store; trying again in %g s: %s"
                     say(ERROR, words, POLL, error, exc_info=failures == 0)
                     failures += 1
-                    await self._machine.wait(self.runner.stopping, POLL)
+                    await self._machine.wait(runner.stopping, POLL)
                 else:
                     say(INFO, "This is now node %s", self._node_name)
                     self.look_again()
@@ -1108,7 +1203,9 @@ class Engine:
 
     async def _question_store(self) -> _Checkup:
         try:
-            await self.ask(self.store.check())
+            await self._check_store()
+            if self._outdated is not None:
+                return _Checkup()
             terms = self._terms(self.node or 0, 1)
             return _Checkup(earliest_due=await self.ask(self.store.earliest_due(self.clock.micros(), terms)))
         except Exception as error:  # whatever it is, it is what was asked for
@@ -1120,10 +1217,14 @@ class Engine:
         """Remove what is old: on its own cadence, a little at a time."""
         while True:
             if self.limits.purge_disabled_after is None:
-                await self._untidy.wait()
+                kept = self.limits.keep_removed
+                pause = LONGEST_UPKEEP_PAUSE if kept is None else min(LONGEST_UPKEEP_PAUSE, kept.total_seconds())
+                await self.clock.wait(self._untidy, pause)
             await self.clock.wait(self._halt, UPKEEP)
             try:
                 await self._purge()
+            except StoreOutdatedError as error:
+                self._note_outdated(error)
             except Exception:
                 say(ERROR, "Cannot remove old runs; trying again in %g s", UPKEEP, exc_info=True)
 
@@ -1132,8 +1233,9 @@ class Engine:
         self._untidy.clear()
         now = self._believed_now()
         if self.limits.keep_runs is not None:
-            least = self.limits.keep_runs // 10 if threshold is None else threshold
-            grown = [uid for uid, count in self._grown.items() if count > least]
+            if threshold is None:
+                threshold = 0 if len(self._grown) > MOST_GROWN else self.limits.keep_runs // 10
+            grown = [uid for uid, count in self._grown.items() if count > threshold]
             for uids in _slices(grown, UPKEEP_LOOK):
                 counted = {uid: self._grown[uid] for uid in uids}
                 overgrown = await self.ask(self.store.overgrown(uids, self.limits.keep_runs))
@@ -1143,6 +1245,10 @@ class Engine:
                     self._grown[uid] -= counted[uid]  # more may have come meanwhile
                     if not self._grown[uid]:
                         del self._grown[uid]
+        if self.limits.keep_removed is not None:
+            before = now - span(self.limits.keep_removed)
+            while await self.ask(self.store.purge_removed(before, UPKEEP_SLICE)) == UPKEEP_SLICE:
+                pass
         if self.limits.purge_disabled_after is not None:
             before = now - span(self.limits.purge_disabled_after)
             while gone := await self.ask(self.store.purge_disabled(before, UPKEEP_SLICE)):
@@ -1163,9 +1269,25 @@ class Engine:
     @property
     def problem(self) -> str | None:
         """What keeps it from working, if anything does."""
+        if self._outdated is not None:
+            return self._outdated
         if not self.clock_is_believed:
             return f"Nothing is started, since {self._last_jump}."
         return next(iter(self._troubles.values()), None)
+
+    async def _check_store(self) -> None:
+        """Notice if the store is not what it was. `StoreError` if it cannot be used at all."""
+        try:
+            await self.ask(self.store.check())
+        except StoreOutdatedError as error:
+            self._note_outdated(error)
+
+    def _note_outdated(self, error: StoreOutdatedError) -> None:
+        """Start nothing more, since a newer version has upgraded the store; what runs goes on, and is recorded."""
+        if self._outdated is None:
+            self._outdated = str(error)
+            say(ERROR, "%s This process starts no more runs; those that it has go on", error)
+            self.tell(EventKind.STORE_FAILED, self.clock.micros(), reason=self._outdated)
 
     def _report_trouble(self, who: str, error: Exception) -> None:
         """Tell that the store fails; once, however many notice it, until all of them are through."""
@@ -1229,7 +1351,9 @@ def _earliest(*moments: Micros | None) -> Micros | None:
 
 
 _GOING_ON = Ending(outcome=Outcome.SUCCESS)  # stands in where a run has no ending yet
-_NEVER_BEGUN = Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped before it could begin.")
+_NEVER_BEGUN = Ending(
+    outcome=Outcome.CANCELLED, error="The scheduler was stopped, or the handler removed, before it could begin."
+)
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:

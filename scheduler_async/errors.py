@@ -10,9 +10,12 @@
     │   └── PayloadError                           not what the handler takes  .problem
     ├── JobExistsError             (ValueError)                                .job_id .namespace
     ├── JobNotFoundError           (LookupError)                               .job_id .namespace
+    ├── HandlerNotFoundError       (LookupError)                               .handler
     ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace
+    ├── SchedulerStoppingError     (RuntimeError)  no new run starts
     ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
     └── StoreError                 (OSError)       the store cannot be used
+        └── StoreOutdatedError                     a newer version upgraded it    .store .version .known
 
 Each is raised before anything has changed, and its message says what was wrong and what would be right. Where that
 is a call, it stands apart: `.sentence` says what was wrong, `.remedy` what to call, and whoever shows it to people
@@ -68,18 +71,22 @@ class CronParseError(InvalidScheduleError):
 
 
 class UnknownZoneError(InvalidScheduleError):
-    """A time zone that the zone database does not have."""
+    """A time zone that the zone database does not have, or that cannot be stored."""
 
-    def __init__(self, zone: object, suggestion: str | None = None) -> None:
+    def __init__(self, zone: object, suggestion: str | None = None, problem: str | None = None) -> None:
         hint = f" Did you mean {quoted(suggestion)}?" if suggestion else ""
         super().__init__(
-            f'Unknown time zone {quoted(zone)}.{hint} Zones have IANA names, such as "Europe/Stockholm" or "UTC".'
+            f'{problem} Use ZoneInfo("Europe/Stockholm"), the name of a zone, or an offset such as "+05:30".'
+            if problem
+            else f"Unknown time zone {quoted(zone)}.{hint} Zones have IANA names, such as "
+            '"Europe/Stockholm" or "UTC", or are offsets such as "+05:30".'
         )
         self.zone = zone
         self.suggestion = suggestion
+        self.problem = problem
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.zone, self.suggestion)
+        return type(self), (self.zone, self.suggestion, self.problem)
 
 
 class InvalidJobError(SchedulerError, ValueError):
@@ -153,11 +160,32 @@ class JobNotFoundError(_JobError, LookupError):
     remedy = "list_jobs() shows the jobs there are."
 
 
+class HandlerNotFoundError(SchedulerError, LookupError):
+    """No handler is registered under this name."""
+
+    def __init__(self, handler: object) -> None:
+        super().__init__(f"Handler {quoted(handler)} not found. Pass the name under which it was registered.")
+        self.handler = handler
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.handler,)
+
+
 class JobAlreadyRunningError(_JobError, RuntimeError):
     """The job is running, and a job runs once at a time."""
 
     pattern = "Job {job} is running already."
     remedy = "A job runs once at a time: try again when it is done."
+
+
+class SchedulerStoppingError(SchedulerError, RuntimeError):
+    """The scheduler is stopping, or was stopped while it was asked to run something."""
+
+    def __init__(self) -> None:
+        super().__init__("The scheduler is stopping and starts no new runs. Call again once it has stopped.")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), ()
 
 
 class SchedulerShutdownError(SchedulerError, TimeoutError):
@@ -180,3 +208,19 @@ class SchedulerShutdownError(SchedulerError, TimeoutError):
 
 class StoreError(SchedulerError, OSError):
     """The store cannot be read or written; nothing in it was changed."""
+
+
+class StoreOutdatedError(StoreError):
+    """A newer version has upgraded the *store* to a schema *version* beyond *known*; this one can only read it."""
+
+    def __init__(self, store: str, version: int, known: int) -> None:
+        super().__init__(
+            f"The store {store} has schema version {version}, and this scheduler_async knows up to {known}. "
+            "A newer version made it: upgrade scheduler_async."
+        )
+        self.store = store
+        self.version = version
+        self.known = known
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.store, self.version, self.known)

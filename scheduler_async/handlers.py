@@ -7,12 +7,13 @@ import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler_async.arguments import Arguments, Handler, name_of_function
 from scheduler_async.clock import Clock
-from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
-from scheduler_async.models import Ending, Outcome, Result, Run
+from scheduler_async.endings import can_be_awaited, ending_of_exception
+from scheduler_async.errors import HandlerNotFoundError, InvalidJobError, SchedulerError, quoted
+from scheduler_async.models import Run
 from scheduler_async.tasks import carried_through
 
 if TYPE_CHECKING:
@@ -44,17 +45,23 @@ class Handlers:
         self._fallback: Callable[[Run], Awaitable[object]] | None = None
         self._threads: CapacityLimiter | None = None
 
-    def register(self, name: str, function: Handler) -> None:
-        """Give *function* a name; a name has one function."""
+    def register(self, name: str, function: Handler, *, replace: bool = False) -> None:
+        """Register *function* under *name*. Another function that has the name is kept, unless *replace* is true."""
         known = self._functions.get(name)
-        if known is not None and known != function:
+        if known is not None and known != function and not replace:
             raise InvalidJobError(
-                f"There is a handler {quoted(name)} already ({name_of_function(known)}). Give this one another name.",
+                f"Handler {quoted(name)} already exists ({name_of_function(known)}). Give this one another name, "
+                "or pass replace=True.",
                 "handler",
             )
-        self._by_name[name] = self._adapted(function)
-        self._functions[name] = function
-        self._arguments[name] = Arguments.of(function)
+        call, arguments = self._adapted(function), Arguments.of(function)
+        self._by_name[name], self._functions[name], self._arguments[name] = call, function, arguments
+
+    def remove(self, name: str) -> None:
+        """Forget the handler of this name. Runs in progress keep it."""
+        if name not in self._by_name:
+            raise HandlerNotFoundError(name)
+        del self._by_name[name], self._functions[name], self._arguments[name]
 
     def register_fallback(self, function: Handler) -> None:
         """Let *function* handle every job whose name has no handler of its own."""
@@ -98,6 +105,12 @@ class Handlers:
         """*function* as an async function of a run."""
         if not callable(function):
             raise InvalidJobError(f"A handler is a function, not {quoted(function)}.", "handler")
+        if _is_generator(function):
+            raise InvalidJobError(
+                f"Handler {name_of_function(function)}() must not contain yield: to call a generator function does "
+                "none of its work. Write an async def without yield that iterates over the generator.",
+                "handler",
+            )
         arguments = Arguments.of(function)
         if _is_async(function):
             return function if arguments.are_the_run else lambda run: arguments.call(function, run)
@@ -106,11 +119,16 @@ class Handlers:
         async def in_thread(run: Run) -> object:
             if self._threads is None:
                 self._threads = CapacityLimiter(MAX_THREADS)
-            work = partial(arguments.call, function, run)
+            work = partial(_answer_of, arguments, function, run)
             with self._clock.working_in_thread():
                 # A thread cannot be stopped: it is waited for, so that the job does not run twice at once.
-                answer = await carried_through(to_thread.run_sync(_without_exit(work), limiter=self._threads))
-            return await answer if inspect.isawaitable(answer) else answer
+                answer = await carried_through(to_thread.run_sync(work, limiter=self._threads))
+            if type(answer) is _Raised:
+                try:
+                    raise answer.error
+                finally:
+                    del answer  # or the exception would keep itself in memory
+            return await answer if can_be_awaited(answer) else answer
 
         return in_thread
 
@@ -119,57 +137,36 @@ class Handlers:
         self._threads = None
 
 
-def _without_exit(work: Callable[[], object]) -> Callable[[], object]:
-    """*work*, whose wish to end the program is an error like others: it would not get further than its thread."""
+class _Raised(NamedTuple):
+    """An exception on its way out of a thread: what carries it need not look at it."""
 
-    def call() -> object:
-        try:
-            return work()
-        except SystemExit as error:
-            return ending_of_exception(error)
+    error: BaseException
 
-    return call
+
+def _answer_of(arguments: Arguments, function: Handler, run: Run) -> object:
+    """Return what *function* answers; its wish to end the program is an error like others, and ends only its thread."""
+    try:
+        return arguments.call(function, run)
+    except (SystemExit, KeyboardInterrupt) as error:
+        return ending_of_exception(error)
+    except BaseException as error:
+        return _Raised(error)
+
+
+def _bodies(function: Handler) -> tuple[Callable[..., object], ...]:
+    """Return what is called in the end: the function itself, or the method of an object; a partial calls another."""
+    inner = function.func if isinstance(function, partial) else function
+    return inner, type(inner).__call__
 
 
 def _is_async(function: Handler) -> bool:
-    inner = function.func if isinstance(function, partial) else function
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
+    return any(map(inspect.iscoroutinefunction, _bodies(function)))
 
 
-# What most runs come to.
-SUCCESS = Ending(outcome=Outcome.SUCCESS)
-
-
-def ending_of(answer: object) -> Ending:
-    """What a handler's answer says about its run."""
-    match answer:
-        case None | True:
-            return SUCCESS
-        case False:
-            return Ending(outcome=Outcome.SUCCESS, disable=True)
-        case Ending():
-            return answer
-        case Outcome():
-            try:
-                return _told(Result(answer))
-            except InvalidJobError as error:
-                return ending_of_exception(error)
-        case Result():
-            return _told(answer)
-        case _:
-            return SUCCESS
-
-
-def _told(result: Result) -> Ending:
-    error = (result.message or result.outcome.value) if result.outcome.is_failure else None
-    return Ending(outcome=result.outcome, error=error, message=result.message, exit_code=result.exit_code)
-
-
-def ending_of_exception(error: BaseException) -> Ending:
-    """What an exception says about the run that raised it."""
-    name = type(error).__name__
-    try:
-        words = str(error)
-    except Exception as failure:  # some exceptions cannot be put into words
-        words = f"its text cannot be had ({type(failure).__name__})"
-    return Ending(outcome=Outcome.ERROR, error=f"{name}: {words}" if words else name)
+def _is_generator(function: Handler) -> bool:
+    """Return whether a call only makes a generator, and not one that can be awaited, as `types.coroutine` makes it."""
+    return any(
+        inspect.isasyncgenfunction(body)
+        or (inspect.isgeneratorfunction(body) and not body.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE)
+        for body in _bodies(function)
+    )

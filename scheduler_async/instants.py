@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 
 from scheduler_async.errors import InvalidScheduleError, quoted
+from scheduler_async.zones import as_tzinfo
 
 Micros: TypeAlias = int
 """A moment as integer microseconds since the epoch, or a span in microseconds."""
@@ -18,6 +19,9 @@ DAY: Micros = 24 * HOUR
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+FIRST: Micros = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+"""The first moment that a datetime can hold."""
 
 LAST: Micros = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 """The last moment a datetime can hold; schedules have nothing beyond it."""
@@ -38,8 +42,9 @@ def span(duration: timedelta) -> Micros:
     return duration // _MICROSECOND
 
 
-def describe_instant(moment: datetime, zone: tzinfo = UTC) -> str:
+def describe_instant(moment: datetime, zone: str | tzinfo = UTC) -> str:
     """*moment* for people, on the clocks of *zone*: "2026-06-15 09:00 UTC", with seconds where there are any."""
+    zone = as_tzinfo(zone)
     pattern = "%H:%M" if moment.second == moment.microsecond == 0 else "%H:%M:%S"
     try:
         there = moment.astimezone(zone)

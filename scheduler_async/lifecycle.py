@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from scheduler_async.durations import describe_duration
 from scheduler_async.errors import JobEndedError, quoted
-from scheduler_async.instants import MINUTE, SECOND, Micros, describe_instant, from_micros
+from scheduler_async.instants import FIRST, LAST, MINUTE, SECOND, Micros, describe_instant, from_micros
 from scheduler_async.models import (
     ENDED,
     SPEC_FIELDS,
@@ -42,11 +42,10 @@ from scheduler_async.models import (
     Upcoming,
     state_of_parts,
 )
+from scheduler_async.occurrences import jittered, latest_regular, merged, merged_and_next, next_regular, passed_over
 from scheduler_async.retries import Consequence, Retry
+from scheduler_async.rows import is_sound_state
 from scheduler_async.schedules import At, Delay, Manual, Schedule
-
-# Counting on would tell nobody anything, and a count must stay cheap.
-MAX_MISSED = 1_000_000
 
 # A preview of a job that runs every second is long enough with these.
 MAX_UPCOMING = 1_000
@@ -61,6 +60,8 @@ class Rules:
     retry: Retry = Retry.backoff()  # noqa: RUF009 - a frozen value
     misfire_grace: Micros | None = MINUTE
     """How late is not too late; None never is."""
+    retry_floor: Micros = 0
+    """The shortest time from a failure to a retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +98,15 @@ class Claim(NamedTuple):
 def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
     """A new job. Its anchor is *now*."""
     kept, namespace = spec.as_kept(id, handler), spec.namespace
-    first = spec.schedule.first_micros(now)
-    at = first if first is None or spec.schedule.jitter is None else spec.schedule.jittered(first, f"{namespace}/{id}")
+    at = spec.schedule.first_micros(now)
     job = Job.stored(
         kept, JobState(Status.IDLE, at), id, namespace, handler, uid=0, anchor=now, created=now, updated=now, revision=1
     )
+    if spec.schedule.jitter is not None:
+        job = job.with_state(JobState(Status.IDLE, jittered(job, at)))
     if not spec.enabled:
         return job.with_state(disabled(job.state, "it was added disabled", now))
-    return job if first is not None else job.with_state(_going_on(job, job.state, None, now))
+    return job if at is not None else job.with_state(_going_on(job, job.state, None, now))
 
 
 EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
@@ -134,24 +136,25 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
     skips: tuple[Skip, ...] = ()
     if spec.schedule != job.schedule:
         edited = replace(edited, anchor=now)
-        skips = _owed(job, now, SkipReason.MISFIRE) if state.phase is Phase.ACTIVE else ()
-        if _owes_since_its_claim(state) and state.last_run_at is not None:
-            skips = _merged(job, state.last_run_at, now, SkipReason.ALREADY_RUNNING)
+        skips = _owed(job, now, SkipReason.MISFIRE)
+        if _owes_since_its_claim(job) and not _was_disabled_before(state):
+            skips = merged(job, state.last_run_at or now, now, SkipReason.ALREADY_RUNNING)
         if state.disabled_reason == ENDED:
             state = state._replace(phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
         state = state._replace(retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
-        if state.phase is Phase.DISABLED:
-            state = _settled_while_disabled(state, now)
-        else:
-            never_ran = state.last_run_at is None and state.activity is Status.IDLE
-            first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
-            following = first if first is not None else spec.schedule.next_micros(now, now)
-            state = _going_on(edited, state, _jittered(edited, following), now)
+        is_idle = state.activity is Status.IDLE
+        never_ran = state.last_run_at is None and is_idle
+        first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
+        following = jittered(edited, first if first is not None else spec.schedule.next_micros(now, now))
+        if state.phase is not Phase.DISABLED:
+            state = _going_on(edited, state, following, now)
+        elif not is_idle:  # it may be resumed before its run has ended
+            state = state._replace(next_run_at=following)
     edited = edited.with_state(state)
     if not spec.enabled and edited.enabled:
-        if spec.schedule == job.schedule and state.phase is Phase.ACTIVE:
-            skips = _owed(job, now, SkipReason.DISABLED)
-        edited = edited.with_state(_disabled_by_hand(state, "it was disabled by hand", now))
+        change = disable(edited, "it was disabled by hand", now)
+        edited = edited.with_state(change.state)
+        skips = change.skips if spec.schedule == job.schedule else skips
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
         edited = edited.with_state(resume(edited, now).state)
     return edited, skips
@@ -159,18 +162,14 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
 
 def pause(job: Job, now: Micros) -> Change:
     """A job that does not start until it is resumed. What was owed already is left out, except a one-shot."""
-    if job.state.phase is not Phase.ACTIVE:
-        return Change(state=job.state)
-    state = job.state._replace(phase=Phase.PAUSED)
-    if isinstance(job.schedule, At | Delay):
+    state = job.state
+    if state.phase is not Phase.ACTIVE:
         return Change(state=state)
-    if state.retry_of is not None:  # which waits; what it stood before is left out
-        skips = _passed_over(job, state.regular_at, now, SkipReason.PAUSED)
-        return Change(state=state._replace(regular_at=_next_regular(job, now)) if skips else state, skips=skips)
+    if isinstance(job.schedule, At | Delay) or _comes_during_its_run(state):
+        return Change(state=state._replace(phase=Phase.PAUSED))
     skips = _owed(job, now, SkipReason.PAUSED)
-    if skips:
-        state = state._replace(next_run_at=_next_regular(job, now), regular_at=None)
-    return Change(state=state, skips=skips)
+    state = _past_what_is_owed(job, now) if skips else state
+    return Change(state=state if state.disabled_reason == ENDED else state._replace(phase=Phase.PAUSED), skips=skips)
 
 
 def resume(job: Job, now: Micros) -> Change:
@@ -187,44 +186,64 @@ def resume(job: Job, now: Micros) -> Change:
         retry_count=0,
         period_start=None,
     )
-    if _owes_since_its_claim(state):
+    if _owes_since_its_claim(job):
         return Change(state=fresh)  # the run in progress decides when it ends
     if isinstance(job.schedule, At):
         # Still to be run, once: late, and as another attempt if there was one.
-        at = _jittered(job, job.schedule.first_micros(now))
+        at = jittered(job, job.schedule.first_micros(now))
         return Change(state=fresh._replace(next_run_at=state.next_run_at or at))
     if isinstance(job.schedule, Delay):
         planned = state.regular_at or state.next_run_at or now
         return Change(state=_going_on(job, fresh, max(planned, now), now))
-    nothing_stands_before_it = state.regular_at is None
-    if nothing_stands_before_it and (state.phase is Phase.ACTIVE or (state.next_run_at or 0) > now):
+    is_paused = state.phase is Phase.PAUSED
+    was_not_missed = is_paused and ((state.next_run_at or 0) > now or _comes_during_its_run(state))
+    if state.regular_at is None and (state.phase is Phase.ACTIVE or was_not_missed):
         return Change(state=fresh)
-    following = _next_regular(job, now)
+    following = next_regular(job, now)
     if following is None and state.retry_of is not None:  # its last occurrence, to be tried again
         return Change(state=fresh._replace(next_run_at=state.next_run_at or now))
-    skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF) if state.phase is Phase.ACTIVE else ()
+    skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF) if state.phase is Phase.ACTIVE else ()
     return Change(state=_going_on(job, fresh, following, now), skips=skips)
 
 
 def disable(job: Job, reason: str, now: Micros) -> Change:
     """A job that is taken out of scheduling for *reason*. What it owes leaves a row."""
-    skips = _owed(job, now, SkipReason.DISABLED) if job.state.phase is Phase.ACTIVE else ()
-    return Change(state=_disabled_by_hand(job.state, reason, now), skips=skips)
+    skips = _owed(job, now, SkipReason.DISABLED)
+    if job.state.activity is Status.IDLE:
+        return Change(state=disabled(job.state, reason, now), skips=skips)
+    # What comes next is kept until the run in progress has ended: the job may be resumed before that.
+    state = _past_what_is_owed(job, now) if skips else job.state
+    if state.disabled_reason != ENDED:
+        state = state._replace(phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now)
+    return Change(state=state, skips=skips)
 
 
-def _disabled_by_hand(state: JobState, reason: str, now: Micros) -> JobState:
-    given_up = disabled(state, reason, now)
-    return given_up if _owes_since_its_claim(state) else _settled_while_disabled(given_up, now)
+def _owes_since_its_claim(job: Job) -> bool:
+    """Whether it runs, and what passes meanwhile is written down when that ends: no edit has settled it before."""
+    state = job.state
+    return state.activity is not Status.IDLE and state.next_run_at is None and job.anchor <= (state.last_run_at or 0)
 
 
-def _settled_while_disabled(state: JobState, now: Micros) -> JobState:
-    """All up to *now* has its rows; `regular_at` tells that to the run in progress, if there is one."""
-    return state if state.activity is Status.IDLE else state._replace(regular_at=now)
+def _was_disabled_before(state: JobState) -> bool:
+    """Whether the run in progress was asked for while the job was disabled."""
+    return state.disabled_at is not None and state.disabled_at <= (state.last_run_at or 0)
 
 
-def _owes_since_its_claim(state: JobState) -> bool:
-    """Whether it runs, and what passes meanwhile is written down when that ends: nothing has settled it before."""
-    return state.activity is not Status.IDLE and state.next_run_at is None and state.regular_at is None
+def _comes_during_its_run(state: JobState) -> bool:
+    """Whether it runs, and what comes next was not due before that: if it comes meanwhile, the end of the run tells."""
+    if state.activity is Status.IDLE or state.last_run_at is None or state.next_run_at is None:
+        return False
+    return state.retry_of is None and state.regular_at is None and state.next_run_at > state.last_run_at
+
+
+def _past_what_is_owed(job: Job, now: Micros) -> JobState:
+    """The state of a job whose due occurrences have their row; a one-shot, a delay and a retry are owed still."""
+    if isinstance(job.schedule, At | Delay):
+        return job.state
+    following = next_regular(job, now)
+    if job.state.retry_of is not None:
+        return job.state._replace(regular_at=following)
+    return _going_on(job, job.state, following, now)
 
 
 def disabled(state: JobState, reason: str, now: Micros) -> JobState:
@@ -238,7 +257,7 @@ def sooner(job: Job, now: Micros) -> Job | None:
 
     It must not wait until the clock is where it was. On a grid or by cron it goes on with the next time by the new
     clock, and what ran already is known by its row. A delay, and the wait after a failure, are as long as before. A
-    one-shot keeps its moment.
+    run that was cancelled is repeated at once. A one-shot keeps its moment.
     """
     state = job.state
     if state.next_run_at is None or state.next_run_at <= now:
@@ -249,12 +268,14 @@ def sooner(job: Job, now: Micros) -> Job | None:
         moved = replace(job, anchor=anchor, revision=job.revision + 1)
     at, regular = state.next_run_at, state.regular_at
     if state.retry_of is not None or regular is not None:
-        if state.last_error_at is not None and state.last_error_at > now:
+        if state.retry_of is not None and not state.consecutive_errors:
+            at = now  # its run was cancelled, and is repeated at once
+        elif state.last_error_at is not None and state.last_error_at > now:
             at = min(at, now + max(at - state.last_error_at, 0))
             state = state._replace(last_error_at=now)
-        regular = _earlier(regular, _next_regular(moved, now))
+        regular = _earlier(regular, next_regular(moved, now))
     else:
-        at = min(at, _next_regular(moved, now) or at)
+        at = min(at, next_regular(moved, now) or at)
     period_start = _earlier(state.period_start, now)
     moved = moved.with_state(state._replace(next_run_at=at, regular_at=regular, period_start=period_start))
     return None if moved == job else moved
@@ -377,7 +398,7 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
     if not room.has_handler:
         warnings.append(f"no handler {quoted(job.handler)} is registered here")
     if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # it runs now
-        following = _next_regular(job, now)
+        following = next_regular(job, now)
     elif state.next_run_at <= now:
         taken = claim(job, now, rules)
         missed = sum(skip.missed for skip in taken.skips)
@@ -385,10 +406,10 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
             warnings.append(f"{missed} missed, not made up for")
         if taken.attempt is not None:
             yield Upcoming(job=job, at=from_micros(now), retries_left=left, warnings=tuple(warnings))
-        following = taken.state.next_run_at or _next_regular(job, now)
+        following = taken.state.next_run_at or next_regular(job, now)
     elif state.next_run_at <= until:
         yield Upcoming(job=job, at=from_micros(state.next_run_at), retries_left=left, warnings=tuple(warnings))
-        following = _next_regular(job, state.next_run_at)
+        following = next_regular(job, state.next_run_at)
     else:
         return
     for number, at in enumerate(_regular_from(job, following), 1):
@@ -406,7 +427,7 @@ def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:
         return  # the run after next depends on how long the next one takes
     while at is not None:
         yield at
-        at = _next_regular(job, at)
+        at = next_regular(job, at)
 
 
 # ---------------------------------------------------------------- what a pass does
@@ -424,7 +445,7 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         attempt = Attempt(
             scheduled_for=state.retry_of, attempt=state.attempts + 1, trigger=Trigger.RETRY, claimed_at=now
         )
-        skips = _passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
+        skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
         return Claim(state=_taken(state, now, activity, state.retry_count), attempt=attempt, skips=skips)
 
     at, skips = state.next_run_at, ()
@@ -432,15 +453,15 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         if state.retry_of is not None:
             at = state.regular_at
         else:
-            skips = _passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
+            skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
     if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran, before the clock went back
-        return Claim(state=_going_on(job, state, _next_regular(job, at), now), skips=skips)
+        return Claim(state=_going_on(job, state, next_regular(job, at), now), skips=skips)
     fresh = _taken(state, now, activity, retry_count=0)
     late = _is_late(at, now, rules)
     if late and job.misfire is Misfire.SKIP:
         return _skip_missed(job, fresh, at, now, rules, skips)
     attempt = Attempt(at, 1, Trigger.CATCH_UP if late else Trigger.SCHEDULE, now)
-    return Claim(fresh, skips + _merged(job, at, now, SkipReason.MISFIRE), attempt)
+    return Claim(fresh, skips + merged(job, at, now, SkipReason.MISFIRE), attempt)
 
 
 def claim_in_time(columns: tuple[Any, ...], now: Micros, activity: str) -> tuple[Any, ...] | None:
@@ -448,12 +469,25 @@ def claim_in_time(columns: tuple[Any, ...], now: Micros, activity: str) -> tuple
 
     It goes from the columns of a state to those of the next, without a look at the job: nothing is late, and nothing
     was missed. Where claims are made ahead of time, nearly all are like that. That its schedule no longer computes is
-    then noticed when the run has ended.
+    then noticed when the run has ended. Columns that cannot be read take a closer look, too: a job that has never
+    failed nor told anything has few that could be wrong.
     """
-    _, at, retry_of, _, regular_at, *_, forgotten_until = columns
-    if at < now or retry_of is not None or regular_at is not None:
+    (_, at, retry_of, attempts, regular_at, retry_count, last_run_at, period_start, errors, interruptions,
+     last_success_at, exit_code, message, _, reason, disabled_at, last_error_at, error,
+     forgotten_until) = columns  # fmt: skip
+    if retry_of is not None or regular_at is not None or at < now:
         return None
-    if forgotten_until is not None and at <= forgotten_until:
+    try:
+        is_plain = (
+            attempts == retry_count == errors == interruptions == 0
+            and period_start is exit_code is message is reason is disabled_at is last_error_at is error is None
+            and forgotten_until is None
+            and (last_run_at is None or FIRST <= last_run_at <= at)
+            and (last_success_at is None or FIRST <= last_success_at <= LAST)
+        )
+    except TypeError:
+        return None
+    if not is_plain and (not is_sound_state(columns) or (forgotten_until is not None and at <= forgotten_until)):
         return None
     return activity, None, None, 0, None, 0, at, *columns[7:]
 
@@ -467,15 +501,12 @@ def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
 def _skip_missed(job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]) -> Claim:
     """Leave out what is too late; the latest occurrence may be in time still."""
     waiting = state._replace(activity=Status.IDLE, last_run_at=job.state.last_run_at)
-    latest = job.schedule.latest_micros(now, _anchor(job, at))
-    due = _jittered(job, latest)
-    if latest is None or due is None or _is_late(due, now, rules):
-        skips = (*skips, *_passed_over(job, at, now, SkipReason.MISFIRE))
-        return Claim(state=_going_on(job, waiting, _next_regular(job, now), now), skips=skips)
-    skips = (*skips, *_passed_over(job, at, latest - 1, SkipReason.MISFIRE))
-    if due > now:  # jitter keeps it waiting
-        return Claim(state=waiting._replace(next_run_at=due), skips=skips)
-    attempt = Attempt(scheduled_for=due, attempt=1, trigger=Trigger.SCHEDULE, claimed_at=now)
+    latest = latest_regular(job, now)
+    if latest is None or _is_late(latest, now, rules):
+        skips = (*skips, *passed_over(job, at, now, SkipReason.MISFIRE))
+        return Claim(state=_going_on(job, waiting, next_regular(job, now), now), skips=skips)
+    skips = (*skips, *passed_over(job, at, latest - 1, SkipReason.MISFIRE))
+    attempt = Attempt(scheduled_for=latest, attempt=1, trigger=Trigger.SCHEDULE, claimed_at=now)
     return Claim(state=state, attempt=attempt, skips=skips)
 
 
@@ -490,7 +521,7 @@ def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobSt
 
     *before* is the job before the claim, which comes to nothing; *latest* is the last occurrence up to *now* that ran.
     """
-    return _going_on(job, before, _next_regular(job, latest), now)
+    return _going_on(job, before, next_regular(job, latest), now)
 
 
 def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
@@ -512,34 +543,28 @@ def after_run(
 
     *job* is as it is now: paused or edited during the run, it stays so. *started_at* is when its handler was called.
     """
+    if ending.disable:  # to give up is to end like others, and to be disabled
+        ended = after_run(job, run, replace(ending, disable=False), now, rules, started_at)
+        given_up = disable(job.with_state(ended.state), "its handler returned False", now)
+        return Change(state=given_up.state, skips=ended.skips + given_up.skips)
     outcome = ending.outcome
     by_hand = run.trigger is Trigger.MANUAL
     # Until its handler was called, it counted from its claim.
     state = _counted(job.state, ending, by_hand, now, job.state.last_run_at if started_at is None else started_at)
-    if ending.disable:
-        skips: tuple[Skip, ...] = ()
-        if state.next_run_at is None and state.regular_at is None and not (by_hand and state.phase is Phase.DISABLED):
-            skips = _merged(job, max(run.claimed_at, run.scheduled_for), now, SkipReason.ALREADY_RUNNING)
-        elif state.phase is Phase.ACTIVE:
-            skips = _owed(job, now, SkipReason.ALREADY_RUNNING)
-        return Change(state=disabled(state, "its handler returned False", now), skips=skips)
-    if by_hand:
-        return _after_manual_run(job, state, run.claimed_at, now)
-    if state.next_run_at is not None:
-        return Change(state=state)  # edited during the run: what comes next is settled
     interrupted = outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
-    skips, regular = _merged_and_next(job, max(run.claimed_at, run.scheduled_for), now, reason)
+    if by_hand or state.next_run_at is not None:  # it has kept its schedule, or got another
+        return _after_run_beside_schedule(job, state, run, now, reason)
+    skips, regular = merged_and_next(job, max(run.claimed_at, run.scheduled_for), now, reason)
     if state.phase is Phase.DISABLED:
-        if state.regular_at is not None:
-            return Change(state=state._replace(regular_at=None))
-        return Change(state=state, skips=skips)
+        return Change(state=state, skips=skips if job.anchor <= run.claimed_at else ())
     if regular is not None and regular == run.scheduled_for:  # the clock went back meanwhile
-        regular = _next_regular(job, regular)
+        regular = next_regular(job, regular)
     rerun = job.spec.on_interrupt is OnInterrupt.RERUN
-    if outcome is Outcome.CANCELLED and rerun:
+    is_manual = isinstance(job.schedule, Manual)  # made so while it ran
+    if outcome is Outcome.CANCELLED and rerun and not is_manual:
         return Change(state=_retrying(state, run, now, regular), skips=skips)
-    if not outcome.is_failure or isinstance(job.schedule, Manual):  # made manual while it ran
+    if not outcome.is_failure or is_manual:
         return Change(state=_going_on(job, state, regular, now), skips=skips)
 
     at_once = interrupted and rerun
@@ -553,12 +578,10 @@ def after_run(
         interruptions=state.interruptions,
     )
     state = state._replace(retry_count=consequence.retry_count, period_start=consequence.period_start)
-    if interrupted and not rerun:
-        consequence = consequence._replace(retry_at=None)
-    if regular is None and job.spec.retry is None and not at_once:
-        # The scheduler's policy is for what comes again.
-        consequence = consequence._replace(retry_at=None, not_before=None)
-    return Change(state=_after_failure(job, state, run, consequence, regular, now), skips=skips)
+    # The scheduler's policy is for what comes again; a run that was interrupted is repeated only if its job says so.
+    may_retry = at_once or (not interrupted and (regular is not None or job.spec.retry is not None))
+    retry_from = now + (0 if at_once else rules.retry_floor) if may_retry else None
+    return Change(state=_after_failure(job, state, run, consequence, regular, retry_from, now), skips=skips)
 
 
 _ACTIVE = Phase.ACTIVE._value_  # to compare a text with the enum takes eight times as long
@@ -615,8 +638,15 @@ def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_r
 
 
 def _after_failure(
-    job: Job, state: JobState, run: Attempt, consequence: Consequence, regular: Micros | None, now: Micros
+    job: Job,
+    state: JobState,
+    run: Attempt,
+    consequence: Consequence,
+    regular: Micros | None,
+    retry_from: Micros | None,
+    now: Micros,
 ) -> JobState:
+    """*state* with what follows from the failure of *run*; a retry comes not before *retry_from*, or never if None."""
     if consequence.disable:
         reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
         return _failed_for_good(state, run, reason, now)
@@ -624,12 +654,15 @@ def _after_failure(
     if regular is None:
         # Nothing comes after this occurrence: it is tried again while its policy allows, and then it is over.
         retry_at = retry_at if retry_at is not None else not_before
-        if retry_at is None or consequence.held:
+        if retry_at is None or consequence.held or retry_from is None:
             return _failed_for_good(state, run, f"its last run failed: {state.last_error}", now)
-    elif not_before is not None and not_before > regular:
+        return _retrying(state, run, max(retry_at, retry_from), None)
+    if consequence.held and retry_from is None:
+        not_before = retry_at
+    if not_before is not None and not_before > regular:
         return state._replace(next_run_at=not_before, regular_at=regular)
-    if retry_at is not None:
-        return _retrying(state, run, retry_at, regular)
+    if retry_at is not None and retry_from is not None:
+        return _retrying(state, run, max(retry_at, min(retry_from, regular)), regular)
     return _going_on(job, state, regular, now)
 
 
@@ -642,27 +675,29 @@ def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) ->
     return disabled(state, reason, now)._replace(retry_of=run.scheduled_for, attempts=run.attempt)
 
 
-def _after_manual_run(job: Job, state: JobState, claimed_at: Micros, now: Micros) -> Change:
-    """Its regular time may have come while it ran: then that occurrence is left out, like any other meanwhile.
+def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Micros, reason: SkipReason) -> Change:
+    """What a run leaves behind that was asked for, or whose job got another schedule meanwhile: it has a next run.
 
-    What was due before it began is due still.
+    An occurrence that came during the run is left out. One that was due before the run is still due, and so is a
+    one-shot.
     """
+    by_hand = run.trigger is Trigger.MANUAL
     if state.phase is Phase.DISABLED:
-        return Change(state=state._replace(regular_at=None))
+        owes = _owes_since_its_claim(job) and not _was_disabled_before(job.state)
+        skips = merged(job, run.claimed_at, now, reason) if owes else ()
+        return Change(state=state._replace(next_run_at=None, regular_at=None), skips=skips)
     if state.next_run_at is None and not isinstance(job.schedule, Manual):
         # It was disabled, and resumed while this run was in progress.
-        resumed = resume(job.with_state(state._replace(phase=Phase.PAUSED)), now)
-        settled = resumed.state._replace(phase=state.phase)
-        if isinstance(job.schedule, At):
-            return Change(state=settled, skips=resumed.skips)
-        return Change(state=settled, skips=_merged(job, claimed_at, now, SkipReason.ALREADY_RUNNING))
-    if state.phase is Phase.PAUSED:
-        return Change(state=state)  # what comes while it is paused is not missed
-    at = state.next_run_at
-    if isinstance(job.schedule, At | Delay) or state.retry_of is not None or at is None or not claimed_at < at <= now:
+        skips = () if isinstance(job.schedule, At) else merged(job, run.claimed_at, now, reason)
+        resumed = resume(job.with_state(state._replace(phase=Phase.PAUSED)), now).state
+        return Change(state=resumed._replace(phase=state.phase), skips=skips)
+    if isinstance(job.schedule, Delay) and not by_hand:
+        return Change(state=_going_on(job, state, next_regular(job, now), now))
+    at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
+    if isinstance(job.schedule, At | Delay) or state.retry_of is not None or at is None or not since < at <= now:
         return Change(state=state)
-    skips = _owed(job, now, SkipReason.ALREADY_RUNNING)
-    return Change(state=_going_on(job, state, _next_regular(job, now), now), skips=skips)
+    skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF) + passed_over(job, at, now, reason)
+    return Change(state=_going_on(job, state, next_regular(job, now), now), skips=skips)
 
 
 # ---------------------------------------------------------------- shared
@@ -685,63 +720,17 @@ def _going_on(job: Job, state: JobState, following: Micros | None, now: Micros) 
     return _state((state.activity, following, None, 0, None, *state[5:]))
 
 
-def _next_regular(job: Job, after: Micros) -> Micros | None:
-    forgotten = job.state.forgotten_until
-    if forgotten is not None and forgotten > after:  # the clock went back, further than the log does
-        after = forgotten
-    return _jittered(job, job.schedule.next_micros(after, _anchor(job, after)))
-
-
-def _jittered(job: Job, at: Micros | None) -> Micros | None:
-    return at if at is None or job.schedule.jitter is None else job.schedule.jittered(at, job.key)
-
-
-def _anchor(job: Job, moment: Micros) -> Micros:
-    """Where its grid begins, for what comes after *moment*: the clock may have gone back to before it was added."""
-    return job.schedule.anchor_before(moment, job.anchor)
-
-
-def _count(job: Job, after: Micros, until: Micros) -> int:
-    return job.schedule.count_micros(after, until, _anchor(job, after), MAX_MISSED)
-
-
-def _merged(job: Job, after: Micros, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
-    """The regular occurrences later than *after*, up to *until*, as a row."""
-    first = job.schedule.next_micros(after, _anchor(job, after))
-    if first is None or first > until:
-        return ()
-    missed = _count(job, after, until)  # none for a delay, which counts from the end of a run
-    if not missed:
-        return ()
-    return (Skip(reason=reason, scheduled_for=first, missed=missed),)
-
-
-def _merged_and_next(
-    job: Job, after: Micros, until: Micros, reason: SkipReason
-) -> tuple[tuple[Skip, ...], Micros | None]:
-    """As `_merged`, and the first regular occurrence later than *until*: one look at the schedule, as a rule."""
-    schedule = job.schedule
-    first = schedule.next_micros(after, _anchor(job, after))
-    none_between = after <= until and (first is None or first > until)
-    forgotten = job.state.forgotten_until
-    if none_between and (forgotten is None or forgotten <= until) and not isinstance(schedule, Delay):
-        return (), _jittered(job, first)
-    return _merged(job, after, until, reason), _next_regular(job, until)
-
-
-def _passed_over(job: Job, since: Micros | None, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
-    """The regular occurrences from *since* to *until*, which a retry or a delay stood before, as a row."""
-    if since is None or since > until:
-        return ()
-    return (Skip(reason=reason, scheduled_for=since, missed=1 + _count(job, since, until)),)
-
-
 def _owed(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
-    """What is due and has not run, as a row."""
-    since = job.state.regular_at if job.state.regular_at is not None else job.state.next_run_at
-    if job.state.retry_of is not None and job.state.regular_at is None:
+    """What is due and has not run, as a row. What came while a job was paused or disabled is not owed."""
+    state = job.state
+    since = state.regular_at if state.regular_at is not None else state.next_run_at
+    if state.retry_of is not None and state.regular_at is None:
         return ()  # only a retry, whose occurrence has its rows
-    return _passed_over(job, since, now, reason)
+    if state.phase is not Phase.DISABLED and _comes_during_its_run(state):
+        reason = SkipReason.ALREADY_RUNNING
+    elif state.phase is not Phase.ACTIVE:
+        return ()
+    return passed_over(job, since, now, reason)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 
+from scheduler_async.groups import Rooms
 from scheduler_async.instants import Micros
-
-NO_GROUP = ""
-"""Where jobs without a group stand: no group has this name."""
-
 
 Place = tuple[int, Micros, str, int]
 """Where a job stands, lower goes first: the rank of its priority, when it last ran (-1 is never: longest ago), its id,
@@ -17,7 +14,7 @@ and its number. A bare tuple, which the garbage collector lets be: many may stan
 
 
 class Line:
-    """Places by group. A group that is full does not hold up those behind it."""
+    """Places by the keys of their groups. A group that is full does not hold up those behind it."""
 
     def __init__(self) -> None:
         self._groups: dict[str, list[Place]] = {}
@@ -39,22 +36,23 @@ class Line:
         for group in grown:
             heapify(groups[group])
 
-    def take(self, count: int, room: Callable[[str], float]) -> list[tuple[str, Place]]:
-        """The first *count* of the line, no more of each group than *room* has for it."""
-        left = {group: room(group) for group in self._groups}
-        heads = [(places[0], group) for group, places in self._groups.items() if left[group] > 0]
+    def take(self, count: int, rooms: Rooms) -> list[tuple[str, Place]]:
+        """Take the first *count* of the line, no more of each group than *rooms* have, and take their rooms."""
+        heads = [(places[0], group) for group, places in self._groups.items() if rooms.of(group) > 0]
         heapify(heads)
         taken: list[tuple[str, Place]] = []
         while heads and len(taken) < count:
             place, group = heads[0]
+            if rooms.of(group) <= 0:  # others took what groups of this name share
+                heappop(heads)
+                continue
             places = self._groups[group]
             heappop(places)
             taken.append((group, place))
-            left[group] -= 1
-            if places and left[group] > 0:
+            rooms.take(group)
+            if places:
                 heapreplace(heads, (places[0], group))
             else:
                 heappop(heads)
-            if not places:
                 del self._groups[group]
         return taken

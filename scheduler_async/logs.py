@@ -2,13 +2,21 @@
 
 A line about a job carries `job`, which is its namespace and id; one about a run also `run` and `attempt`, and once it
 has ended `outcome` and `duration_ms`. They are attributes of the record, for those who do not want to read sentences.
+
+Names, errors and tracebacks may hold anything. What could pass for another line of the log, or control a terminal, is
+escaped; the lines of a traceback are indented.
 """
 
 from __future__ import annotations
 
 import logging
-import traceback
+import sys
 from collections.abc import Mapping
+from textwrap import indent
+from traceback import print_exc
+
+from scheduler_async.escapes import escaped
+from scheduler_async.texts import message_of, traceback_of
 
 logger = logging.getLogger("scheduler_async")
 
@@ -18,15 +26,42 @@ def is_heard(level: int) -> bool:
     return logger.isEnabledFor(level)
 
 
+# An exception of the user's may redefine the attribute.
+_traceback_in = BaseException.__dict__["__traceback__"].__get__
+
+
 def say(
     level: int,
     message: str,
     *values: object,
     extra: Mapping[str, object] | None = None,
     exc_info: bool | BaseException | None = False,
+    traceback: str | None = None,
 ) -> None:
-    """Log *message*; a log handler that raises is reported on stderr."""
+    """Log *message*; a log handler that raises is reported on stderr.
+
+    *exc_info* is as for loggers, with a traceback of at most 64 KiB; *traceback* is that, if it is known already.
+    """
+    if not is_heard(level):
+        return
     try:
-        logger.log(level, message, *values, extra=extra, exc_info=exc_info, stacklevel=2)
-    except Exception:  # a handler of the user's
-        traceback.print_exc()
+        harmless = tuple(map(_harmless, values))
+        attributes = None if extra is None else {name: _harmless(value) for name, value in extra.items()}
+        error = exc_info if isinstance(exc_info, BaseException) else sys.exception() if exc_info else None
+        if error is None:
+            logger.log(level, message, *harmless, extra=attributes, stacklevel=2)
+            return
+        where = logger.findCaller(stacklevel=2)
+        raised = type(error), error, _traceback_in(error)
+        record = logger.makeRecord(logger.name, level, *where[:2], message, harmless, raised, where[2], attributes)
+        text = escaped(traceback or traceback_of(error), keep="\n\t")
+        record.exc_text = indent(text, "  ", lambda _: True)
+        logger.handle(record)
+    except (Exception, SystemExit):  # a handler of the user's, or a class of theirs that it looks at
+        print_exc()
+
+
+def _harmless(value: object) -> object:
+    if isinstance(value, int | float | None):
+        return value
+    return escaped(message_of(value) if isinstance(value, BaseException) else str(value))

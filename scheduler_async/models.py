@@ -7,6 +7,7 @@ integer microseconds; a `Job` shows them as datetimes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -20,11 +21,18 @@ from scheduler_async.instants import Micros, from_micros
 from scheduler_async.output import Output
 from scheduler_async.retries import Retry
 from scheduler_async.schedules import Schedule
+from scheduler_async.texts import storable
 
 Json: TypeAlias = Any
 """A value that JSON can hold."""
 
 MAX_NAME_LENGTH = 200
+
+# What is nested deeper could be stored, but not read by a handler whose own stack is deep.
+MAX_DEPTH = 100
+TOO_DEEP = (
+    f"must be JSON nested at most {MAX_DEPTH} levels deep. Flatten it, or store it elsewhere and pass a reference to it"
+)
 
 
 class Outcome(StrEnum):
@@ -309,7 +317,7 @@ class JobState(NamedTuple):
     activity: Status = Status.IDLE
     """IDLE, QUEUED or RUNNING, whatever the phase."""
     next_run_at: Micros | None = None
-    """When a pass may start it. None while it runs, unless an edit has said what comes then."""
+    """When a pass may start it. While it runs: None, unless it was triggered or has got another schedule since."""
     retry_of: Micros | None = None
     """The occurrence to attempt again at `next_run_at`; None when that is an occurrence of its own."""
     attempts: int = 0
@@ -445,8 +453,8 @@ class Job(_JobDraft):
 
     @property
     def key(self) -> str:
-        """Its name among all jobs of the store."""
-        return f"{self.namespace}/{self.id}"
+        """Its name among all jobs of the store, as `key_of` makes it."""
+        return key_of(self.namespace, self.id)
 
     @property
     def schedule(self) -> Schedule:
@@ -517,13 +525,13 @@ class Job(_JobDraft):
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why it is disabled."""
+        """Why it is disabled; a job that cannot be read from the store is shown as disabled, and this says why."""
         return self.state.disabled_reason
 
     @property
     def next_run_at(self) -> datetime | None:
         """When it runs next, as far as that is known."""
-        return _moment(self.state.next_run_at)
+        return _moment(self.state.next_run_at) if self.enabled else None
 
     @property
     def last_run_at(self) -> datetime | None:
@@ -599,11 +607,10 @@ class Ending:
     """The last of what it wrote."""
 
     def __post_init__(self) -> None:
-        # A file name in an error may hold half a character, which no store can keep.
-        for name in ("error", "message"):
-            text = getattr(self, name)
-            if isinstance(text, str) and not text.isascii():
-                object.__setattr__(self, name, text.encode("utf-8", "backslashreplace").decode())
+        if self.error is not None:
+            object.__setattr__(self, "error", storable(self.error))
+        if self.message is not None:
+            object.__setattr__(self, "message", storable(self.message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -619,7 +626,10 @@ class Skip:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """One line of the run log: an attempt, or occurrences that were not run."""
+    """One line of the run log: an attempt, or occurrences that were not run.
+
+    A line that cannot be read from the store has what can be read of it, and its `error` says what cannot.
+    """
 
     id: int
     job_id: str
@@ -853,6 +863,8 @@ class Node:
     clock_skew: timedelta
     """How far its clock is ahead of the store's. More than a second, either way, is something to look at."""
     is_self: bool = False
+    unreadable: str | None = None
+    """What cannot be read of its row in the store, if anything; its other fields are what can be read."""
 
 
 ANSWERS = (Outcome.SUCCESS, Outcome.NOOP, Outcome.SKIPPED, Outcome.ERROR)
@@ -886,6 +898,17 @@ class Result:
         object.__setattr__(self, "exit_code", exit_code)
 
 
+def key_of(namespace: str, id: str) -> str:
+    """Return the name of a job among all jobs: "namespace/id". No two jobs share one.
+
+    Only a namespace that contains "/" is written differently, since "a/b/c" already names the job "b/c" of "a": the key
+    begins with "/", and in the namespace "/" becomes "%2F" and "%" becomes "%25". The job "c" of "a/b" is "/a%2Fb/c".
+    """
+    if "/" not in namespace:
+        return f"{namespace}/{id}"
+    return f"/{namespace.replace('%', '%25').replace('/', '%2F')}/{id}"
+
+
 def check_name(value: object, what: str) -> str:
     """*value*, if it can name something; *what* says what it would name."""
     if not isinstance(value, str):
@@ -903,10 +926,10 @@ def check_choice(kind: type[Choice], value: object, what: str) -> Choice:
     """*value* as a member of *kind*."""
     if isinstance(value, kind):
         return value
-    try:
-        return kind(value)
-    except ValueError:
+    found = next((choice for choice in kind if choice.value == value), None)
+    if found is None:
         _refuse(what, f"is one of {', '.join(str(choice.value) for choice in kind)}, not {quoted(value)}")
+    return found
 
 
 def _plain(value: object) -> object:
@@ -930,11 +953,32 @@ def to_json_text(value: Json, what: str) -> str:
         text = _encode(value)
         if not text.isascii():
             text.encode()  # a lone surrogate is no text
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        _refuse(what, TOO_DEEP)
+    except (TypeError, ValueError) as error:
         _refuse(what, f"holds what JSON can hold: texts, finite numbers, True, False, None, lists and dicts ({error})")
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(text):
+        _refuse(what, TOO_DEEP)
     if _has_odd_keys(value):
         _refuse(what, "has texts as keys: JSON knows no others")
     return text
+
+
+def is_too_deep(text: str) -> bool:
+    """Whether JSON is nested more than `MAX_DEPTH` levels deep. It is not parsed: that would take a stack as deep."""
+    depth = 0
+    for found in _BRACKET_OR_STRING.finditer(text):
+        token = found[0]
+        if token in ("[", "{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif token in ("]", "}"):
+            depth -= 1
+    return False
+
+
+_BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def _has_odd_keys(value: Json) -> bool:

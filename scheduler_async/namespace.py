@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 class Namespace:
     """The jobs of one namespace. Two namespaces may use the same ids without knowing of each other."""
 
+    __slots__ = ("_name", "_scheduler")
+
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self._scheduler = scheduler
-        self.name = name
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name of the namespace. It cannot be changed: a view never leaves its namespace."""
+        return self._name
 
     def __repr__(self) -> str:
         return f"Namespace({self.name!r})"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scheduler_async.instants import SECOND, from_micros
 from scheduler_async.models import Node
-from scheduler_async.store import NodeIdentity, NodeRow, NodeStatus
+from scheduler_async.store import UNKNOWN_NODE, NodeIdentity, NodeRow, NodeStatus
 
 # A node that has not beaten for this long is dead to the others.
 LEASE = 30.0  # seconds
@@ -91,6 +91,7 @@ def node_of(status: NodeStatus, own: int | None) -> Node:
         running=status.running,
         clock_skew=timedelta(microseconds=status.skew),
         is_self=status.node.id == own,
+        unreadable=status.node.problem,
     )
 
 
@@ -101,12 +102,25 @@ def may_live(status: NodeStatus) -> bool:
 
 def is_gone(identity: NodeIdentity) -> bool:
     """Whether it certainly does not live any more. A process elsewhere may."""
-    if identity.host != _host():
+    if not identity.host:
+        return _is_gone_by_name(identity.name)
+    if identity.host != _host() or not identity.pid:  # that of a row that cannot be read is not known
         return False
     if identity.pid == os.getpid() and identity.process_start == _process_start(identity.pid):
         return identity.name not in _alive_here
     start = _process_start(identity.pid)
     return not _exists(identity.pid) or start not in ("", identity.process_start)
+
+
+def _is_gone_by_name(name: str) -> bool:
+    """As `is_gone`, for a node of which only the name is left: whoever claims a run writes it into the run's row."""
+    if name == UNKNOWN_NODE:
+        return True
+    host, _, rest = name.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    return name not in _alive_here if int(pid) == os.getpid() else not _exists(int(pid))
 
 
 def _exists(pid: int) -> bool:
@@ -118,6 +132,8 @@ def _exists(pid: int) -> bool:
         return False
     except PermissionError:
         return True
+    except OverflowError:
+        return False  # no process has such a number
     return True
 
 

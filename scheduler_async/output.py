@@ -23,7 +23,8 @@ class Output:
 
     def write(self, data: bytes) -> None:
         """Add *data*, and forget what is older than the last 64 KiB."""
-        data = data[-KEPT:]
+        # Copied, and refused at once if it is not a run of bytes: when the run ends would be too late.
+        data = bytes(memoryview(data).cast("B")[-KEPT:])
         with _lock:
             if self._parts is None:
                 self._parts = deque()

@@ -45,6 +45,7 @@ from uuid import UUID
 
 from scheduler_async.durations import format_interval, parse_stored_interval
 from scheduler_async.errors import PayloadError
+from scheduler_async.texts import message_of, storable
 
 # Long enough to recognise what one wrote, short enough for a line of a log.
 _LONGEST_SHOWN = 60
@@ -345,7 +346,7 @@ def _reader_of_fields(annotation: Any, required: AbstractSet[str], names: Sequen
         try:
             return made(**parts)
         except Exception as error:  # its own checks, in __post_init__, may raise anything
-            raise PayloadError(f"{where} makes no {name_of_type(made)}: {error}") from error
+            raise PayloadError(f"{where} makes no {name_of_type(made)}: {message_of(error)}") from error
 
     _being_made[annotation] = read
     try:
@@ -405,7 +406,7 @@ def _reader_by_pydantic(annotation: Any) -> Reader:
             return adapter.validate_json(json.dumps(value))  # whose rules are those for what came as JSON
         except ValidationError as error:
             problems = [f"{'.'.join([where, *map(str, one['loc'])])}: {one['msg']}" for one in error.errors()]
-            raise PayloadError("; ".join(problems)) from error
+            raise PayloadError(storable("; ".join(problems))) from error
 
     return read
 

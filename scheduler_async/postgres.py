@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database: its schema, its connections, its errors. The queries are in `postgres_work`.
+"""The store in a PostgreSQL database: its connections and its errors. The queries are in `postgres_work`.
 
 A node has three connections, each opened when it is first needed: one for its runs, one for reading and editing, and
 one to hear of what others change, on which it also shows that it lives. One that breaks is opened anew by whoever
@@ -8,22 +8,24 @@ needs it next.
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
-from urllib.parse import parse_qsl, unquote, urlencode
+from logging import DEBUG, INFO, WARNING
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
+from scheduler_async.addresses import A_URL, read_url
 from scheduler_async.clock import SharedClock
-from scheduler_async.errors import StoreError, quoted
-from scheduler_async.instants import SECOND, Micros
+from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
+from scheduler_async.instants import LAST, SECOND, Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.logs import say
 from scheduler_async.models import Job, RunRow
 from scheduler_async.postgres_copying import CopyingWork
+from scheduler_async.postgres_schema import READ_VERSION, begin_if_current, migrate, newest, read_version
+from scheduler_async.postgres_work import NOTIFY, HandlersForgotten
 from scheduler_async.store import (
+    MIGRATED,
     Aftermath,
     Change,
     ClaimedRun,
@@ -33,14 +35,18 @@ from scheduler_async.store import (
     EndedRun,
     JobFilter,
     JobRecord,
+    LeftOut,
     NodeIdentity,
     NodeRow,
     NodeStatus,
+    RuleOfCopy,
     Ruling,
     RunFilter,
     RunRecord,
+    UnstorableError,
 )
 from scheduler_async.tasks import carried_through
+from scheduler_async.unreadable import is_moment
 
 try:
     import asyncpg
@@ -50,157 +56,13 @@ except ImportError:  # it is an extra; who makes a store is told
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-# ---------------------------------------------------------------- the schema
-
 OLDEST_SERVER = 13  # nobody looks after older ones any more
 
-MIGRATIONS: Final = (
-    # 1: the first
-    (
-        "CREATE TABLE version (number bigint NOT NULL)",
-        "INSERT INTO version VALUES (0)",
-        "CREATE SEQUENCE job_uid",
-        "CREATE SEQUENCE run_id",
-        # Counts claims and endings, whoever makes them.
-        "CREATE SEQUENCE activity",
-        """
-        CREATE TABLE handler (
-            number  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-            name    text COLLATE "C" NOT NULL UNIQUE
-        )
-        """,
-        # What only an edit changes, payload included: apart from what every run changes, which stays narrow.
-        """
-        CREATE TABLE job (
-            uid           bigint PRIMARY KEY,
-            namespace     text COLLATE "C" NOT NULL,
-            id            text COLLATE "C" NOT NULL,
-            handler       text COLLATE "C" NOT NULL,
-            schedule      text NOT NULL,
-            retry         text,
-            payload       text NOT NULL,
-            metadata      text NOT NULL,
-            user_id       text COLLATE "C",
-            name          text,
-            priority      text NOT NULL,
-            job_group     text COLLATE "C",
-            misfire       text NOT NULL,
-            timeout       bigint,
-            on_interrupt  text NOT NULL,
-            anchor        bigint NOT NULL,
-            created_at    bigint NOT NULL,
-            updated_at    bigint NOT NULL,
-            revision      bigint NOT NULL,
-            UNIQUE (namespace, id)
-        )
-        """,
-        # No foreign keys: checking them would cost more than all else a run costs, and whoever writes about a job has
-        # locked its row here. A run moves its row in the indexes twice, and leaves as many dead ones behind: they are
-        # cleared away when there are some thousand, and not a fifth of a million jobs.
-        """
-        CREATE TABLE state (
-            uid                 bigint PRIMARY KEY,
-            revision            bigint NOT NULL,
-            updated_at          bigint NOT NULL,
-            handler             bigint NOT NULL,
-            rank                bigint NOT NULL,
-            next_run_at         bigint,
-            last_run_at         bigint,
-            run                 bigint,
-            node                bigint,
-            attempts            bigint NOT NULL,
-            consecutive_errors  bigint NOT NULL,
-            interruptions       bigint NOT NULL,
-            retry_count         bigint NOT NULL,
-            disabled_at         bigint,
-            retry_of            bigint,
-            regular_at          bigint,
-            period_start        bigint,
-            last_success_at     bigint,
-            last_error_at       bigint,
-            last_exit_code      bigint,
-            forgotten_until     bigint,
-            touched             boolean NOT NULL DEFAULT true,  -- while it ran; otherwise its run knows what it is
-            id                  text COLLATE "C" NOT NULL,
-            job_group           text COLLATE "C",
-            phase               text COLLATE "C" NOT NULL,
-            activity            text COLLATE "C" NOT NULL,
-            disabled_reason     text,
-            last_error          text,
-            last_message        text
-        ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000)
-        """,
-        # The heap of the scheduler: what may start, by handler, priority and time.
-        """
-        CREATE INDEX state_due ON state (handler, rank, next_run_at)
-        WHERE phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL
-        """,
-        """
-        CREATE INDEX state_claimed ON state (node, job_group)
-        WHERE activity <> 'idle'
-        """,
-        """
-        CREATE INDEX state_disabled ON state (disabled_at)
-        WHERE phase = 'disabled'
-        """,
-        # Each row is written twice: when it is claimed, and when it ends, for which its page has room.
-        """
-        CREATE TABLE run (
-            id             bigint PRIMARY KEY DEFAULT nextval('run_id'),
-            uid            bigint NOT NULL,
-            scheduled_for  bigint NOT NULL,
-            attempt        bigint NOT NULL,
-            claimed_at     bigint NOT NULL,
-            started_at     bigint,
-            finished_at    bigint,
-            missed         bigint NOT NULL DEFAULT 0,
-            exit_code      bigint,
-            trigger        text NOT NULL,
-            outcome        text,
-            reason         text,
-            error          text,
-            message        text,
-            node           text
-        ) WITH (fillfactor = 60)
-        """,
-        # One attempt at one occurrence, ever: what the clock says again is not run again. By hand, and not at all, may
-        # be often. The rows of a job are found by it too: one index more would have to be kept for each run.
-        """
-        CREATE UNIQUE INDEX run_once
-        ON run (uid, scheduled_for, (CASE WHEN attempt > 0 AND trigger <> 'manual' THEN attempt END))
-        """,
-        # What runs wrote, apart from their rows, which are read more often.
-        """
-        CREATE TABLE output (
-            run   bigint PRIMARY KEY,
-            text  text NOT NULL
-        )
-        """,
-        """
-        CREATE TABLE node (
-            number         bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-            name           text NOT NULL,
-            host           text NOT NULL,
-            pid            bigint NOT NULL,
-            process_start  text NOT NULL,
-            beat           bigint NOT NULL,
-            beat_at        timestamptz NOT NULL,
-            skew           bigint,
-            since          bigint NOT NULL
-        )
-        """,
-    ),
-)
-
-FIND_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY tablename"
-READ_VERSION: Final = "SELECT number FROM version"
 READ_ACTIVITY: Final = "SELECT last_value + is_called::int FROM activity"
 READ_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-# One at a time makes the tables: the others find them made.
-MIGRATION_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"
 
-DEFAULT_SCHEMA: Final = "scheduler_async"
-A_URL: Final = 'A URL looks like "postgresql://user:password@host:5432/database".'
+# A moment at which a job would have been due before all others.
+LONG_AGO: Micros = 0
 
 # ---------------------------------------------------------------- the store
 
@@ -248,7 +110,7 @@ class PostgresStore:
     def __init__(self, url: str, *, schema: str | None = None) -> None:
         if asyncpg is None:
             raise StoreError('PostgreSQL needs a driver. Install it with: pip install "scheduler-async[postgres]"')
-        address = _address_of(url, schema)
+        address = read_url(url, schema)
         self.url, self.schema = address.shown, address.schema
         self._dsn = address.dsn
         self._clock = SharedClock()
@@ -294,7 +156,9 @@ class PostgresStore:
 
     async def _open(self) -> None:
         await self._ask(self._edits, self._recognise)
-        await self._transact(self._edits, self._migrate)
+        version = await self._record(self._edits, self._migrate)
+        if 0 < version < newest():
+            say(INFO, MIGRATED, self.url, version, newest())
         await self._ask(self._edits, self._look_at_clock)
 
     async def close(self) -> None:
@@ -322,17 +186,20 @@ class PostgresStore:
                 command_timeout=timeout,
                 server_settings={
                     "application_name": "scheduler_async",
-                    "search_path": self.schema,
+                    "search_path": f'"{self.schema}"',
                     "jit": "off",
                     "idle_in_transaction_session_timeout": LONGEST_PAUSE,
                     "tcp_user_timeout": LONGEST_PAUSE,  # who does not take an answer is not idle, and holds its locks
                     **settings,
                 },
             )
-        except (ValueError, asyncpg.ClientConfigurationError):
-            # What they say may quote any part of the URL.
+        except Exception as error:
+            if isinstance(error, (asyncpg.PostgresError, *_LOST)) and not isinstance(error, ValueError):
+                raise  # an answer, or none
+            # The URL cannot be used, and what the driver says may quote any part of it.
             raise StoreError(
-                f"The store {self.url} cannot be used: its URL has options or a port that make no sense. {A_URL}"
+                f"The store {self.url} cannot be used: its URL has a host, a port or options that make no "
+                f"sense. {A_URL}"
             ) from None
 
     # -------------------------------------------------------- asking
@@ -341,7 +208,13 @@ class PostgresStore:
         self, link: _Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
     ) -> T:
         """Do *work* in a transaction: all of it, or nothing."""
-        return await self._call(link, link.transact, work, *args)
+        return await self._call(link, link.transact, begin_if_current(), work, *args)
+
+    async def _record(
+        self, link: _Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
+    ) -> T:
+        """As `_transact`, about runs that this process has: they end, although a newer version upgraded the store."""
+        return await self._call(link, link.transact, "BEGIN", work, *args)
 
     async def _ask(
         self, link: _Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
@@ -355,14 +228,30 @@ class PostgresStore:
                 raise StoreError(f"The store {self.url} is closed.")
             try:
                 return await call(*args)
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError) as error:
+            except (
+                asyncpg.DeadlockDetectedError,
+                asyncpg.SerializationError,
+                asyncpg.UniqueViolationError,
+                HandlersForgotten,
+            ) as error:
                 if attempt == MAX_ATTEMPTS:
                     raise self._explained(error, link) from error
             except (asyncpg.PostgresError, *_LOST) as error:
                 if isinstance(error, StoreError):
                     raise
-                raise self._explained(error, link) from error
+                raise await self._reason(error, link) from error
+            finally:
+                self._work.unreadable_rows.tell()
         raise AssertionError
+
+    async def _reason(self, error: Exception, link: _Link) -> StoreError:
+        """Why *error* happened: tables that are not what this version knows belong to a newer one."""
+        if isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST):
+            with suppress(asyncpg.PostgresError, *_LOST):
+                version = await link.ask(_fetch, READ_VERSION)
+                if version is not None and version > newest():
+                    return StoreOutdatedError(self.url, version, newest())
+        return self._explained(error, link)
 
     def _explained(self, error: Exception, link: _Link) -> StoreError:
         """What went wrong, and what would help."""
@@ -382,6 +271,7 @@ class PostgresStore:
             asyncpg.DiskFullError: "cannot grow: the disk of the server is full. Nothing was changed.",
             asyncpg.ReadOnlySQLTransactionError: "is read-only: a standby, for one. Connect to the primary server.",
             asyncpg.DeadlockDetectedError: "was too busy: others changed the same jobs each time. Nothing was changed.",
+            HandlersForgotten: "was too busy: others forgot and added the same handlers. Nothing was changed.",
             asyncpg.PostgresConnectionError: "is gone: the connection was lost.",
             asyncpg.OperatorInterventionError: "is gone: the server ended the connection.",
             asyncpg.InterfaceError: "is gone: the connection was lost.",
@@ -390,7 +280,8 @@ class PostgresStore:
             OSError: f"cannot be reached: {error}. Is the server running, and are host and port right?",
         }
         sentence = next((text for kind, text in sentences.items() if isinstance(error, kind)), f"failed: {error}.")
-        return StoreError(f"The store {self.url} {sentence}")
+        is_refusal = isinstance(error, asyncpg.DataError | asyncpg.ProgramLimitExceededError)
+        return (UnstorableError if is_refusal else StoreError)(f"The store {self.url} {sentence}")
 
     # -------------------------------------------------------- opening
 
@@ -408,35 +299,13 @@ class PostgresStore:
                 "Create the database with ENCODING 'UTF8'."
             )
 
-    async def _read_version(self, db: Connection) -> int:
-        """The version of the schema, 0 if there is none yet; `StoreError` if it is not ours, or newer than we are."""
-        tables = [name for (name,) in await db.fetch(FIND_TABLES, self.schema)]
-        if not tables:
-            return 0
-        if not {"job", "state", "version"} <= set(tables):
-            raise StoreError(
-                f"The schema {quoted(self.schema)} of {self.url} belongs to another program. It has the tables "
-                f"{', '.join(tables[:3])}, … Choose another with ?schema= in the URL."
-            )
-        version = await db.fetchval(READ_VERSION)
-        if version > len(MIGRATIONS):
-            raise StoreError(
-                f"The store {self.url} has schema version {version}, and this scheduler_async knows up to "
-                f"{len(MIGRATIONS)}. A newer version made it: upgrade scheduler_async."
-            )
-        return int(version)
-
-    async def _migrate(self, db: Connection) -> None:
-        if await self._read_version(db) == len(MIGRATIONS):
-            return
-        await db.execute(MIGRATION_LOCK, self.schema)
-        version = await self._read_version(db)  # another process may have been faster
-        if await db.fetchval("SELECT to_regnamespace($1)", self.schema) is None:
-            await db.execute(f"CREATE SCHEMA {self.schema}")
-        for statements in MIGRATIONS[version:]:
-            for statement in statements:
-                await db.execute(statement)
-        await db.execute("UPDATE version SET number = $1", len(MIGRATIONS))
+    async def _migrate(self, db: Connection) -> int:
+        """Bring the schema up to date; return the version it had before."""
+        version = await read_version(db, self.schema, self.url)
+        if version < newest():
+            version = await migrate(db, self.schema, self.url)
+            await db.execute(NOTIFY, *self._notification(LONG_AGO, 1))  # everyone looks at the store at once
+        return version
 
     # -------------------------------------------------------- hearing of others
 
@@ -451,10 +320,20 @@ class PostgresStore:
 
     def _hear(self, _db: Connection, _pid: int, _channel: str, words: str) -> None:
         sender, *due = words.split(" ")
-        if sender != self._token:
-            self._version += 1
-            if due:
-                self._tell(int(due[0]), int(due[1]))
+        if sender == self._token:
+            return
+        self._version += 1
+        if not due:
+            return
+        try:
+            at, count = map(int, due)
+        except ValueError:
+            at, count = LAST + 1, 0
+        if is_moment(at) and count >= 0:
+            self._tell(at, count)
+        else:  # not from one of us: something has changed, whatever it is
+            say(DEBUG, "Cannot read the notification %s; looking at all that is due", quoted(words))
+            self._tell(None, 0)
 
     def _tell(self, moment: Micros | None, count: int) -> None:
         if self._listener is not None:
@@ -489,9 +368,9 @@ class PostgresStore:
         """Let *decide* say what becomes of jobs that wait for a moment later than *now*; None leaves one as it is."""
         return await self._transact(self._edits, self._work.review, after, limit, now, decide)
 
-    async def remove(self, namespace: str, id: str) -> Job | None:
-        """Forget a job and its runs; return it as it was."""
-        return await self._transact(self._edits, self._work.remove, namespace, id)
+    async def remove(self, namespace: str, id: str, now: Micros, own_run: int | None = None) -> Job | None:
+        """Remove a job, and return it as it was; its runs are kept until `purge_removed`."""
+        return await self._transact(self._edits, self._work.remove, namespace, id, now, own_run)
 
     async def get(self, namespace: str, id: str) -> Job | None:
         """The job with this name."""
@@ -509,9 +388,9 @@ class PostgresStore:
         """What a run wrote; None if that was nothing, or if there is no such run."""
         return await self._ask(self._edits, self._work.output_of, run)
 
-    async def running_in_group(self, group: str) -> int:
-        """How many jobs of *group* are claimed, by any node."""
-        return (await self._ask(self._edits, self._work.running_by_group)).get(group, 0)
+    async def running_by_group(self) -> dict[str, int]:
+        """How many jobs of each group are claimed, by any node; by the keys that `group_key` makes."""
+        return await self._ask(self._edits, self._work.running_by_group)
 
     # -------------------------------------------------------- runs
 
@@ -542,17 +421,17 @@ class PostgresStore:
 
     async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
         """Mark queued runs as running; return the ids of those that are still ours."""
-        return await self._transact(self._runs, self._work.start, runs, now)
+        return await self._record(self._runs, self._work.start, runs, now)
 
     async def release(self, runs: Sequence[ClaimedRun]) -> None:
         """Undo claims whose handlers never started."""
-        await self._transact(self._runs, self._work.release, runs)
+        await self._record(self._runs, self._work.release, runs)
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
         # As a question, which is asked again if the connection is lost: what is on record changes nothing any more.
         left = await self._ask(self._runs, self._finish_at_once, ended, rules)
-        return left if left is not None else await self._transact(self._runs, self._work.finish, ended, rules)
+        return left if left is not None else await self._record(self._runs, self._work.finish, ended, rules)
 
     async def _finish_at_once(
         self, db: Connection, ended: Sequence[EndedRun], rules: Rules
@@ -570,7 +449,7 @@ class PostgresStore:
 
     async def beat(self, node: int) -> list[NodeRow]:
         """Show that *node* lives, and return all nodes."""
-        nodes = await self._transact(self._watch, self._work.beat, node, -self._clock.skew())
+        nodes = await self._record(self._watch, self._work.beat, node, -self._clock.skew())
         await self._ask(self._watch, self._look_at_clock)
         return nodes
 
@@ -581,7 +460,7 @@ class PostgresStore:
 
     async def leave(self, node: int) -> None:
         """Stop being a node."""
-        await self._transact(self._watch, self._work.leave, node)
+        await self._record(self._watch, self._work.leave, node)
 
     async def nodes(self) -> list[NodeStatus]:
         """All nodes, also those that died without a word, by when they joined."""
@@ -595,7 +474,7 @@ class PostgresStore:
         self, node: int, known: Collection[int], now: Micros, rules: Rules
     ) -> list[tuple[Edit, ClaimedRun]]:
         """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
-        return await self._transact(self._runs, self._work.interrupt_unknown, node, set(known), now, rules)
+        return await self._record(self._runs, self._work.interrupt_unknown, node, set(known), now, rules)
 
     # -------------------------------------------------------- upkeep
 
@@ -611,6 +490,10 @@ class PostgresStore:
         """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""
         await self._transact(self._edits, self._work.purge_runs, uids, keep, now)
 
+    async def purge_removed(self, before: Micros, limit: int) -> int:
+        """Forget the runs of up to *limit* jobs that were removed before a moment; return how many jobs that were."""
+        return await self._transact(self._edits, self._work.purge_removed, before, limit)
+
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""
         return await self._transact(self._edits, self._work.purge_disabled, before, limit)
@@ -621,17 +504,15 @@ class PostgresStore:
         """How many jobs there are, and how many runs that have ended."""
         return await self._ask(self._edits, self._work.count)
 
-    async def read_jobs(self, after: int, limit: int) -> list[JobRecord]:
-        """Up to *limit* jobs as they are kept, by number, beyond the number *after*."""
+    async def read_jobs(self, after: int, limit: int) -> list[JobRecord | LeftOut]:
+        """Up to *limit* jobs as they are kept, by number, beyond the number *after*; or why one cannot be read."""
         return await self._ask(self._edits, self._work.read_jobs, after, limit)
 
-    async def read_runs(self, after: int, limit: int) -> list[RunRecord]:
-        """Up to *limit* runs that have ended, by number, beyond the number *after*."""
+    async def read_runs(self, after: int, limit: int) -> list[RunRecord | LeftOut]:
+        """Up to *limit* runs that have ended, by number, beyond the number *after*; or why one cannot be read."""
         return await self._ask(self._edits, self._work.read_runs, after, limit)
 
-    async def write_jobs(
-        self, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
-    ) -> list[Ruling]:
+    async def write_jobs(self, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
         """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
         return await self._transact(self._edits, self._work.write_jobs, jobs, rule)
 
@@ -658,62 +539,12 @@ class PostgresStore:
     async def check(self) -> None:
         """`StoreError` if the tables are gone, or if a newer version has changed them."""
         version = await self._ask(self._watch, _fetch, READ_VERSION)
-        if version != len(MIGRATIONS):
-            raise StoreError(
-                f"The store {self.url} has now schema version {version}, and this scheduler_async knows up to "
-                f"{len(MIGRATIONS)}. Upgrade scheduler_async, and start it again."
-            )
+        if version != newest():
+            raise StoreOutdatedError(self.url, version, newest())
 
 
 async def _fetch(db: Connection, question: str) -> Any:
     return await db.fetchval(question)
-
-
-# ---------------------------------------------------------------- addresses
-
-
-class _Address(NamedTuple):
-    """Where a database is."""
-
-    dsn: str
-    schema: str
-    shown: str
-    """The URL for people: without the password, wherever that was."""
-
-
-def _address_of(url: str, schema: str | None) -> _Address:
-    """What a URL says. Whatever is wrong with it, no part of a password gets into a message."""
-    scheme, _, rest = url.partition("://")
-    place, _, query = rest.partition("?")
-    authority, _, database = place.partition("/")
-    hosts = authority.rpartition("@")[2]
-    user = unquote(authority.rpartition("@")[0].partition(":")[0])
-    if scheme not in ("postgresql", "postgres"):
-        raise StoreError(f"A store in PostgreSQL has a URL. {A_URL}")
-    if "#" in url or "@" in database or ("@" in query and "@" not in authority) or not _HOSTS.fullmatch(hosts):
-        raise StoreError(
-            f"The URL of the store cannot be read. {A_URL} "
-            "What is special in a password is written with a percent sign: %40 for @, %2F for /, %23 for #, %3F for ?."
-        )
-    options = parse_qsl(query, keep_blank_values=True)
-    given = schema if schema is not None else dict(options).get("schema", DEFAULT_SCHEMA)
-    if not _SCHEMA.fullmatch(given):
-        raise StoreError(
-            f"A schema is named by up to 63 lower-case letters, digits and underscores, the first no digit, "
-            f"not {quoted(given)}."
-        )
-    others = urlencode([(name, value) for name, value in options if name != "schema"])
-    shown = f"postgresql://{user}{'@' if user else ''}{hosts}/{database}"
-    return _Address(
-        dsn=f"postgresql://{place}{'?' if others else ''}{others}",
-        schema=given,
-        shown=shown if given == DEFAULT_SCHEMA else f"{shown}?schema={given}",
-    )
-
-
-_HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(:[0-9]*)?"
-_HOSTS = re.compile(rf"{_HOST}(,{_HOST})*")
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 # ---------------------------------------------------------------- connections
@@ -741,9 +572,9 @@ class _Link:
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._was_connected = False
 
-    async def transact(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work*, all of it or nothing."""
-        return await self._use(self._in_transaction, work, *args)
+    async def transact(self, begin: str, work: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Do *work*, all of it or nothing; *begin* begins the transaction."""
+        return await self._use(self._in_transaction, work, begin, *args)
 
     async def ask(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Do *work* that changes nothing."""
@@ -757,8 +588,8 @@ class _Link:
                 await self._tidy_up(error)
                 raise
 
-    async def _in_transaction(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        connection = await self._first(_begin)
+    async def _in_transaction(self, work: Callable[..., Awaitable[T]], begin: str, *args: Any) -> T:
+        connection = await self._first(_begin, begin)
         answer = await work(connection, *args)
         await connection.execute("COMMIT")
         return answer
@@ -822,8 +653,8 @@ class _Link:
             self._drop()
 
 
-async def _begin(db: Connection) -> Connection:
-    await db.execute("BEGIN")
+async def _begin(db: Connection, begin: str) -> Connection:
+    await db.execute(begin)
     return db
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler_async.groups import group_key
 from scheduler_async.models import Priority
 from scheduler_async.postgres_work import (
     INSERT_JOBS,
@@ -21,34 +22,47 @@ from scheduler_async.postgres_work import (
     inserting,
     kept,
     original,
-    state_from,
+    state_columns,
     stored_state,
     write_rows,
 )
-from scheduler_async.store import JobRecord, Ruling, RunRecord
+from scheduler_async.records import read_record, read_run_record
+from scheduler_async.store import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
 SELECT_RECORD: Final = f"SELECT j.uid, {', '.join(f'j.{name}' for name in SPEC_TYPES)}, {STATE_COLUMNS}"
 
-READ_JOBS: Final = f"{SELECT_RECORD} FROM job j JOIN state s USING (uid) WHERE j.uid > $1 ORDER BY j.uid LIMIT $2"
-READ_RECORDS: Final = f"{SELECT_RECORD} FROM job j JOIN state s USING (uid) WHERE j.uid = ANY($1::bigint[])"
+READ_JOBS: Final = f"""
+    {SELECT_RECORD}
+      FROM job j LEFT JOIN state s USING (uid)
+     WHERE j.uid > $1 AND j.removed_at IS NULL
+  ORDER BY j.uid
+     LIMIT $2
+"""
+READ_RECORDS: Final = f"{SELECT_RECORD} FROM job j LEFT JOIN state s USING (uid) WHERE j.uid = ANY($1::bigint[])"
 # In the order of `RunRecord`.
 READ_RUNS: Final = """
     SELECT r.id, j.namespace, j.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at, r.finished_at,
            r.outcome, r.reason, r.missed, r.error, r.message, r.exit_code, r.node, o.text
       FROM run r JOIN job j USING (uid)
       LEFT JOIN output o ON o.run = r.id
-     WHERE r.id > $1 AND r.outcome IS NOT NULL
+     WHERE r.id > $1 AND r.outcome IS NOT NULL AND j.removed_at IS NULL
   ORDER BY r.id
      LIMIT $2
 """
-COUNT: Final = "SELECT (SELECT count(*) FROM job), (SELECT count(*) FROM run WHERE outcome IS NOT NULL)"
+COUNT: Final = """
+    SELECT (SELECT count(*) FROM job WHERE removed_at IS NULL),
+           (SELECT count(*) FROM run WHERE outcome IS NOT NULL)
+           - (SELECT count(*)
+                FROM job j JOIN run r USING (uid)
+               WHERE j.removed_at IS NOT NULL AND r.outcome IS NOT NULL)
+"""
 LOCK_UIDS: Final = """
     SELECT j.namespace, j.id, s.uid
       FROM job j JOIN state s USING (uid)
-     WHERE (j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+     WHERE (j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND j.removed_at IS NULL
   ORDER BY s.uid
        FOR UPDATE OF s
 """
@@ -85,22 +99,16 @@ class CopyingWork(Work):
         jobs, runs = await db.fetchrow(COUNT)
         return jobs, runs
 
-    async def read_jobs(self, db: Connection, after: int, limit: int) -> list[JobRecord]:
+    async def read_jobs(self, db: Connection, after: int, limit: int) -> list[JobRecord | LeftOut]:
         return [_record(row) for row in await db.fetch(READ_JOBS, after, limit)]
 
-    async def read_runs(self, db: Connection, after: int, limit: int) -> list[RunRecord]:
-        found = [RunRecord._make(row) for row in await db.fetch(READ_RUNS, after, limit)]
-        return [
-            run._replace(error=original(run.error), message=original(run.message), output=original(run.output))
-            for run in found
-        ]
+    async def read_runs(self, db: Connection, after: int, limit: int) -> list[RunRecord | LeftOut]:
+        return [_run_record(row) for row in await db.fetch(READ_RUNS, after, limit)]
 
-    async def write_jobs(
-        self, db: Connection, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
-    ) -> list[Ruling]:
+    async def write_jobs(self, db: Connection, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
         locked = await db.fetch(LOCK_JOBS, *columns_of([(job.namespace, job.id) for job in jobs], 2))
         rows = await db.fetch(READ_RECORDS, [row[0] for row in locked])
-        here = {(job.namespace, job.id): job for job in map(_record, rows)}
+        here = {(row[2], row[3]): _record(row) for row in rows}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
         wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
         handlers = await self._numbers_of(db, {job.handler for job in wanted})
@@ -109,9 +117,10 @@ class CopyingWork(Work):
         added = [job._replace(uid=uid) for job, uid in zip(new, uids, strict=True)]
         updated = [job for job in wanted if job.uid]
         await write_rows(db, INSERT_JOBS, [job[:-1] for job in added])
-        await write_rows(db, INSERT_STATES, [(job.uid, *_narrow(job, handlers)) for job in added])
+        await self._write_states(db, INSERT_STATES, [(job.uid, *_narrow(job, handlers)) for job in added])
         await write_rows(db, UPDATE_JOBS, [(*job[1:-1], job.uid) for job in updated])
-        await write_rows(db, UPDATE_STATES, [(*_narrow(job, handlers), job.uid) for job in updated])
+        await self._write_states(db, UPDATE_STATES, [(*_narrow(job, handlers), job.uid) for job in updated])
+        await self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, JobRecord)})
         if wanted:
             await self._tell_of(db, [job.state for job in wanted])
         return rulings
@@ -146,14 +155,22 @@ def _kept(text: str | None) -> str | None:
     return None if text is None else kept(text)
 
 
-def _record(row: Sequence[Any]) -> JobRecord:
+def _record(row: Sequence[Any]) -> JobRecord | LeftOut:
     width = len(SPEC_TYPES) + 1
-    return JobRecord._make((*row[:width], state_from(row[width:])))
+    return read_record(tuple(row[:width]), state_columns(row[width:]))
+
+
+def _run_record(row: Sequence[Any]) -> RunRecord | LeftOut:
+    found = read_run_record(tuple(row))
+    if isinstance(found, LeftOut):
+        return found
+    return found._replace(error=original(found.error), message=original(found.message), output=original(found.output))
 
 
 def _narrow(job: JobRecord, handlers: Mapping[str, int]) -> tuple[Any, ...]:
     """The columns of a state, as `NARROW_TYPES` names them."""
     # A priority that this version does not know belongs to a job that it cannot read.
     rank = next((priority.rank for priority in Priority if priority == job.priority), Priority.STANDARD.rank)
-    narrow = job.revision, job.updated_at, handlers[job.handler], rank, job.id, job.group
+    key = group_key(job.namespace, job.group)
+    narrow = job.revision, job.updated_at, handlers[job.handler], rank, job.id, key
     return (*narrow, *stored_state(job.state))

@@ -10,15 +10,15 @@ locked in the order of their numbers; a claim waits for none, and takes what is 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler_async.errors import SchedulerError, StoreError
-from scheduler_async.instants import SECOND, Micros
-from scheduler_async.lifecycle import Rules, claim_manually, disabled, ran_before
+from scheduler_async.cache import Cache
+from scheduler_async.errors import quoted
+from scheduler_async.groups import group_key
+from scheduler_async.instants import FIRST, LAST, MINUTE, SECOND, Micros
+from scheduler_async.lifecycle import Rules, claim_manually, disabled
 from scheduler_async.models import (
-    Attempt,
     Ending,
     Job,
     JobState,
@@ -29,19 +29,38 @@ from scheduler_async.models import (
     Skip,
     SkipReason,
     Status,
-    Trigger,
 )
 from scheduler_async.records import (
     after,
     aftermath,
+    attempt_of,
+    can_be_claimed,
     claimed,
     earliest_of,
+    gone_on,
     noticed_at,
     put_back,
-    run_row,
+    read_node,
+    read_run,
+    reviewed,
 )
-from scheduler_async.rows import read_job, spec_values, state_of, state_values, unreadable_job
+from scheduler_async.rows import (
+    REMEMBERED_BYTES,
+    UNREADABLE,
+    Row,
+    has_unreadable_state,
+    read_job,
+    refuse_unreadable,
+    spec_values,
+    state_of,
+    state_problem,
+    state_values,
+    unreadable_job,
+    unreadable_state,
+)
 from scheduler_async.store import (
+    MOST_UNHANDLED,
+    REMOVED,
     Aftermath,
     Change,
     ClaimedRun,
@@ -57,6 +76,7 @@ from scheduler_async.store import (
     RunFilter,
     has_metadata,
 )
+from scheduler_async.unreadable import Unreadable, UnreadableRows, shown_moment
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -85,7 +105,7 @@ SPEC_TYPES: Final = {
 }
 NARROW_TYPES: Final = {
     **dict.fromkeys(("revision", "updated_at", "handler", "rank"), "bigint"),
-    **dict.fromkeys(("id", "job_group"), "text"),
+    **dict.fromkeys(("id", "group_key"), "text"),
     **STATE_TYPES,
 }
 
@@ -96,16 +116,28 @@ def rows_of(types: Mapping[str, str], first: int = 1) -> str:
     return f"unnest({arrays}) AS c ({', '.join(types)})"
 
 
-def inserting(table: str, types: Mapping[str, str]) -> str:
+def inserting(table: str, types: Mapping[str, str], where: str = "true") -> str:
     """A statement that adds rows to *table*."""
     columns = ", ".join(types)
-    return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows_of(types)}"
+    return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows_of(types)} WHERE {where}"
 
 
-def updating(table: str, key: str, types: Mapping[str, str], first: int = 1, always: str = "") -> str:
+def updating(
+    table: str, key: str, types: Mapping[str, str], first: int = 1, always: str = "", where: str = "true"
+) -> str:
     """A statement that changes the rows of *table* with this *key*, which is the last column."""
     rows = rows_of({**types, key: "bigint"}, first)
-    return f"UPDATE {table} AS t SET {set_to(types)}{always} FROM {rows} WHERE t.{key} = c.{key}"
+    return f"UPDATE {table} AS t SET {set_to(types)}{always} FROM {rows} WHERE t.{key} = c.{key} AND {where}"
+
+
+def with_handlers(types: Mapping[str, str], statement: str) -> str:
+    """A *statement* that writes states, with the table `used` of those of their handlers that are still there.
+
+    They are locked, so that nobody forgets them meanwhile.
+    """
+    numbers = f"${[*types].index('handler') + 1}::bigint[]"
+    used = f"SELECT number FROM handler WHERE number = ANY({numbers}) FOR KEY SHARE"
+    return f"WITH used AS MATERIALIZED ({used}) {statement}"
 
 
 def set_to(names: Iterable[str]) -> str:
@@ -113,22 +145,38 @@ def set_to(names: Iterable[str]) -> str:
     return ", ".join(f"{name} = c.{name}" for name in names)
 
 
+LAST_RANK: Final = len(Priority) - 1
 RANKS: Final = "unnest(ARRAY[{}]::bigint[])".format(", ".join(str(priority.rank) for priority in Priority))
 
-FIND_JOB: Final = f"{SELECT_STATE}, {SPEC} FROM job j JOIN state s USING (uid) WHERE j.namespace = $1 AND j.id = $2"
-LOCK_JOB: Final = f"""
-    {SELECT_STATE}
-      FROM job j JOIN state s USING (uid)
-     WHERE j.namespace = $1 AND j.id = $2
-       FOR UPDATE OF s
+NAMED: Final = "j.namespace = $1 AND j.id = $2 AND j.removed_at IS NULL"
+# A job whose state is missing is found, too: it cannot be read, and is shown.
+SELECT_BOTH: Final = f"""
+    SELECT j.uid, s.revision, s.updated_at, {STATE_COLUMNS}, {SPEC}
+      FROM job j LEFT JOIN state s USING (uid)
 """
-LOCK_JOBS: Final = f"""
-    {SELECT_STATE}
-      FROM job j JOIN state s USING (uid)
-     WHERE (j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-  ORDER BY s.uid
-       FOR UPDATE OF s
-"""
+FIND_JOB: Final = f"{SELECT_BOTH} WHERE {NAMED}"
+
+
+def locking(condition: str) -> str:
+    """Jobs that fulfil a *condition*, with their states locked; a job whose state is missing has only its number."""
+    return f"""
+        WITH locked AS MATERIALIZED ({SELECT_STATE}
+                                       FROM job j JOIN state s USING (uid)
+                                      WHERE {condition}
+                                   ORDER BY s.uid
+                                        FOR UPDATE OF s)
+      SELECT * FROM locked
+   UNION ALL
+      SELECT j.uid{", NULL" * (WIDTH - 1)}
+        FROM job j
+       WHERE {condition} AND NOT EXISTS (SELECT FROM state s WHERE s.uid = j.uid)
+    """
+
+
+LOCK_JOB: Final = locking(NAMED)
+LOCK_JOBS: Final = locking(
+    "(j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND j.removed_at IS NULL"
+)
 LOCK_STATES: Final = f"{SELECT_STATE}, s.run FROM state s WHERE s.uid = ANY($1::bigint[]) ORDER BY s.uid FOR UPDATE"
 SELECT_STATES: Final = f"{SELECT_STATE} FROM state s WHERE s.uid = ANY($1::bigint[])"
 SELECT_SPECS: Final = f"SELECT {SPEC} FROM job j WHERE j.uid = ANY($1::bigint[])"
@@ -136,12 +184,23 @@ NEW_NUMBERS: Final = "SELECT array_agg(nextval('job_uid')) FROM generate_series(
 NEW_RUN: Final = "SELECT nextval('run_id')"
 FIND_HANDLERS: Final = "SELECT name, number FROM handler WHERE name = ANY($1::text[])"
 ADD_HANDLERS: Final = "INSERT INTO handler (name) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING"
+UNUSED: Final = "NOT EXISTS (SELECT FROM job WHERE job.handler = h.name AND job.removed_at IS NULL)"
+# In two statements: the second sees whatever was added before the first had its locks.
+LOCK_UNUSED_HANDLERS: Final = f"""
+    SELECT number FROM handler h WHERE name = ANY($1::text[]) AND {UNUSED} FOR UPDATE SKIP LOCKED
+"""
+FORGET_HANDLERS: Final = f"DELETE FROM handler h WHERE number = ANY($1::bigint[]) AND {UNUSED}"
 
 INSERT_JOBS: Final = inserting("job", {"uid": "bigint", **SPEC_TYPES})
-INSERT_STATES: Final = inserting("state", {"uid": "bigint", **NARROW_TYPES})
+# A condition that the planner makes no join of: rows are written in the order they are given.
+IS_USED: Final = "(c.handler IN (SELECT number FROM used)) IS TRUE"
+NEW_TYPES: Final = {"uid": "bigint", **NARROW_TYPES}
+INSERT_STATES: Final = with_handlers(NEW_TYPES, inserting("state", NEW_TYPES, where=IS_USED))
 UPDATE_JOBS: Final = updating("job", "uid", SPEC_TYPES)
 TOUCH_JOBS: Final = updating("job", "uid", {"updated_at": "bigint"})
-UPDATE_STATES: Final = updating("state", "uid", NARROW_TYPES, always=", touched = true")
+UPDATE_STATES: Final = with_handlers(
+    NARROW_TYPES, updating("state", "uid", NARROW_TYPES, always=", touched = true", where=IS_USED)
+)
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
 
 REMOVE: Final = """
@@ -173,7 +232,12 @@ def due_of(handlers: str, columns: str, condition: str, limit: str) -> str:
 
 KNOWN: Final = "(SELECT number FROM handler WHERE $2::text[] IS NULL OR name = ANY($2)) AS h"
 MISSING: Final = "(SELECT number FROM handler WHERE name <> ALL($2)) AS h"
-IN_LINE: Final = "s.uid, s.rank, s.last_run_at, s.id, s.job_group"
+IN_LINE: Final = "s.uid, s.rank, s.last_run_at, s.id, s.group_key"
+
+
+def newly_due(left_alone: str) -> str:
+    """The condition that a job is due and was not looked at in vain, as those were whose numbers are *left_alone*."""
+    return f"s.next_run_at <= $3 AND s.uid <> ALL({left_alone}::bigint[])"
 
 
 def claim_due(candidates: str) -> str:
@@ -182,10 +246,10 @@ def claim_due(candidates: str) -> str:
     Each row is locked by itself, in the order of the line: a plain join would leave it to the planner where to begin.
 
     $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 how many of each handler and priority are looked at,
-    $6 how many are counted of those that come due next.
+    $6 how many are counted of those that come due next, and without limits of groups $7 who was looked at in vain.
     """
     missing = due_of(MISSING, "s.uid", "s.next_run_at <= $3", "1")
-    to_come = due_of("handler AS h", "s.next_run_at", "s.next_run_at > $3", "1")
+    to_come = due_of("handler AS h", "s.next_run_at", f"s.next_run_at > $3 AND s.next_run_at <= {LAST}", "1")
     with_it = due_of("handler AS h", "s.next_run_at", "s.next_run_at = (SELECT at FROM next)", "$6::bigint")
     return f"""
         WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 FOR KEY SHARE),
@@ -204,7 +268,7 @@ def claim_due(candidates: str) -> str:
         FROM (SELECT (SELECT name FROM me) AS node,
                      (SELECT at FROM next) AS next_due,
                      (SELECT least(count(*), $6) FROM {with_it}) AS next_count,
-                     ARRAY(SELECT d.uid FROM {missing}) AS unhandled,
+                     ARRAY(SELECT d.uid FROM {missing} LIMIT {MOST_UNHANDLED}) AS unhandled,
                      (SELECT count(*) FROM line WHERE fits) AS waiting,
                      (SELECT count(*) FROM line) AS seen) AS known
    LEFT JOIN taken AS t ON true
@@ -213,25 +277,40 @@ def claim_due(candidates: str) -> str:
 
 
 CLAIM_DUE: Final = claim_due(
-    f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, 's.next_run_at <= $3', '$5')}"  # whatever their groups
+    f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, newly_due('$7'), '$5')}"  # whatever their groups
 )
-# $7 are the groups of which something runs or which have a limit of their own, $8 how many more of them may run (none
-# is any number), $9 how many of all other groups (0 is none at all), and $10 those that are full.
-CLAIM_DUE_IN_GROUPS: Final = claim_due(
+# The name of a group, which stands behind the namespace in its key.
+GROUP_NAME: Final = "substr({0}.group_key, strpos({0}.group_key, chr(10)) + 1)"
+NOT_FULL: Final = "({0}.group_key IS NULL OR {0}.group_key <> ALL({1}::text[]) AND {name} <> ALL({2}::text[]))"
+
+
+def not_full(row: str, keys: str, names: str) -> str:
+    """The condition that a *row* is not of a group with one of these *keys* or *names*, which are full."""
+    return NOT_FULL.format(row, keys, names, name=GROUP_NAME.format(row))
+
+
+IN_ORDER: Final = "{0}.rank, {0}.last_run_at NULLS FIRST, {0}.id, {0}.uid"
+# $7 are the keys of groups that have runs, $8 how many more of them may run (none is any number); $9 are the names of
+# groups with a limit, $10 their limits, and $11 that of all other groups; $12 and $13 are groups that are full, and $14
+# who was looked at in vain.
+FITTING: Final = f"""
+    SELECT d.*, d.group_key IS NULL OR row_number() OVER (PARTITION BY d.group_key ORDER BY {IN_ORDER.format("d")})
+                <= coalesce(CASE WHEN u.key IS NULL THEN coalesce(l.most, $11) ELSE u.room END,
+                            9223372036854775807) AS fits
+      FROM {due_of(KNOWN, IN_LINE, f"{newly_due('$14')} AND {not_full('s', '$12', '$13')}", "$5")}
+ LEFT JOIN unnest($7::text[], $8::bigint[]) AS u (key, room) ON u.key = d.group_key
+ LEFT JOIN unnest($9::text[], $10::bigint[]) AS l (name, most) ON l.name = {GROUP_NAME.format("d")}
+"""
+CLAIM_DUE_IN_GROUPS: Final = claim_due(FITTING)
+# $15 are the names of groups with a limit across all namespaces, $16 how many more of them may run.
+CLAIM_DUE_IN_SHARED_GROUPS: Final = claim_due(
     f"""
-    SELECT d.*, d.job_group IS NULL OR row_number() OVER (PARTITION BY d.job_group
-                                                              ORDER BY d.rank, d.last_run_at NULLS FIRST, d.id)
-                <= CASE WHEN g.name IS NULL THEN $9 ELSE coalesce(g.room, 9223372036854775807) END AS fits
-      FROM {
-        due_of(
-            KNOWN,
-            IN_LINE,
-            '''s.next_run_at <= $3 AND (s.job_group IS NULL
-                                        OR s.job_group <> ALL($10::text[]) AND ($9 > 0 OR s.job_group = ANY($7)))''',
-            "$5",
-        )
-    }
- LEFT JOIN unnest($7::text[], $8::bigint[]) AS g (name, room) ON g.name = d.job_group
+    SELECT f.uid, f.rank, f.last_run_at, f.id, f.group_key,
+           f.fits AND (e.name IS NULL
+                       OR count(*) FILTER (WHERE f.fits) OVER (PARTITION BY e.name ORDER BY {IN_ORDER.format("f")})
+                          <= e.room) AS fits
+      FROM ({FITTING}) AS f
+ LEFT JOIN unnest($15::text[], $16::bigint[]) AS e (name, room) ON e.name = {GROUP_NAME.format("f")}
     """
 )
 COUNT_DUE: Final = (
@@ -240,14 +319,39 @@ COUNT_DUE: Final = (
 # Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
 EARLIEST_DUE: Final = f"""
     SELECT min(d.next_run_at)
-      FROM {due_of(KNOWN, "s.next_run_at, s.job_group", "s.next_run_at <= $1", "100")}
-     WHERE d.job_group IS NULL OR d.job_group <> ALL($3::text[])
+      FROM {due_of(KNOWN, "s.next_run_at, s.group_key", "s.next_run_at <= $1 AND s.uid <> ALL($5::bigint[])", "100")}
+     WHERE {not_full("d", "$3", "$4")}
+"""
+# Which numbers of handlers jobs wait under, one look at the index for each; whose number that is; the handler of the
+# first of those jobs, which should be the same; and whether a job has a rank that is not looked at.
+HANDLERS_IN_USE: Final = f"""
+    WITH RECURSIVE used (number) AS (
+        (SELECT s.handler FROM state s WHERE {DUE} ORDER BY s.handler LIMIT 1)
+     UNION ALL
+        SELECT (SELECT s.handler FROM state s WHERE {DUE} AND s.handler > used.number ORDER BY s.handler LIMIT 1)
+          FROM used
+         WHERE used.number IS NOT NULL)
+    SELECT number,
+           (SELECT name FROM handler WHERE handler.number = used.number),
+           (SELECT j.handler FROM state s JOIN job j USING (uid) WHERE {DUE} AND s.handler = used.number LIMIT 1),
+           EXISTS (SELECT FROM state s WHERE {DUE} AND s.handler = used.number AND s.rank < 0)
+           OR EXISTS (SELECT FROM state s WHERE {DUE} AND s.handler = used.number AND s.rank > {LAST_RANK})
+      FROM used
+     WHERE number IS NOT NULL
+"""
+HANDLERS_UNDER: Final = "SELECT DISTINCT j.handler FROM state s JOIN job j USING (uid) WHERE s.handler = $1"
+MOVE_TO_HANDLER: Final = f"""
+    UPDATE state
+       SET handler = h.number,
+           rank = CASE WHEN state.rank BETWEEN 0 AND {LAST_RANK} THEN state.rank ELSE {Priority.STANDARD.rank} END
+      FROM job j JOIN handler h ON h.name = j.handler
+     WHERE state.handler = $1 AND j.uid = state.uid
 """
 RUNNING_BY_GROUP: Final = """
-    SELECT job_group, count(*)
+    SELECT group_key, count(*)
       FROM state
-     WHERE activity <> 'idle' AND job_group IS NOT NULL
-  GROUP BY job_group
+     WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
+  GROUP BY group_key
 """
 CLAIM_TYPES: Final = {
     **dict.fromkeys(("uid", "run", "scheduled_for", "attempt"), "bigint"),
@@ -308,7 +412,10 @@ FINISH_AT_ONCE: Final = f"""
     SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
 """
 SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
-INSERT_OUTPUTS: Final = inserting("output", {"run": "bigint", "text": "text"})
+INSERT_OUTPUTS: Final = f"""
+    {inserting("output", {"run": "bigint", "text": "text"})}
+        ON CONFLICT (run) DO UPDATE SET text = excluded.text
+"""
 START: Final = """
     WITH states AS (UPDATE state SET activity = 'running' WHERE uid = ANY($1::bigint[])),
          runs AS (UPDATE run SET started_at = $3 WHERE id = ANY($2::bigint[]))
@@ -323,13 +430,15 @@ DELETE_RUNS: Final = """
 LOCK_HELD: Final = f"""
     {SELECT_STATE}, s.run
       FROM state s
-     WHERE s.activity <> 'idle' AND s.node = $1
+     WHERE s.activity <> 'idle' AND (s.node = $1 OR ($1 = 0 AND s.node IS NULL))
   ORDER BY s.uid
        FOR UPDATE
 """
-SELECT_ATTEMPTS: Final = (
-    "SELECT id, scheduled_for, attempt, trigger, claimed_at, started_at FROM run WHERE id = ANY($1::bigint[])"
-)
+SELECT_ATTEMPTS: Final = """
+    SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
+      FROM run r JOIN state s ON s.uid = r.uid AND s.run = r.id
+     WHERE r.id = ANY($1::bigint[]) AND r.outcome IS NULL
+"""
 SELECT_RUNS: Final = """
     SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
            r.reason, r.missed, r.error, r.message, r.exit_code, r.node
@@ -342,7 +451,7 @@ OVERGROWN: Final = """
 """
 # What ran before the clock went back is kept until its time has come once more: it must not be run again then.
 # And up to where rows are missing that would say what ran, is noted.
-PURGE_RUNS: Final = """
+PURGE_RUNS: Final = f"""
     WITH old AS (DELETE FROM run r
                   USING (SELECT c.uid, (SELECT id FROM run WHERE uid = c.uid ORDER BY id DESC LIMIT 1 OFFSET $2) AS last
                            FROM unnest($1::bigint[]) AS c (uid)) AS c
@@ -353,7 +462,7 @@ PURGE_RUNS: Final = """
        SET touched = true, forgotten_until = greatest(forgotten_until, gone.at)
       FROM (SELECT uid, max(scheduled_for) AS at
               FROM old
-             WHERE attempt > 0 AND trigger <> 'manual'
+             WHERE attempt > 0 AND trigger <> 'manual' AND scheduled_for >= {FIRST}
           GROUP BY uid) AS gone
      WHERE state.uid = gone.uid
 """
@@ -383,10 +492,33 @@ DISABLE: Final = """
            touched = true
      WHERE uid = ANY($1::bigint[])
 """
+CANCEL_RUN: Final = """
+    UPDATE run SET outcome = 'cancelled', finished_at = $2, error = $3 WHERE id = $1 AND uid = $4 AND outcome IS NULL
+"""
+# Only its runs keep a removed job: what it was for is nobody's business any more.
+REMOVE_JOB: Final = "UPDATE job SET removed_at = $2, payload = 'null', metadata = '{}' WHERE uid = $1"
+FORGET_UNRUN: Final = """
+    DELETE FROM job WHERE uid = ANY($1::bigint[]) AND NOT EXISTS (SELECT FROM run WHERE run.uid = job.uid)
+"""
+DELETE_STATES: Final = """
+    DELETE FROM state
+     WHERE uid = ANY($1::bigint[])
+       AND EXISTS (SELECT FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)
+ RETURNING uid
+"""
+# Those of which a run goes on are left for the next time.
+LOCK_REMOVED: Final = """
+    SELECT uid
+      FROM job
+     WHERE removed_at < $1 AND NOT EXISTS (SELECT FROM state WHERE state.uid = job.uid)
+  ORDER BY removed_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+"""
 LOCK_LONG_DISABLED: Final = f"""
     {SELECT_STATE}
       FROM state s
-     WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < $1
+     WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < $1 AND s.uid <> ALL($3::bigint[])
   ORDER BY s.disabled_at
      LIMIT $2
        FOR UPDATE SKIP LOCKED
@@ -398,7 +530,8 @@ JOIN: Final = """
 """
 BEAT: Final = "UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), skew = $2 WHERE number = $1"
 NODE_COLUMNS: Final = """
-    number, name, host, pid, process_start, beat, since, extract(epoch FROM clock_timestamp() - beat_at)::float8
+    number, name, host, pid, process_start, beat, since,
+    CASE WHEN isfinite(beat_at) THEN extract(epoch FROM clock_timestamp() - beat_at)::float8 END
 """
 SELECT_NODES: Final = f"SELECT {NODE_COLUMNS} FROM node"
 SELECT_NODES_AT_WORK: Final = f"""
@@ -406,6 +539,24 @@ SELECT_NODES_AT_WORK: Final = f"""
            (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number)
       FROM node
   ORDER BY since, number
+"""
+# Who has claims, one look at the index for each, and is not a node; 0 is a claim that names no node.
+OWNERLESS: Final = """
+    WITH RECURSIVE owner (number) AS (
+        (SELECT node FROM state WHERE activity <> 'idle' AND node IS NOT NULL ORDER BY node LIMIT 1)
+     UNION ALL
+        SELECT (SELECT node FROM state WHERE activity <> 'idle' AND node > owner.number ORDER BY node LIMIT 1)
+          FROM owner
+         WHERE owner.number IS NOT NULL)
+    SELECT number,
+           (SELECT r.node
+              FROM state s JOIN run r ON r.id = s.run
+             WHERE s.activity <> 'idle' AND s.node = owner.number
+             LIMIT 1)
+      FROM owner
+     WHERE number IS NOT NULL AND NOT EXISTS (SELECT FROM node WHERE node.number = owner.number)
+ UNION ALL
+    SELECT 0, NULL WHERE EXISTS (SELECT FROM state WHERE activity <> 'idle' AND node IS NULL)
 """
 FORGET_NODE: Final = "DELETE FROM node WHERE number = $1 AND beat = $2"
 
@@ -422,8 +573,16 @@ SOON: Micros = SECOND // 20
 # So many rows go into one statement: to put them together takes time on the event loop.
 SLICE = 1000
 
+# Jobs that are due and cannot be claimed are looked at again after this long; of no more than so many it is known.
+LOOK_ANEW: Micros = MINUTE
+MOST_LEFT_ALONE = 10_000
+
 # One after another where groups have limits: who counts what runs must not be overtaken.
 GROUP_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7))"
+
+
+class HandlersForgotten(Exception):  # noqa: N818 - it is a message to the store, never to a user
+    """Another process has forgotten a handler that was known here: what is under way must begin anew."""
 
 
 class Work:
@@ -432,9 +591,12 @@ class Work:
     def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
         """*notify* says on which channel, and with which words, others are told that some are due at a moment."""
         self._notify = notify
-        self._specs: OrderedDict[tuple[int, int, int], Job] = OrderedDict()
-        self._handlers: dict[str, int] = {}
-        self._unreadable: set[tuple[int, int]] = set()
+        self._specs: Cache[tuple[int, int, int], Job] = Cache(REMEMBERED_SPECS, REMEMBERED_BYTES)
+        self._handlers: Cache[str, int] = Cache(REMEMBERED_SPECS)
+        self._unreadable: dict[tuple[int, int], str] = {}  # by number and revision, and why
+        self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
+        self._left_alone_since: Micros = 0
+        self.unreadable_rows = UnreadableRows()
         self.counted = 0
         """How often we have counted our own activity."""
 
@@ -443,7 +605,7 @@ class Work:
     async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
         rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
-        jobs = {(job.namespace, job.id): job for job in await self._jobs(db, rows)}
+        jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows)).values()}
         numbers = iter(await db.fetchval(NEW_NUMBERS, len(names) - len(jobs)) if len(jobs) < len(names) else [])
         edits: list[Edit | None] = []
         added: dict[int, Job] = {}
@@ -472,19 +634,23 @@ class Work:
     async def review(
         self, db: Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
     ) -> int | None:
-        jobs = await self._jobs(db, await db.fetch(REVIEW, after, now, limit), now)
-        readable = [job for job in jobs if (job.uid, job.revision) not in self._unreadable]
-        changed = [(before, job) for before in readable if (job := decide(before)) is not None]
+        rows = await db.fetch(REVIEW, after, now, limit)
+        changed = [
+            (before, job)
+            for before in (await self._jobs(db, rows, now)).values()
+            if not has_unreadable_state(before) and (before.uid, before.revision) not in self._unreadable
+            if (job := reviewed(before, decide)) is not None
+        ]
         await self._update(db, changed)
         if changed:
             await self._tell(db, [job for _, job in changed])
-        return jobs[-1].uid if len(jobs) == limit else None
+        return rows[-1][0] if len(rows) == limit else None
 
     async def _insert(self, db: Connection, jobs: Sequence[Job]) -> None:
         numbers = await self._numbers_of(db, {job.handler for job in jobs})
         for some in _slices(jobs):
             await db.execute(INSERT_JOBS, *columns_of([(job.uid, *spec_values(job)) for job in some]))
-            await db.execute(INSERT_STATES, *columns_of([(job.uid, *_narrow(job, numbers)) for job in some]))
+            await self._write_states(db, INSERT_STATES, [(job.uid, *_narrow(job, numbers)) for job in some])
 
     async def _update(self, db: Connection, changed: Sequence[tuple[Job, Job]]) -> None:
         """Write jobs as they are now, given what they were before."""
@@ -493,29 +659,55 @@ class Work:
             described = []
             touched = []
             for before, job in some:
+                refuse_unreadable(before)
                 if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
                     touched.append((job.updated, job.uid))
                 elif (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
-                    words = f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it."
-                    raise StoreError(words)
+                    refuse_unreadable(before, with_schedule=True)
                 else:
                     described.append((*spec_values(job), job.uid))
+                    self._unreadable.pop((before.uid, before.revision), None)
             await write_rows(db, UPDATE_JOBS, described)
             await write_rows(db, TOUCH_JOBS, touched)
-            await db.execute(UPDATE_STATES, *columns_of([(*_narrow(job, numbers), job.uid) for _, job in some]))
+            await self._write_states(db, UPDATE_STATES, [(*_narrow(job, numbers), job.uid) for _, job in some])
+        await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
 
     async def _numbers_of(self, db: Connection, names: set[str]) -> Mapping[str, int]:
         """The numbers of handlers; a handler that is new gets one."""
-        unknown = sorted(names - self._handlers.keys())
+        numbers = {name: number for name in names if (number := self._handlers.get(name)) is not None}
+        unknown = sorted(names - numbers.keys())
         if not unknown:
-            return self._handlers
-        self._handlers.update(await db.fetch(FIND_HANDLERS, unknown))
-        new = [name for name in unknown if name not in self._handlers]
-        if not new:
-            return self._handlers
-        await db.execute(ADD_HANDLERS, new)
-        # Not remembered: all this may yet be rolled back.
-        return {**self._handlers, **dict(await db.fetch(FIND_HANDLERS, new))}
+            return numbers
+        found = dict(await db.fetch(FIND_HANDLERS, unknown))
+        for name, number in found.items():
+            self._handlers.put(name, number)
+        new = [name for name in unknown if name not in found]
+        if new:
+            await db.execute(ADD_HANDLERS, new)
+            found |= dict(await db.fetch(FIND_HANDLERS, new))  # not remembered: all this may yet be rolled back
+        if len(found) < len(unknown):
+            raise HandlersForgotten
+        return numbers | found
+
+    async def _write_states(self, db: Connection, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Write states whose handlers are still there: another process may have forgotten one that is known here."""
+        if rows and (await db.execute(statement, *columns_of(rows))).rpartition(" ")[2] != str(len(rows)):
+            self._handlers.clear()
+            raise HandlersForgotten
+
+    async def _forget_removed(self, db: Connection, jobs: Sequence[Job]) -> None:
+        """Forget what is known of *jobs* that were removed, and their handlers if no other job uses them."""
+        await self._forget_unused(db, {job.handler for job in jobs})
+        for job in jobs:
+            self._unreadable.pop((job.uid, job.revision), None)
+
+    async def _forget_unused(self, db: Connection, names: set[str]) -> None:
+        """Forget those of the handlers with these *names* that no job uses any more."""
+        numbers = [row[0] for row in await db.fetch(LOCK_UNUSED_HANDLERS, list(names))] if names else []
+        if numbers:
+            await db.execute(FORGET_HANDLERS, numbers)
+            for name in names:
+                self._handlers.pop(name)
 
     async def _tell(self, db: Connection, jobs: Iterable[Job]) -> None:
         await self._tell_of(db, [job.state for job in jobs])
@@ -530,13 +722,36 @@ class Work:
         first = min(due, default=None)
         await db.execute(NOTIFY, *self._notify(first, 0 if first is None else due.count(first)))
 
-    async def remove(self, db: Connection, namespace: str, id: str) -> Job | None:
-        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)))
-        if not jobs:
+    async def remove(self, db: Connection, namespace: str, id: str, now: Micros, own_run: int | None) -> Job | None:
+        job = await self._lock(db, namespace, id)
+        if job is None:
             return None
-        await db.execute(REMOVE, [jobs[0].uid])
+        await db.execute(REMOVE_JOB, job.uid, now)
+        run = await db.fetchval("SELECT run FROM state WHERE uid = $1", job.uid)
+        if run is not None and run == own_run:
+            await db.execute(DISABLE, [job.uid], REMOVED, now)
+        else:
+            await db.execute(CANCEL_RUN, run, now, REMOVED, job.uid)
+            await self._bury(db, [job])
         await self._tell(db, [])
-        return jobs[0]
+        return job
+
+    async def _lock(self, db: Connection, namespace: str, id: str, now: Micros = 0) -> Job | None:
+        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)), now)
+        return next(iter(jobs.values()), None)
+
+    async def _bury(self, db: Connection, jobs: Sequence[Job]) -> None:
+        """Let those of *jobs* that were removed have no state any more, now that no run needs it."""
+        gone = {uid for (uid,) in await db.fetch(DELETE_STATES, [job.uid for job in jobs])}
+        if gone:
+            await db.execute(FORGET_UNRUN, list(gone))
+            await self._forget_removed(db, [job for job in jobs if job.uid in gone])
+
+    async def purge_removed(self, db: Connection, before: Micros, limit: int) -> int:
+        uids = [uid for (uid,) in await db.fetch(LOCK_REMOVED, before, limit)]
+        if uids:
+            await db.execute(REMOVE, uids)
+        return len(uids)
 
     async def get(self, db: Connection, namespace: str, id: str) -> Job | None:
         row = await db.fetchrow(FIND_JOB, kept(namespace), kept(id))
@@ -544,6 +759,7 @@ class Work:
 
     async def list_jobs(self, db: Connection, wanted: JobFilter) -> list[Job]:
         where = _Conditions()
+        where.require("j.removed_at IS NULL")
         if wanted.status in (Status.QUEUED, Status.RUNNING):
             where.require("s.activity = {}", wanted.status.value)
         elif wanted.status is not None:
@@ -561,8 +777,7 @@ class Work:
         if wanted.due_before is not None:
             where.require("s.phase = 'active' AND s.next_run_at < {}", wanted.due_before)
         rows = await db.fetch(
-            f"{SELECT_STATE}, {SPEC} FROM job j JOIN state s USING (uid) {where}"
-            f" ORDER BY s.next_run_at NULLS LAST, j.namespace, j.id LIMIT {where.next()}",
+            f"{SELECT_BOTH} {where} ORDER BY s.next_run_at NULLS LAST, j.namespace, j.id LIMIT {where.next()}",
             *where.values,
             None if wanted.metadata else wanted.limit,
         )
@@ -576,11 +791,11 @@ class Work:
         if wanted.run is not None:
             where.require("r.id = {}", wanted.run)
         if wanted.id is not None and wanted.namespace is not None:
-            where.require(
-                "r.uid = (SELECT uid FROM job WHERE namespace = {} AND id = {})",
-                kept(wanted.namespace),
-                kept(wanted.id),
-            )
+            named = kept(wanted.namespace), kept(wanted.id)
+            exists = await db.fetchval(f"SELECT EXISTS (SELECT FROM job j WHERE {NAMED})", *named)
+            which, is_removed = ("=", "IS NULL") if exists else ("IN", "IS NOT NULL")
+            find = f"SELECT uid FROM job WHERE namespace = {{}} AND id = {{}} AND removed_at {is_removed}"
+            where.require(f"r.uid {which} ({find})", *named)
         elif wanted.id is not None:
             where.require("j.id = {}", kept(wanted.id))
         elif wanted.namespace is not None:
@@ -592,7 +807,7 @@ class Work:
         rows = await db.fetch(
             f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT {where.next()}", *where.values, wanted.limit
         )
-        return [_run_row(row) for row in rows]
+        return [self._run(row) for row in rows]
 
     async def output_of(self, db: Connection, run: int) -> str | None:
         return original(await db.fetchval("SELECT text FROM output WHERE run = $1", run))
@@ -607,6 +822,8 @@ class Work:
 
     async def claim_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Claims:
         until = now + terms.ahead
+        if not 0 <= now - self._left_alone_since < LOOK_ANEW or len(self._left_alone) > MOST_LEFT_ALONE:
+            self._left_alone, self._left_alone_since = set(), now
         rows = await self._take_due(db, until, terms)
         node, next_due, next_count, unhandled, waiting, seen = rows[0][:6]
         if node is None:
@@ -618,7 +835,11 @@ class Work:
         edits: list[Edit] = []
         skipped: list[tuple[Job, Sequence[Skip], Micros]] = []
         passed_over: list[Job] = []
-        for job in await self._jobs(db, [row[7 : 7 + WIDTH] for row in taken], now):
+        jobs = await self._jobs(db, [row[7 : 7 + WIDTH] for row in taken], now)
+        claimable = [job for job in jobs.values() if can_be_claimed(job, terms.handlers)]
+        left_alone = {row[7] for row in taken} - {job.uid for job in claimable}
+        self._left_alone |= left_alone
+        for job in claimable:
             activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
             edit, attempt = claimed(job, now, terms.rules, activity)
             if attempt is None:
@@ -639,6 +860,8 @@ class Work:
         await write_rows(db, FREE, [_free(job) for job in passed_over])
         await self._write_skips(db, skipped)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
+        others = [job for uid, job in jobs.items() if uid in left_alone and job.enabled]
+        others += (await self._jobs(db, await db.fetch(SELECT_STATES, unhandled))).values() if unhandled else ()
         soon = now + SOON
         if not is_full and waiting > len(taken) and (next_due is None or soon < next_due):
             next_due, next_count = soon, 1  # somebody has them in hand, and may yet let go of them
@@ -646,7 +869,7 @@ class Work:
         return Claims(
             runs=runs,
             edits=edits,
-            unhandled=await self._jobs(db, await db.fetch(SELECT_STATES, unhandled)) if unhandled else [],
+            unhandled=others,
             is_full=is_full,
             next_due=next_due,
             next_count=next_count,
@@ -656,31 +879,24 @@ class Work:
         """The first in line, up to the limit, none beyond the limit of its group."""
         handlers = None if terms.handlers is None else list(terms.handlers)
         values = terms.node, handlers, now, terms.limit, _window(terms), terms.count
-        if terms.group_limit is None and not terms.group_limits:
-            rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values)
+        left_alone = list(self._left_alone)
+        if not terms.limits_groups:
+            rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values, left_alone)
             return rows
         await db.execute(GROUP_LOCK)  # before anything is counted: a statement sees what was there when it began
-        rooms = await self._rooms(db, terms)
-        full = [group for group, room in rooms.items() if room is not None and room <= 0]
-        others = _ANY_NUMBER if terms.group_limit is None else terms.group_limit
-        rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *columns_of(rooms.items(), 2), others, full)
-        return rows  # noqa: RET504 - the driver has no types
-
-    async def _rooms(self, db: Connection, terms: ClaimTerms) -> dict[str, int | None]:
-        """How many more of a group may run: of those of which some run, or which have a limit of their own."""
-        running = await self.running_by_group(db)
-        rooms: dict[str, int | None] = {}
-        for group in {*running, *terms.group_limits}:
-            limit = terms.group_limits.get(group, terms.group_limit)
-            rooms[group] = None if limit is None else limit - running.get(group, 0)
-        return rooms
+        rooms = terms.rooms(await self.running_by_group(db))
+        within = *columns_of(rooms.in_use.items(), 2), *columns_of(rooms.own.items(), 2), rooms.limit, *rooms.full
+        if not rooms.shared:
+            rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *within, left_alone)
+        else:
+            shared = columns_of(rooms.shared.items(), 2)
+            rows = await db.fetch(CLAIM_DUE_IN_SHARED_GROUPS, *values, *within, left_alone, *shared)
+        return rows
 
     async def earliest_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
-        limited = terms.group_limit is not None or terms.group_limits
-        rooms = await self._rooms(db, terms) if limited else {}
-        full = [group for group, room in rooms.items() if room is not None and room <= 0]
+        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_groups else {})
         handlers = None if terms.handlers is None else list(terms.handlers)
-        at = await db.fetchval(EARLIEST_DUE, now, handlers, full)
+        at = await db.fetchval(EARLIEST_DUE, now, handlers, *rooms.full, list(self._left_alone))
         return None if at is None else int(at)
 
     async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
@@ -691,11 +907,7 @@ class Work:
 
     async def _go_on_from_repeated(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> list[Job]:
         """Jobs whose occurrences ran before, as a clock that went back offers them, as they go on."""
-        jobs = []
-        for run in runs:
-            latest = await db.fetchval(LATEST_RUN, run.uid, now)
-            jobs.append(run.job.with_state(ran_before(run.job, run.before, latest, now)))
-        return jobs
+        return [gone_on(run, await db.fetchval(LATEST_RUN, run.uid, now), now) for run in runs]
 
     async def claim_one(
         self,
@@ -710,10 +922,10 @@ class Work:
         name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", node)
         if name is None:
             raise NodeLost
-        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)), now)
-        if not jobs or jobs[0].state.activity is not Status.IDLE:
-            return jobs[0] if jobs else None
-        (job,) = jobs
+        job = await self._lock(db, namespace, id, now)
+        if job is None or job.state.activity is not Status.IDLE:
+            return job
+        refuse_unreadable(job)
         taken = claim_manually(job, now)
         assert taken.attempt is not None
         state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
@@ -728,25 +940,27 @@ class Work:
         return run
 
     async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
-        ours = {run.id: run.uid for run in runs if run.id in await self._lock_claimed(db, runs)}
+        held = {row[WIDTH] for row in await db.fetch(LOCK_STATES, [run.uid for run in runs])}
+        ours = {run.id: run.uid for run in runs if run.id in held}
         if ours:
             await db.execute(START, list(ours.values()), list(ours), now)
             self.counted += 1
         return set(ours)
 
-    async def _lock_claimed(self, db: Connection, runs: Iterable[ClaimedRun]) -> dict[int, Sequence[Any]]:
-        """The rows of the jobs that *runs* are about, by the run that holds each now."""
+    async def _claimed_by(self, db: Connection, runs: Iterable[ClaimedRun], now: Micros = 0) -> dict[int, Job]:
+        """The jobs of *runs* that are still claimed and whose states can be read, by the run that has claimed each."""
         rows = await db.fetch(LOCK_STATES, [run.uid for run in runs])
-        return {row[WIDTH]: row[:WIDTH] for row in rows}
+        jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        return {row[WIDTH]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
 
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
-        rows = await self._lock_claimed(db, runs)
-        ours = [run for run in runs if run.id in rows]
         # As they are now: they may have been edited since they were claimed.
-        jobs = await self._jobs(db, [rows[run.id] for run in ours])
-        freed = [put_back(job, run) for run, job in zip(ours, jobs, strict=True)]
+        jobs = await self._claimed_by(db, runs)
+        ours = [run for run in runs if run.id in jobs]
+        freed = [put_back(jobs[run.id], run) for run in ours]
         if freed:
             await db.execute(FREE, *columns_of([_free(job) for job in freed]))
+            await self._bury(db, freed)
             await db.execute(DELETE_RUNS, *columns_of([(run.uid, run.id, run.claimed_at) for run in ours]))
             await self._tell(db, freed)
 
@@ -796,21 +1010,22 @@ class Work:
 
     async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Aftermath]:
         """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
-        rows = await self._lock_claimed(db, [item.run for item in ended])
-        ours = [item for item in ended if item.run.id in rows]
+        now = max(item.finished_at for item in ended)
+        jobs = await self._claimed_by(db, [item.run for item in ended], now)
+        ours = [item for item in ended if item.run.id in jobs]
         if not ours:
             return {}
-        now = max(item.finished_at for item in ended)
-        left = {}
-        for item, job in zip(ours, await self._jobs(db, [rows[item.run.id] for item in ours], now), strict=True):
-            edit = after(job, item.run, item.ending, item.started_at, item.finished_at, rules)
-            left[item.run.id] = Aftermath.of(edit)
+        left = {
+            run.id: Aftermath.of(after(jobs[run.id], run, ending, started_at, finished_at, rules))
+            for run, ending, started_at, finished_at in ours
+        }
         await self._write_endings(db, [one.job for one in left.values()], ours)
         return left
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
         states = columns_of([_free(job) for job in jobs])
         await db.execute(FINISH, *states, *columns_of([_finish_run(item) for item in ended]))
+        await self._bury(db, jobs)
         self.counted += 1
 
     async def _write_skips(self, db: Connection, skipped: Iterable[tuple[Job, Sequence[Skip], Micros]]) -> None:
@@ -825,17 +1040,31 @@ class Work:
     # -------------------------------------------------------- nodes
 
     async def join(self, db: Connection, identity: NodeIdentity, now: Micros) -> int:
+        await self._put_handlers_right(db)
         values = identity.name, identity.host, identity.pid, identity.process_start, now
         return int(await db.fetchval(JOIN, *values))
+
+    async def _put_handlers_right(self, db: Connection) -> None:
+        """Let no job wait under the number of another handler than its own, should a row of the handlers be damaged."""
+        for number, name, wanted, has_odd_rank in await db.fetch(HANDLERS_IN_USE):
+            if (wanted is None or wanted == name) and not has_odd_rank:
+                continue
+            if wanted != name:
+                problem = Unreadable("name", f"it is {quoted(name)} where jobs say {quoted(wanted)}")
+                self.unreadable_rows.add("handler", number, problem)
+            self._handlers.clear()
+            await self._numbers_of(db, {name for (name,) in await db.fetch(HANDLERS_UNDER, number)})
+            await db.execute(MOVE_TO_HANDLER, number)
 
     async def beat(self, db: Connection, node: int, skew: Micros | None) -> list[NodeRow]:
         if await db.execute(BEAT, node, skew) == "UPDATE 0":
             raise NodeLost
-        return [_node_row(*row) for row in await db.fetch(SELECT_NODES)]
+        nodes = [self._node(row) for row in await db.fetch(SELECT_NODES)]
+        return nodes + [NodeRow.missing(*row) for row in await db.fetch(OWNERLESS)]
 
     async def nodes(self, db: Connection) -> list[NodeStatus]:
         return [
-            NodeStatus(node=_node_row(*row[:8]), age=int(row[7] * SECOND), skew=row[8], running=row[9])
+            NodeStatus(node=self._node(row[:8]), age=int((row[7] or 0) * SECOND), skew=row[8], running=row[9])
             for row in await db.fetch(SELECT_NODES_AT_WORK)
         ]
 
@@ -851,10 +1080,16 @@ class Work:
     ) -> list[tuple[Edit, ClaimedRun]]:
         recovered: list[tuple[Edit, ClaimedRun]] = []
         for node in sorted(dead, key=lambda node: node.id):
-            if await db.execute(FORGET_NODE, node.id, node.beat) == "DELETE 1":  # or it lives, or somebody was faster
+            if await self._forget_node(db, node):
                 problem = f"The process that ran it is gone ({node.identity.name})."
                 recovered += await self._interrupt(db, node.id, set(), problem, now, rules)
         return recovered
+
+    async def _forget_node(self, db: Connection, node: NodeRow) -> bool:
+        """Whether *node* is dead and ours to bury: otherwise it lives, or another process was faster."""
+        if node.is_missing:
+            return await db.fetchval("SELECT 1 FROM node WHERE number = $1", node.id) is None
+        return bool(await db.execute(FORGET_NODE, node.id, node.beat) == "DELETE 1")
 
     async def interrupt_unknown(
         self, db: Connection, node: int, known: set[int], now: Micros, rules: Rules
@@ -869,21 +1104,24 @@ class Work:
         rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
         if not rows:
             return []
-        attempts = {row[0]: row[1:] for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
+        attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         interrupted = []
         endings = []
         ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
-        for row, job in zip(rows, await self._jobs(db, [row[:WIDTH] for row in rows], now), strict=True):
-            scheduled_for, attempt, trigger, claimed_at, started_at = attempts[row[WIDTH]]
-            tried = Attempt(
-                scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
-            )
-            run = ClaimedRun.of(
-                id=row[WIDTH], job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state
-            )
-            at = noticed_at(now, claimed_at)
-            interrupted.append((after(job, run, ending, started_at, at, rules), run))
+        found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        for row in rows:
+            job = found.get(row[0])
+            if job is None or has_unreadable_state(job):
+                continue
+            run_id = row[WIDTH] if row[WIDTH] in attempts else 0
+            *told, started_at = attempts.get(run_id, (None,) * 5)
+            tried = attempt_of(job, *told)
+            run = ClaimedRun.of(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
+            at = noticed_at(now, tried.claimed_at)
+            interrupted.append((after(job, run, ending, shown_moment(started_at), at, rules), run))
             endings.append(EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at))
+        if not interrupted:
+            return []
         jobs = [edit.job for edit, _ in interrupted]
         await self._write_endings(db, jobs, endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit, _ in interrupted])
@@ -894,7 +1132,8 @@ class Work:
 
     async def disable_without_user(self, db: Connection, reason: str, now: Micros) -> list[Job]:
         rows = await db.fetch(LOCK_WITHOUT_USER)
-        jobs = [job.with_state(disabled(job.state, reason, now)) for job in await self._jobs(db, rows)]
+        found = [job for job in (await self._jobs(db, rows)).values() if not has_unreadable_state(job)]
+        jobs = [job.with_state(disabled(job.state, reason, now)) for job in found]
         if jobs:
             await db.execute(DISABLE, [job.uid for job in jobs], kept(reason), now)
             await self._tell(db, [])
@@ -908,57 +1147,98 @@ class Work:
         await db.execute(PURGE_RUNS, list(uids), keep, now)
 
     async def purge_disabled(self, db: Connection, before: Micros, limit: int) -> list[Job]:
-        jobs = await self._jobs(db, await db.fetch(LOCK_LONG_DISABLED, before, limit))
+        jobs: list[Job] = []
+        unreadable: list[int] = []
+        while rows := await db.fetch(LOCK_LONG_DISABLED, before, limit, unreadable):
+            found = (await self._jobs(db, rows)).values()
+            jobs = [job for job in found if not has_unreadable_state(job)]
+            if jobs:
+                break
+            unreadable += [row[0] for row in rows]  # which hide no others
         if jobs:
             await db.execute(REMOVE, [job.uid for job in jobs])
+            await self._forget_removed(db, jobs)
         return jobs
 
     # -------------------------------------------------------- rows and records
 
-    async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> list[Job]:
-        """The jobs of these rows of state, with their descriptions, some of which are remembered."""
-        templates = {}
-        missing = []
-        for row in rows:
-            key = row[0], row[1], row[2]
-            if key not in templates:
-                if (remembered := self._specs.get(key)) is None:
-                    missing.append(row[0])
-                else:
-                    templates[key] = remembered
+    async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> dict[int, Job]:
+        """The jobs of these rows of state, by their numbers; a state that has no job is left out.
+
+        Some of their descriptions are remembered.
+        """
+        remembered = {row[0]: self._specs.get((row[0], row[1], row[2])) for row in rows}
+        missing = [uid for uid, template in remembered.items() if template is None]
         found = {row[0]: row for row in await db.fetch(SELECT_SPECS, missing)} if missing else {}
-        return [self._job(row, templates.get((row[0], row[1], row[2])), found, now) for row in rows]
+        return self._read(rows, remembered, found, now)
 
     def _described(self, rows: Sequence[Sequence[Any]]) -> list[Job]:
         """The jobs of rows that have both, state and description."""
-        found = {row[0]: row[WIDTH:] for row in rows}
-        return [self._job(row, self._specs.get((row[0], row[1], row[2])), found, 0) for row in rows]
+        remembered = {row[0]: self._specs.get((row[0], row[1], row[2])) for row in rows}
+        return list(self._read(rows, remembered, {row[0]: row[WIDTH:] for row in rows}, 0).values())
 
-    def _job(self, row: Sequence[Any], template: Job | None, found: Mapping[int, Sequence[Any]], now: Micros) -> Job:
-        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
+    def _read(
+        self,
+        rows: Sequence[Sequence[Any]],
+        remembered: Mapping[int, Job | None],
+        found: Mapping[int, Sequence[Any]],
+        now: Micros,
+    ) -> dict[int, Job]:
+        jobs = {}
+        for row in rows:
+            template = remembered[row[0]] or self._template(row, found)
+            if template is not None:
+                jobs[row[0]] = self._job(row, template, now)
+        return jobs
+
+    def _template(self, row: Sequence[Any], found: Mapping[int, Sequence[Any]]) -> Job | None:
+        """The job of a row of state, whatever its state; None if there is none."""
         uid, revision, updated_at = row[:3]
-        state = state_from(row[3:WIDTH])
-        if template is None:
-            described = tuple(found[uid])
-            try:
-                template = read_job(described)
-            except (SchedulerError, ValueError) as error:
-                template = unreadable_job(described, state)
-                self._unreadable.add((uid, revision))
-                if state.phase is not Phase.DISABLED:
-                    state = disabled(state, f"it cannot be read from the store: {error}", now)
-            else:
-                self._specs[uid, revision, updated_at] = template
-                if len(self._specs) > REMEMBERED_SPECS:
-                    self._specs.popitem(last=False)
+        if uid not in found:
+            self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this number"))
+            return None
+        described = tuple(found[uid])
+        try:
+            template = read_job(described)
+        except Unreadable as problem:
+            self.unreadable_rows.add("job", uid, problem)
+            template = unreadable_job(described, JobState())
+            if len(self._unreadable) > REMEMBERED_SPECS:
+                self._unreadable.clear()  # those that matter now are found again
+            self._unreadable[uid, template.revision] = f"{UNREADABLE}{problem}"
+        else:
+            self._unreadable.pop((uid, template.revision), None)  # a zone may be missing for a while
+            size = len(template.spec.payload_json) + len(template.spec.metadata_json)
+            self._specs.put((uid, revision, updated_at), template, size)
+        return template
+
+    def _job(self, row: Sequence[Any], template: Job, now: Micros) -> Job:
+        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
+        columns = state_columns(row[3:WIDTH])
+        unsound = state_problem(columns)
+        if unsound is not None:
+            unsound = Unreadable("uid", "no row has this number") if row[1] is None else unsound
+            self.unreadable_rows.add("state", row[0], unsound)
+            return template.with_state(unreadable_state(columns, unsound))
+        state = state_of(columns)
+        problem = self._unreadable.get((template.uid, template.revision)) if self._unreadable else None
+        if problem is not None and state.phase is not Phase.DISABLED:
+            state = disabled(state, problem, now)
         return template.with_state(state)
 
+    def _run(self, row: Sequence[Any]) -> RunRow:
+        columns = list(row)
+        columns[11], columns[12] = original(columns[11]), original(columns[12])
+        run, problem = read_run(columns)
+        if problem is not None:
+            self.unreadable_rows.add("run", run.id, problem)
+        return run
 
-def _node_row(
-    number: int, name: str, host: str, pid: int, process_start: str, beat: int, since: Micros, age: float
-) -> NodeRow:
-    identity = NodeIdentity(name=name, host=host, pid=pid, process_start=process_start)
-    return NodeRow(id=number, identity=identity, beat=beat, since=since, age=age)
+    def _node(self, row: Sequence[Any]) -> NodeRow:
+        node, problem = read_node(row[:-1], row[-1])
+        if problem is not None:
+            self.unreadable_rows.add("node", node.id, problem)
+        return node
 
 
 class _Conditions:
@@ -1029,19 +1309,16 @@ async def write_rows(db: Connection, statement: str, rows: Sequence[Sequence[Any
         await db.execute(statement, *columns_of(rows))
 
 
-_ANY_NUMBER = 2**31 - 1
-
-
 def _window(terms: ClaimTerms) -> int:
     return max(LEAST_WINDOW, 2 * terms.limit)
 
 
-def state_from(values: Sequence[Any]) -> JobState:
-    """The state that its columns make."""
+def state_columns(values: Sequence[Any]) -> Row:
+    """The columns of a state, as they were before they were kept."""
     columns = list(values)
     for number in _TEXTS:
         columns[number] = original(columns[number])
-    return state_of(tuple(columns))
+    return tuple(columns)
 
 
 def stored_state(state: JobState) -> list[Any]:
@@ -1054,7 +1331,8 @@ def stored_state(state: JobState) -> list[Any]:
 
 
 def _narrow(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:
-    narrow = job.revision, job.updated, handlers[job.handler], job.priority.rank, job.id, job.group
+    key = group_key(job.namespace, job.group)
+    narrow = job.revision, job.updated, handlers[job.handler], job.priority.rank, job.id, key
     return (*narrow, *stored_state(job.state))
 
 
@@ -1105,9 +1383,3 @@ def _finish_run(item: EndedRun) -> tuple[Any, ...]:
         ending.exit_code,
         item.run.id,
     )
-
-
-def _run_row(row: Sequence[Any]) -> RunRow:
-    columns = list(row)
-    columns[11], columns[12] = original(columns[11]), original(columns[12])
-    return run_row(*columns)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from scheduler_async.foresight import EARLIEST_CLAIM
 from scheduler_async.instants import Micros, from_micros
-from scheduler_async.lifecycle import Rules, after_run, claim, disabled, success_in_time
+from scheduler_async.lifecycle import Rules, after_run, claim, disabled, ran_before, success_in_time
 from scheduler_async.models import (
     Attempt,
     Ending,
@@ -20,8 +21,54 @@ from scheduler_async.models import (
     Status,
     Trigger,
 )
-from scheduler_async.rows import NEXT_RUN_AT, schedule_of
-from scheduler_async.store import Aftermath, ClaimedRun, Edit, EndedRun
+from scheduler_async.rows import (
+    ID,
+    NAMESPACE,
+    NEXT_RUN_AT,
+    UID,
+    Row,
+    has_unreadable_state,
+    read_job,
+    schedule_of,
+    state_of,
+    state_problem,
+)
+from scheduler_async.store import (
+    Aftermath,
+    ClaimedRun,
+    Edit,
+    EndedRun,
+    JobRecord,
+    LeftOut,
+    NodeIdentity,
+    NodeRow,
+    RunRecord,
+)
+from scheduler_async.unreadable import (
+    Check,
+    Unreadable,
+    first_problem,
+    is_count,
+    is_text,
+    moment,
+    name,
+    number,
+    optional,
+    pid,
+    problem_of,
+    shown_moment,
+    shown_text,
+    text,
+)
+
+
+def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
+    """Whether anything can be decided about a job that stood in line for one of *handlers*; None is any.
+
+    Not if its state cannot be read; and it waits if its handler is another than its state says, and not here.
+    """
+    is_here = handlers is None or job.handler in handlers or not job.enabled
+    return is_here and not has_unreadable_state(job)
 
 
 def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> tuple[Edit, Attempt | None]:
@@ -66,6 +113,28 @@ def after(
     return Edit(job.with_state(state), skips, _kind_of(state) if was_enabled else None)
 
 
+def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
+    """What *decide* makes of a job; None also if its schedule fails, which is noticed when it comes due."""
+    try:
+        return decide(job)
+    except Exception:  # whatever it is, it must not stop the others
+        return None
+
+
+def gone_on(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
+    """The job of a run whose row was there already. *latest* is the last occurrence up to *now* that has a row.
+
+    The occurrence ran before the clock went back, so that the job goes on with the next; or without *latest*, the row
+    is that of another run, and the job stays as it was.
+    """
+    if latest is None:
+        return run.job.with_state(run.before)
+    try:
+        return run.job.with_state(ran_before(run.job, run.before, latest, now))
+    except Exception as error:  # whatever it is, it must not stop the others
+        return _failing(run.job.with_state(run.before), error, now).job
+
+
 _NOTHING = None, None
 
 
@@ -89,11 +158,34 @@ def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
     return Aftermath.of(after(run.job, run, ending, item.started_at, finished_at, rules))
 
 
+def attempt_of(
+    job: Job,
+    scheduled_for: Micros | None = None,
+    number: int | None = None,
+    trigger: str | None = None,
+    claimed_at: Micros | None = None,
+) -> Attempt:
+    """What a claimed run was for, as its row says; where that is gone or unreadable, as the state of its *job* says."""
+    at, since = shown_moment(scheduled_for), shown_moment(claimed_at)
+    moment = since if since is not None else job.state.last_run_at or job.updated
+    return Attempt(
+        scheduled_for=moment if at is None else at,
+        attempt=number if number is not None and is_count(number) else 1,
+        trigger=_TRIGGERS.get(trigger, Trigger.SCHEDULE),
+        claimed_at=moment,
+    )
+
+
+_TRIGGERS: dict[str | None, Trigger] = {trigger.value: trigger for trigger in Trigger}
+
+
 def put_back(job: Job, run: ClaimedRun) -> Job:
     """*job* as if *run* had not been claimed: as it was before that, unless an edit has said otherwise since."""
     before = run.before
     state = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
-    if state.next_run_at is None and state.phase is not Phase.DISABLED and job.schedule == run.job.schedule:
+    if state.phase is Phase.DISABLED:
+        state = state._replace(next_run_at=None, regular_at=None)
+    elif state.next_run_at is None and job.schedule == run.job.schedule:
         state = state._replace(
             next_run_at=before.next_run_at,
             retry_of=before.retry_of,
@@ -113,7 +205,63 @@ def _kind_of(state: JobState) -> str | None:
     return "disabled" if state.phase is Phase.DISABLED else None
 
 
-def run_row(
+RUN: dict[str, Check] = {
+    "id": number,
+    **dict.fromkeys(("job_id", "namespace"), lambda _: None),  # they are of the job
+    "scheduled_for": moment,
+    **dict.fromkeys(("started_at", "finished_at"), optional(moment)),
+    "attempt": number,
+    "trigger": Trigger,
+    "outcome": optional(Outcome),
+    "reason": optional(SkipReason),
+    "missed": number,
+    **dict.fromkeys(("error", "message"), optional(text)),
+    "exit_code": optional(number),
+    "node": optional(text),
+}
+"""The columns of a row of the run log, and what each may hold."""
+
+UNREADABLE_RUN = "This row cannot be read from the store: "
+"""How the `error` of a row begins that cannot be read."""
+
+
+def is_unreadable(row: RunRow) -> bool:
+    """Whether *row* has only what can be read of it."""
+    return row.error is not None and row.error.startswith(UNREADABLE_RUN)
+
+
+def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
+    """The row of the run log that its columns make; and what is wrong with them, if anything is.
+
+    Then the row has what can be read of it, and its error says what cannot.
+    """
+    try:
+        row = _run_row(*columns)
+    except Exception:  # noqa: S110 - what is wrong, and where, is looked for column by column
+        pass
+    else:
+        if _is_sound_run(row):
+            return row, None
+    problem = first_problem(RUN, columns)
+    kept = {
+        name: value
+        for (name, check), value in zip(RUN.items(), columns, strict=True)
+        if not problem_of(name, check, value)
+    }
+    named = {name: shown_text(kept[name]) for name in ("job_id", "namespace")}
+    if problem is None:  # only the job has a name that cannot be shown
+        return _run_row(*{**kept, **named}.values()), None
+    shown = {**dict.fromkeys(RUN), "scheduled_for": 0, "attempt": 0, "trigger": Trigger.SCHEDULE, "missed": 0}
+    return _run_row(*{**shown, **kept, **named, "error": f"{UNREADABLE_RUN}{problem}"}.values()), problem
+
+
+def _is_sound_run(row: RunRow) -> bool:
+    numbers = row.attempt, row.missed, 0 if row.exit_code is None else row.exit_code
+    texts = row.job_id, row.namespace, row.error, row.message, row.node
+    return all(type(value) is int for value in numbers) and all(value is None or is_text(value) for value in texts)
+
+
+def _run_row(
     run_id: int,
     job_id: str,
     namespace: str,
@@ -130,7 +278,6 @@ def run_row(
     exit_code: int | None,
     node: str | None,
 ) -> RunRow:
-    """The row of the run log that its columns make."""
     return RunRow(
         id=run_id,
         job_id=job_id,
@@ -150,6 +297,70 @@ def run_row(
         exit_code=exit_code,
         node=node,
     )
+
+
+RUN_RECORD: dict[str, Check] = {
+    "id": number,
+    **dict.fromkeys(("namespace", "job_id"), name),
+    **{column: RUN[column] for column in ("scheduled_for", "attempt", "trigger")},
+    "claimed_at": moment,
+    **{column: RUN[column] for column in ("started_at", "finished_at")},
+    "outcome": Outcome,
+    **{column: RUN[column] for column in ("reason", "missed", "error", "message", "exit_code")},
+    "node": optional(name),
+    "output": lambda _: None,  # what is not UTF-8 is shown as far as it is
+}
+"""The columns of a `RunRecord`, and what each may hold."""
+
+
+def read_run_record(columns: Row) -> RunRecord | LeftOut:
+    """A run as it is kept; or why it cannot be read."""
+    problem = first_problem(RUN_RECORD, columns)
+    if problem is not None:
+        return LeftOut(columns[0], shown_text(columns[1]), shown_text(columns[2]), str(problem))
+    output = columns[-1]
+    return RunRecord._make((*columns[:-1], None if output is None else shown_text(output)))
+
+
+def read_record(description: Row, columns: Row) -> JobRecord | LeftOut:
+    """A job as it is kept, with these *columns* of its state; or why it cannot be read."""
+    try:
+        read_job(description)
+    except Unreadable as problem:
+        unsound: Unreadable | None = problem
+    else:
+        unsound = state_problem(columns)
+    if unsound is not None:
+        return LeftOut(description[UID], shown_text(description[NAMESPACE]), shown_text(description[ID]), str(unsound))
+    return JobRecord._make((*description, state_of(columns)))
+
+
+NODE: dict[str, Check] = {
+    "number": number,
+    **dict.fromkeys(("name", "host"), name),
+    "pid": pid,
+    "process_start": name,
+    "beat": number,
+    "since": moment,
+}
+"""The columns of a node, and what each may hold."""
+
+
+def read_node(columns: Sequence[Any], age: float | None = None) -> tuple[NodeRow, Unreadable | None]:
+    """The node that its columns make; and what is wrong with them, if anything is.
+
+    Then only its beats tell whether it lives.
+    """
+    id_, called, host, process, process_start, beat, since = columns
+    problem = first_problem(NODE, columns)
+    identity = NodeIdentity(
+        name=shown_text(called),
+        host=shown_text(host),
+        pid=process if problem is None else 0,
+        process_start=shown_text(process_start),
+    )
+    why = None if problem is None else str(problem)
+    return NodeRow(id=id_, identity=identity, beat=beat, since=shown_moment(since) or 0, age=age, problem=why), problem
 
 
 def row_of(item: EndedRun, node: str | None) -> RunRow:

@@ -65,6 +65,12 @@ class Retry:
     disable_after: int | None = None
 
     def __post_init__(self) -> None:
+        if self.kind not in list(RetryKind):
+            raise InvalidJobError(
+                f"A retry policy is Retry.backoff(), Retry.in_window(), Retry.budget() or Retry.none(); "
+                f"its kind cannot be {quoted(self.kind)}.",
+                "retry",
+            )
         missing = [name for name in _NEEDED[self.kind] if getattr(self, name) in (None, ())]
         if missing:
             raise InvalidJobError(
@@ -95,7 +101,7 @@ class Retry:
     ) -> Retry:
         """Try again at the next pass (or after *delay*), *max_retries* times; then wait for the next regular time.
 
-        Each regular time begins with all its retries.
+        Each regular time begins with all its retries. The loop waits at least one second before each retry.
         """
         return cls(
             kind=RetryKind.IN_WINDOW,

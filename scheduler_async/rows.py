@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
-from scheduler_async.instants import Micros, span
+from scheduler_async.errors import StoreError
+from scheduler_async.instants import FIRST, LAST, Micros, span
 from scheduler_async.models import (
     Choice,
     Job,
@@ -20,24 +23,48 @@ from scheduler_async.models import (
     Phase,
     Priority,
     Status,
+    key_of,
     state_of_parts,
 )
 from scheduler_async.retries import Retry
 from scheduler_async.schedules import Manual, Schedule
+from scheduler_async.unreadable import (
+    MOST_COUNTED,
+    Check,
+    Unreadable,
+    count,
+    duration,
+    first_problem,
+    is_text,
+    moment,
+    name,
+    number,
+    one_of,
+    optional,
+    problem_of,
+    shown_moment,
+    shown_text,
+    text,
+)
 
 Row = tuple[Any, ...]
 """The columns of a description or of a state: numbers, texts and None. A bare tuple, which takes little memory, and
 which the garbage collector lets be."""
 
 # Where things are in a description: the number of the job, then what `spec_values` has.
-UID, NAMESPACE, ID, HANDLER, SCHEDULE, PAYLOAD, GROUP, TIMEOUT, ANCHOR = 0, 2, 3, 4, 5, 7, 12, 14, 16
+UID, NAMESPACE, ID, HANDLER, SCHEDULE, PAYLOAD, METADATA, GROUP, TIMEOUT, ANCHOR = 0, 2, 3, 4, 5, 7, 8, 12, 14, 16
 
 # And in a state.
-ACTIVITY, NEXT_RUN_AT, PHASE, DISABLED_REASON = (
-    JobState._fields.index(name) for name in ("activity", "next_run_at", "phase", "disabled_reason")
+ACTIVITY, NEXT_RUN_AT, LAST_RUN_AT, EXIT_CODE, PHASE, DISABLED_REASON = map(
+    JobState._fields.index,
+    ("activity", "next_run_at", "last_run_at", "last_exit_code", "phase", "disabled_reason"),
 )
-TAKEN = slice(NEXT_RUN_AT, JobState._fields.index("last_run_at") + 1)
+TAKEN = slice(NEXT_RUN_AT, LAST_RUN_AT + 1)
 """What a claim changes, besides the activity."""
+
+
+# The payloads and metadata that a store remembers take about as much memory as this at most, besides small ones.
+REMEMBERED_BYTES = 64 * 2**20
 
 
 @lru_cache(maxsize=256)
@@ -76,13 +103,31 @@ _NEW = JobState()  # where nobody asks for the state
 
 
 def read_job(row: Row) -> Job:
-    """The job that a description makes, if it makes one here: else a `SchedulerError` or a `ValueError`."""
-    payload, metadata = row[7:9]
+    """The job that a description makes; `Unreadable` if it makes none here."""
+    try:
+        if _is_sound_description(row):
+            return job_of(row, _NEW)
+    except Exception:  # noqa: S110 - what is wrong, and where, is looked for column by column
+        pass
+    raise first_problem(DESCRIPTION, row) or Unreadable("schedule", "it makes no job")
+
+
+def _is_sound_description(row: Row) -> bool:
+    """Whether `DESCRIPTION` finds nothing wrong, as far as `job_of` does not notice: in a third of the time."""
+    _, _, namespace, id_, handler, _, _, payload, metadata, user_id, called, _, group, _, timeout, _, *moments = row
+    for value in (namespace, id_, handler):
+        if not value.isprintable():
+            return False
+    for value in (user_id, called, group):
+        if value is not None and not value.isprintable():
+            return False
+    for at in moments:
+        if not FIRST <= at <= LAST:
+            return False
     if payload != "null":  # what the handler would stumble over
         json.loads(payload)
-    if metadata != "{}":
-        json.loads(metadata)
-    return job_of(row, _NEW)
+    is_mapping = metadata == "{}" or isinstance(json.loads(metadata), dict)
+    return is_mapping and (timeout is None or timeout > 0)
 
 
 def job_of(row: Row, state: JobState) -> Job:
@@ -96,11 +141,35 @@ def schedule_of(row: Row) -> tuple[Schedule, Micros]:
     return _schedule(row[SCHEDULE]), row[ANCHOR]
 
 
+UNREADABLE = "it cannot be read from the store: "
+"""Why a job is shown as disabled whose description cannot be read, and how it is stored when it comes due."""
+
+UNREADABLE_STATE = "its state cannot be read from the store: "
+"""Why a job is shown as disabled whose state cannot be read. That is never stored: such a row is left alone."""
+
+
 def unreadable_job(row: Row, state: JobState) -> Job:
-    """A job whose schedule or policy makes no sense here, with all that does."""
-    user_id, name, group = row[9], row[10], row[12]
-    sound = (*row[:7], "null", "{}", user_id, name, Priority.STANDARD.value, group, Misfire.RUN_ONCE.value, None)
-    return _described((*sound, OnInterrupt.RERUN.value, *row[16:]), Manual(), None, state)
+    """A job whose description makes no sense here, with all that does."""
+    uid, revision, namespace, id_, handler, *_ = row
+    user_id, called, group = (None if row[place] is None else shown_text(row[place]) for place in (9, 10, GROUP))
+    moments = [shown_moment(value) or 0 for value in row[ANCHOR:]]
+    names = shown_text(namespace), shown_text(id_), shown_text(handler)
+    sound = (uid, revision, *names, None, None, "null", "{}", user_id, called, Priority.STANDARD.value, group)
+    return _described((*sound, Misfire.RUN_ONCE.value, None, OnInterrupt.RERUN.value, *moments), Manual(), None, state)
+
+
+def has_unreadable_state(job: Job) -> bool:
+    """Whether *job* is only shown as disabled, since its state cannot be read: then nothing can be decided about it."""
+    reason = job.state.disabled_reason
+    return reason is not None and reason.startswith(UNREADABLE_STATE)
+
+
+def refuse_unreadable(job: Job, *, with_schedule: bool = False) -> None:
+    """`StoreError` if *job* cannot be changed, since its state cannot be read; or *with_schedule*, its description."""
+    if with_schedule or has_unreadable_state(job):
+        advice = "Give it a new schedule, or remove it." if with_schedule else "Repair its row, or remove the job."
+        reason = str(job.state.disabled_reason).removeprefix(UNREADABLE_STATE).removeprefix(UNREADABLE).rstrip(".")
+        raise StoreError(f"Job {job.key} cannot be read from the store: {reason}. {advice}")
 
 
 class _Members(dict[str, Choice]):
@@ -143,8 +212,86 @@ def _described(row: Row, schedule: Schedule, retry: Retry | None, state: JobStat
 _PHASES, _STATUSES = _Members(Phase), _Members(Status)
 
 
+def _json(value: Any) -> None:
+    text(value)
+    json.loads(value)
+
+
+def _json_object(value: Any) -> None:
+    text(value)
+    if not isinstance(json.loads(value), dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - it is about the value of a column
+
+
+def _json_schedule(value: Any) -> None:
+    text(value)
+    _schedule(value)
+
+
+def _json_retry(value: Any) -> None:
+    text(value)
+    _retry(value)
+
+
+DESCRIPTION: dict[str, Check] = {
+    "uid": number,
+    "revision": number,
+    **dict.fromkeys(("namespace", "id", "handler"), name),
+    "schedule": _json_schedule,
+    "retry": optional(_json_retry),
+    "payload": _json,
+    "metadata": _json_object,
+    **dict.fromkeys(("user_id", "name"), optional(name)),
+    "priority": one_of(_PRIORITIES),
+    "job_group": optional(name),
+    "misfire": one_of(_MISFIRES),
+    "timeout": optional(duration),
+    "on_interrupt": one_of(_ON_INTERRUPT),
+    **dict.fromkeys(("anchor", "created_at", "updated_at"), moment),
+}
+"""The columns of a description, and what each may hold."""
+
+_MOMENT = optional(moment)
+_COUNTS = ("attempts", "retry_count", "consecutive_errors", "interruptions")
+_TEXTS = ("last_message", "disabled_reason", "last_error")
+_ACTIVITIES = {word: status for word, status in _STATUSES.items() if word not in _PHASES}
+STATE: dict[str, Check] = {
+    **dict.fromkeys(JobState._fields, _MOMENT),
+    **dict.fromkeys(_COUNTS, count),
+    **dict.fromkeys(_TEXTS, optional(text)),
+    "activity": one_of(_ACTIVITIES),
+    "phase": one_of(_PHASES),
+    "last_exit_code": optional(number),
+}
+"""The columns of a state, and what each may hold."""
+
+
+def _picking(names: Iterable[str]) -> Callable[[Row], Row]:
+    return itemgetter(*map(JobState._fields.index, names))
+
+
+_moments_of = _picking(name for name, check in STATE.items() if check is _MOMENT)
+_counts_of, _texts_of = _picking(_COUNTS), _picking(_TEXTS)
+
+
+def is_sound_state(columns: Row) -> bool:
+    """Whether `STATE` finds nothing wrong with *columns*: in a fifth of the time."""
+    for at in _moments_of(columns):
+        if at is not None and not (type(at) is int and FIRST <= at <= LAST):
+            return False
+    for counted in _counts_of(columns):
+        if type(counted) is not int or not 0 <= counted <= MOST_COUNTED:
+            return False
+    for words in _texts_of(columns):
+        if words is not None and not (type(words) is str and is_text(words)):
+            return False
+    exit_code = columns[EXIT_CODE]
+    is_number = exit_code is None or type(exit_code) is int
+    return is_number and columns[ACTIVITY] in _ACTIVITIES and columns[PHASE] in _PHASES
+
+
 def state_of(columns: Row) -> JobState:
-    """The state that its columns make."""
+    """The state that its columns make, which were read before."""
     phase = _PHASES[columns[PHASE]]
     return state_of_parts((_STATUSES[columns[ACTIVITY]], *columns[1:PHASE], phase, *columns[PHASE + 1 :]))
 
@@ -152,6 +299,19 @@ def state_of(columns: Row) -> JobState:
 def state_values(state: JobState) -> Row:
     """The columns of a state, as texts and numbers: drivers take long to find out that an enum is a text."""
     return state.activity._value_, *state[1:PHASE], state.phase._value_, *state[PHASE + 1 :]
+
+
+def state_problem(columns: Row) -> Unreadable | None:
+    """What keeps a state from being read, or None."""
+    return None if is_sound_state(columns) else first_problem(STATE, columns)
+
+
+def unreadable_state(columns: Row, problem: Unreadable) -> JobState:
+    """A state that cannot be read, with all that can, as it is shown: disabled, with the reason."""
+    fields = zip(STATE.items(), columns, strict=True)
+    kept = {name: value for (name, check), value in fields if problem_of(name, check, value) is None}
+    shown = {"activity": Status.IDLE, "phase": Phase.DISABLED, "disabled_reason": f"{UNREADABLE_STATE}{problem}"}
+    return JobState(**{**kept, "next_run_at": None, **shown})
 
 
 @dataclass(slots=True, eq=False)
@@ -189,7 +349,7 @@ class KeptJob:
     def key(self) -> str:
         """Its name among all jobs of the store."""
         row = self.description
-        return self.job.key if row is None else f"{row[NAMESPACE]}/{row[ID]}"
+        return self.job.key if row is None else key_of(row[NAMESPACE], row[ID])
 
     @property
     def handler(self) -> str:

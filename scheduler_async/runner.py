@@ -7,18 +7,22 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from logging import ERROR
+from logging import ERROR, WARNING
+from sys import get_asyncgen_hooks
 from typing import Any
 
 from scheduler_async.clock import Clock
 from scheduler_async.deadlines import Deadlines
 from scheduler_async.durations import describe_duration
+from scheduler_async.endings import ending_of, ending_of_exception
+from scheduler_async.errors import PayloadError
 from scheduler_async.events import Observer
-from scheduler_async.handlers import _current_run, ending_of, ending_of_exception
+from scheduler_async.handlers import _current_run
 from scheduler_async.instants import Micros
-from scheduler_async.logs import say
+from scheduler_async.logs import is_heard, say
 from scheduler_async.models import Ending, Job, Outcome, Run
 from scheduler_async.store import Aftermath, ClaimedRun
+from scheduler_async.texts import traceback_of
 
 Call = Callable[[Run], Awaitable[object]]
 
@@ -54,6 +58,8 @@ class ActiveRun:
     """Who wants to know how it ended."""
     error: BaseException | None = None
     """What its handler raised."""
+    traceback: str | None = None
+    """Where it raised that, as it goes to the log."""
     outcome: Outcome | None = None
     after: Aftermath | None = None
     """How it ended and what the job looks like then, once that is committed."""
@@ -95,18 +101,21 @@ class Runner:
         *,
         max_concurrent: int | None,
         observers: Sequence[Observer],
+        find: Callable[[str], Call | None],
         begin: Callable[[ActiveRun], Awaitable[bool]],
         ended: Callable[[ActiveRun, Ending | None], None],
         dropped: Callable[[ActiveRun], None],
     ) -> None:
-        """*begin* is asked before a queued run may start; *ended* gets the ending, or None if it never began.
+        """*find* returns the handler of a name; *begin* is asked before a queued run may start.
+
+        *ended* gets the ending, or None if the run never began.
 
         *dropped* is told when a run that is not ours any more has ended, and its slot is free.
         """
         self._clock = clock
         self._slots = None if max_concurrent is None else asyncio.Semaphore(max_concurrent)
         self._observers = observers
-        self._begin, self._ended, self._dropped = begin, ended, dropped
+        self._find, self._begin, self._ended, self._dropped = find, begin, ended, dropped
         self._active: dict[int, ActiveRun] = {}
         self._running = 0
         self._deadlines = Deadlines(clock, self._time_out)
@@ -128,6 +137,12 @@ class Runner:
         """How many handlers are running. Other threads may ask, too."""
         return self._running
 
+    def current(self) -> ActiveRun | None:
+        """The run that calls this, from its handler or from below it; None if it is not one of these."""
+        run = _current_run.get()
+        active = None if run is None else self._active.get(run.id)
+        return active if active is not None and active.run is run else None
+
     def run_of(self, task: asyncio.Task[Any]) -> tuple[Job, int] | None:
         """The job and the id of the run that *task* is part of: the run itself, or a task that its handler started."""
         for active in self:
@@ -142,14 +157,22 @@ class Runner:
         self._active[claimed.id] = active
         return active
 
-    def start(self, active: ActiveRun, call: Call, limit: timedelta | None, *, queued: bool = False) -> None:
-        """Run *call* for a run, as soon as there is a slot; it may take no longer than *limit*."""
+    def start(self, active: ActiveRun, limit: timedelta | None, *, queued: bool = False) -> bool:
+        """Call the handler of a run as soon as there is a slot; it may take no longer than *limit*.
+
+        A run whose handler has been removed since the claim does not begin; then, return False.
+        """
         claimed, active.limit = active.claimed, limit
+        call = self._find(claimed.handler)
+        if call is None:
+            self._end_unbegun(active)
+            return False
         run = self._run if self._slots is None else self._run_in_slot
         active.task = task = asyncio.get_running_loop().create_task(
             run(active, call, queued), name=f"run {claimed.id} of {claimed.key}"
         )
         task.add_done_callback(partial(self._end, active))
+        return True
 
     def cancel(self, active: ActiveRun) -> None:
         """End a run: a handler is cancelled, a run that is queued or waits for its time does not begin."""
@@ -169,6 +192,7 @@ class Runner:
         if self._active.pop(active.claimed.id, None) is not None and active.has_begun:
             self._running -= 1
         active.is_over = True
+        active.error = active.traceback = None  # whoever holds the run longer does not need their megabytes
         active.tell()
 
     async def _run_in_slot(self, active: ActiveRun, call: Call, queued: bool) -> object:
@@ -177,8 +201,13 @@ class Runner:
             return await self._run(active, call, queued)
 
     async def _run(self, active: ActiveRun, call: Call, queued: bool) -> object:
-        if self.stopping.is_set() or (queued and not await self._begin(active)):
+        if self.stopping.is_set():
             return None
+        if queued:
+            found = self._find(active.claimed.handler)  # it may have been replaced or removed meanwhile
+            if found is None or not await self._begin(active):
+                return None
+            call = found
         active.started_at = self._clock.micros()
         run = active.run = Run.begun(active.claimed, active.started_at, self.stopping)
         _current_run.set(run)  # this task's own context
@@ -189,9 +218,16 @@ class Runner:
         active.has_begun = True
         active.tell()
         self._running += 1
+        entered = get_asyncgen_hooks().firstiter  # an event loop sets a new one each time that it is entered
         try:
             return await call(run)
         except SystemExit as error:  # a handler that fails, not a reason to take the others down
+            return ending_of_exception(error)
+        except KeyboardInterrupt as error:
+            # A task of the handler's that raises it takes it out of the event loop. When that is entered again, to stop
+            # the scheduler, whoever awaits the task gets it too: to raise it a second time would prevent the stop.
+            if get_asyncgen_hooks().firstiter is entered:
+                raise
             return ending_of_exception(error)
         finally:
             if active.limit is not None:
@@ -225,6 +261,9 @@ class Runner:
             output, active.run = active.run.written, None
             is_plain = error is None and not is_cancelled and not active.timed_out
             ending = ending_of(task.result()) if is_plain else _ending_of_trouble(active, error)
+            # A payload that does not fit has not reached any code of the handler's.
+            if error is not None and is_heard(WARNING) and not issubclass(type(error), PayloadError):
+                active.traceback = traceback_of(error)  # here and not by the log: no lock of ours is held
             if active.observers:
                 self._tell_observers(active, ending, error)
             self._ended(active, ending if output is None else replace(ending, output=output))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from scheduler_async import lifecycle
+from scheduler_async.addresses import A_STORE, is_url
 from scheduler_async.arguments import Handler, name_of_function
 from scheduler_async.clock import Clock, SystemClock
 from scheduler_async.durations import parse_interval
@@ -27,10 +27,12 @@ from scheduler_async.errors import (
     JobNotFoundError,
     SchedulerError,
     SchedulerShutdownError,
+    SchedulerStoppingError,
     StoreError,
     quoted,
 )
 from scheduler_async.events import EventKind, EventStream
+from scheduler_async.groups import EVERYWHERE, NO_GROUP, Rooms, group_key
 from scheduler_async.health import Health, judge
 from scheduler_async.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
 from scheduler_async.lifecycle import Room, Rules
@@ -52,11 +54,13 @@ from scheduler_async.models import (
     Upcoming,
     check_choice,
     check_name,
+    key_of,
     to_json_text,
 )
 from scheduler_async.namespace import Namespace
 from scheduler_async.nodes import node_of
 from scheduler_async.retries import Retry
+from scheduler_async.rows import has_unreadable_state
 from scheduler_async.runner import ActiveRun
 from scheduler_async.schedules import Schedule
 from scheduler_async.signals import told_of_signals
@@ -71,6 +75,7 @@ from scheduler_async.store import (
     Store,
 )
 from scheduler_async.tasks import in_breaths
+from scheduler_async.zones import as_tzinfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,7 +85,11 @@ LAST_WORDS = 5.0  # seconds
 # More than any store holds, and no more than it can count.
 MANY = 2**62
 
-A_STORE = 'A store is the path of a SQLite file such as "jobs.db", ":memory:", or a URL such as "postgresql://host/db".'
+# What a store can hold: run_log() shows a damaged row with such an id, too.
+RUN_IDS = range(-(2**63), 2**63)
+
+# A longer timeout is none: clocks cannot count so far.
+FOREVER = timedelta(days=365 * 1000).total_seconds()
 
 # What decides whether a handler can be called.
 CALL = {"handler", "payload"}
@@ -124,6 +133,7 @@ class Scheduler:
         min_interval: str | timedelta | None = "1s",
         retry: Retry | None = None,
         keep_runs: int | None = 1000,
+        keep_removed: str | timedelta | None = "7d",
         purge_disabled_after: str | timedelta | None = None,
         require_user: bool = False,
         clock: Clock | None = None,
@@ -145,6 +155,7 @@ class Scheduler:
             stuck_after=_duration(stuck_after),
             max_sleep=_duration(max_sleep),
             keep_runs=_whole(keep_runs, "keep_runs", smallest=0),
+            keep_removed=_duration(keep_removed),
             purge_disabled_after=_duration(purge_disabled_after),
         )
         self._min_interval = _duration(min_interval)
@@ -161,23 +172,31 @@ class Scheduler:
     # ============================================================ handlers and declared jobs
 
     @overload
-    def handler(self, name: str | None = None) -> Callable[[F], F]: ...
+    def handler(self, name: str | None = None, *, replace: bool = False) -> Callable[[F], F]: ...
 
     @overload
-    def handler(self, name: F) -> F: ...
+    def handler(self, name: F, *, replace: bool = False) -> F: ...
 
-    def handler(self, name: str | F | None = None) -> F | Callable[[F], F]:
-        """Register a function under *name*, or under its own name: `@scheduler.handler("send-report")`."""
+    def handler(self, name: str | F | None = None, *, replace: bool = False) -> F | Callable[[F], F]:
+        """Register a function under *name*, or under its own name: `@scheduler.handler("send-report")`.
+
+        With *replace*, it takes the place of a function that has the name: runs in progress keep that one, and the
+        next run gets the new one.
+        """
         if name is not None and not isinstance(name, str):
-            return self.handler()(name)
+            return self.handler(replace=replace)(name)
 
         def register(function: F) -> F:
             given = name_of_function(function) if name is None else name
-            self._handlers.register(check_name(given, "handler"), function)
+            self._handlers.register(check_name(given, "handler"), function, replace=replace)
             self._engine.look_again()
             return function
 
         return register
+
+    def remove_handler(self, name: str) -> None:
+        """Forget the handler of this *name*. Runs in progress go on; then its jobs wait until there is one again."""
+        self._handlers.remove(check_name(name, "handler"))
 
     def job(self, schedule: Schedule, *, id: str | None = None, **fields: Any) -> Callable[[F], F]:
         """Declare a job in code: `@scheduler.job(Every("5m"), id="cleanup")`. It takes what `add_job` takes.
@@ -191,7 +210,7 @@ class Scheduler:
                 raise SchedulerError(
                     "Jobs are declared before the scheduler starts. Now, add_job() adds one, with a handler by name."
                 )
-            job_id = id or name_of_function(function)
+            job_id = name_of_function(function) if id is None else id
             spec = JobSpec(schedule, id=job_id, **{"handler": job_id, **fields})
             self._handlers.register(self._handlers.name_of(spec.handler), function)
             if any((other.namespace, other.id) == (spec.namespace, spec.id) for other in self._declared):
@@ -362,27 +381,42 @@ class Scheduler:
 
     async def update_job(self, id: str, *, namespace: str = "default", **changes: Any) -> Job:
         """Change what is given, and nothing else. A changed schedule counts from now; a run in progress goes on."""
-        return await self._edit_job(id, namespace, lambda _: changes)
-
-    async def _edit_job(self, id: str, namespace: str, changes_of: Callable[[Job], dict[str, Any]]) -> Job:
-        """Change what *changes_of* makes of the job as it is, with nobody changing it in between."""
+        if changes.keys() & CALL:
+            return await self._edit_job(id, namespace, lambda _: changes)
         _check_key(id, namespace)
         now = await self._now()
 
         def decide(job: Job | None) -> Edit:
             if job is None:
                 raise JobNotFoundError(id, namespace)
+            return _edited(job, self._checked(lifecycle.edited_spec(job, changes)), now)
+
+        (edited,) = await self._change([Decision(namespace, id, decide)], now)
+        return edited
+
+    async def _edit_job(self, id: str, namespace: str, changes_of: Callable[[Job], dict[str, Any]]) -> Job:
+        """Change what *changes_of* makes of the job as it is, with nobody changing it in between.
+
+        The description is made, and its payload checked, before the transaction: both may run code of the user's.
+        """
+        while True:
+            job = await self.get_job(id, namespace=namespace)
+            if job is None:
+                raise JobNotFoundError(id, namespace)
             changes = changes_of(job)
             spec = self._checked(lifecycle.edited_spec(job, changes))
-            return _edited(job, self._with_fitting_payload(spec) if changes.keys() & CALL else spec, now)
-
-        (job,) = await self._change([Decision(namespace, id, decide)], now)
-        return job
+            if changes.keys() & CALL:
+                spec = self._with_fitting_payload(spec)
+            now = await self._now()
+            with suppress(_OutdatedError):
+                (edited,) = await self._change([_Revision(namespace, id, job, spec, now)], now)
+                return edited
 
     async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
-        """Forget a job and its runs. A run in progress is cancelled, and can write nothing any more.
+        """Remove a job, and return it as it was. Its rows stay in the run log for `keep_removed`.
 
-        One that another process is about to start is waited for, for half a second at most.
+        A run in progress is cancelled. A run that removes its own job goes on, and is recorded when it ends. If another
+        process is about to start the job, the call waits for that, for half a second at most.
         """
         _check_key(id, namespace)
         await self._engine.ready()
@@ -394,12 +428,15 @@ class Scheduler:
         return job
 
     async def _remove_and_tell(self, namespace: str, id: str) -> tuple[Job | None, bool]:
-        job = await self._store.remove(namespace, id)
+        caller = self._engine.runner.current()
+        own_run = None if caller is None else caller.claimed.id
+        job = await self._store.remove(namespace, id, self._clock.micros(), own_run)
         if job is None:
             return None, False
         runs = [active for active in self._engine.runner if active.claimed.uid == job.uid]
         for active in runs:
-            self._engine.runner.disown(active)
+            if active is not caller:
+                self._engine.runner.disown(active)
         self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
         return job, bool(runs)
 
@@ -488,7 +525,7 @@ class Scheduler:
                     "The interval of %s is raised to min_interval: it runs %s",
                     spec.id or "a job",
                     raised.describe(),
-                    extra=None if spec.id is None else {"job": f"{spec.namespace}/{spec.id}"},
+                    extra=None if spec.id is None else {"job": key_of(spec.namespace, spec.id)},
                 )
                 spec = spec.changed(schedule=raised)
         return spec
@@ -510,6 +547,8 @@ class Scheduler:
         def decide(existing: Job | None) -> Edit | None:
             if existing is None:
                 return addition.decide(None)
+            if has_unreadable_state(existing):
+                return None
             if existing.spec == spec.as_kept(existing.id, str(spec.handler)):
                 return None
             return _edited(existing, spec.changed(enabled=lifecycle.is_wanted(existing)), now)
@@ -531,10 +570,10 @@ class Scheduler:
         """
         _check_key(id, namespace)
         payload_json = None if payload is None else to_json_text(payload, "payload")
-        await self._engine.ready_to_run()
+        await self._engine.ready_for_a_pass()
         if self._engine.runner.stopping.is_set():
-            raise SchedulerError("The scheduler is stopping, and begins nothing new.")
-        job = await self._ask(self._store.get(namespace, id))
+            raise SchedulerStoppingError
+        job = await self._engine.ask_unless_stopped(self._store.get(namespace, id))
         if job is None:
             raise JobNotFoundError(id, namespace)
         if self._handlers.find(job.handler) is None:
@@ -550,6 +589,7 @@ class Scheduler:
 
     async def wait_for_run(self, run_id: int) -> None:
         """Wait until a run of this process is over and recorded; at once if it is not running here."""
+        _check_run_id(run_id)
         for active in self._engine.runner:
             if active.claimed.id == run_id:
                 await active.over()
@@ -561,8 +601,9 @@ class Scheduler:
         """
         if self._limits.max_concurrent is not None:
             self._refuse_inside_a_run("run_pending() would wait for a slot that the run which calls it may hold")
-        await self._engine.ready_to_run()
-        moment = self._clock.micros() if now is None else to_micros(parse_instant(now, "now"))
+        given = None if now is None else to_micros(parse_instant(now, "now"))
+        await self._engine.ready_for_a_pass()
+        moment = self._clock.micros() if given is None else given
         tally = _Tally()
         running: set[asyncio.Task[None]] = set()
         while True:
@@ -671,28 +712,43 @@ class Scheduler:
         jobs = await self.list_jobs(due_before=from_micros(until + 1))
         for status in (Status.RUNNING, Status.QUEUED):  # they have no next run yet, and will
             jobs += [job for job in await self.list_jobs(status=status) if job.state.next_run_at is None]
-        rows = [row for job in jobs for row in lifecycle.upcoming(job, now, until, self._room_for(job), self._rules)]
+        rows = [row for job in jobs for row in self._upcoming(job, now, until)]
         return sorted(rows, key=lambda row: (row.at, *lifecycle.order(row.job)))
 
-    async def explain(self, id: str, *, namespace: str = "default", zone: tzinfo = UTC) -> Explanation:
-        """Why a job is not running right now, or that it would; *zone* is that of the reader."""
+    def _upcoming(self, job: Job, now: Micros, until: Micros) -> list[Upcoming]:
+        room = Room(has_handler=self._has_handler(job))
+        try:
+            return list(lifecycle.upcoming(job, now, until, room, self._rules))
+        except Exception as error:  # a schedule that no longer computes hides no others
+            return [Upcoming(job=job, at=from_micros(now), retries_left=0, warnings=(f"its schedule fails: {error}",))]
+
+    async def explain(self, id: str, *, namespace: str = "default", zone: str | tzinfo = UTC) -> Explanation:
+        """Why a job is not running right now, or that it would; *zone* is that of the reader, or its name."""
+        readers_zone = as_tzinfo(zone)
         job = await self.get_job(id, namespace=namespace)
         if job is None:
             raise JobNotFoundError(id, namespace)
-        running = 0 if job.group is None else await self._ask(self._store.running_in_group(job.group))
-        room = self._room_for(job, running)
-        return lifecycle.explain(job, self._clock.micros(), room, self._rules, zone)
+        room = self._room_for(job, await self._rooms())
+        return lifecycle.explain(job, self._clock.micros(), room, self._rules, readers_zone)
 
-    def _room_for(self, job: Job, running_in_group: int = 0) -> Room:
-        limit = None if job.group is None else self._limits.group_limits.get(job.group, self._limits.group_limit)
+    def _has_handler(self, job: Job) -> bool:
+        return self._handlers.find(job.handler) is not None
+
+    async def _rooms(self) -> Rooms:
+        limits = self._limits
+        running = await self._ask(self._store.running_by_group()) if limits.limits_groups else {}
+        return Rooms(limits.group_limit, limits.group_limits, running)
+
+    def _room_for(self, job: Job, rooms: Rooms) -> Room:
+        free_in_group = rooms.of(group_key(job.namespace, job.group) or NO_GROUP)
         queued = max(len(self._engine.runner) - (self._limits.max_concurrent or 0), 0)
         return Room(
-            has_handler=self._handlers.find(job.handler) is not None,
+            has_handler=self._has_handler(job),
             stopping=self._engine.status == "stopping",
             free_slots=None
             if self._limits.max_concurrent is None
             else max(self._limits.max_concurrent - len(self._engine.runner), 0),
-            free_in_group=None if limit is None else limit - running_in_group,
+            free_in_group=None if free_in_group == float("inf") else int(free_in_group),
             has_queue=bool(self._limits.queue_size),
             free_in_queue=max((self._limits.queue_size or 0) - queued, 0),
             clock_is_believed=self._engine.clock_is_believed,
@@ -818,6 +874,29 @@ def _only_adds(change: Change) -> bool:
     return isinstance(change, _Addition) and change.spec.on_conflict is not OnConflict.REPLACE
 
 
+class _OutdatedError(SchedulerError):
+    """Somebody has changed a job since it was read."""
+
+
+class _Revision(NamedTuple):
+    """A new description of a job, which goes for the job as it was read."""
+
+    namespace: str
+    id: str
+    read: Job
+    spec: JobSpec
+    now: Micros
+
+    def decide(self, job: Job | None) -> Edit:
+        """What becomes of the job."""
+        if job is None:
+            raise JobNotFoundError(self.id, self.namespace)
+        seen, is_now = ((one.uid, one.revision, lifecycle.is_wanted(one)) for one in (self.read, job))
+        if seen != is_now:
+            raise _OutdatedError
+        return _edited(job, self.spec, self.now)
+
+
 def _edited(job: Job, spec: JobSpec, now: Micros) -> Edit:
     edited, skips = lifecycle.edit(job, spec, handler=str(spec.handler), now=now)
     return Edit(job=edited, skips=skips, kind="disabled" if job.enabled and not edited.enabled else "updated")
@@ -831,12 +910,10 @@ def replace_handler(spec: JobSpec, handler: str) -> JobSpec:
 def _store_of(store: str | Path | Store) -> Store:
     if isinstance(store, str | Path):
         text = str(store)
-        if text.startswith(("postgresql://", "postgres://")):
+        if is_url(text):
             from scheduler_async.postgres import PostgresStore  # noqa: PLC0415 - few need it
 
             return PostgresStore(text)
-        if re.match(r"[a-z0-9+]+://", text):
-            raise SchedulerError(f"There is no store of the kind {quoted(text.partition(':')[0])}. {A_STORE}")
         if not text:
             raise SchedulerError(A_STORE)
         return SQLiteStore(text)
@@ -866,10 +943,12 @@ def _time_for(seconds: float | None) -> str:
 
 def _seconds(timeout: float | str | timedelta | None) -> float | None:
     if isinstance(timeout, str | timedelta):
-        return parse_interval(timeout).total_seconds()
-    if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0):
+        timeout = parse_interval(timeout).total_seconds()
+    if timeout is None:
+        return None
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
         raise InvalidJobError('timeout is a number of seconds from 0 up, a duration such as "30s", or None.', "timeout")
-    return timeout
+    return timeout if timeout < FOREVER else None
 
 
 def _whole(number: int | None, name: str, smallest: int = 1) -> int | None:
@@ -881,9 +960,10 @@ def _whole(number: int | None, name: str, smallest: int = 1) -> int | None:
 
 
 def _check_run_id(run_id: int) -> None:
-    if type(run_id) is not int:
+    if type(run_id) is not int or run_id not in RUN_IDS:
         raise InvalidJobError(
-            f"run_id is a whole number, the id of a row of run_log(), not {quoted(run_id)}.", "run_id"
+            f"run_id must be the id of a row of run_log(), a whole number below {RUN_IDS.stop}, not {quoted(run_id)}.",
+            "run_id",
         )
 
 
@@ -893,16 +973,26 @@ def _check_key(id: str, namespace: str) -> None:
 
 
 def _check_text(value: object, what: str) -> None:
-    """*value* may not name anything there is, but it must be a text that a store can look for."""
-    if not isinstance(value, str) or not value.isascii():
-        try:
-            str.encode(value)  # type: ignore[arg-type]
-        except (TypeError, UnicodeEncodeError):
-            raise InvalidJobError(f"The {what} is a text, not {quoted(value)}.", what) from None
+    """Refuse what no store can look for; *value* need not name anything that there is."""
+    if not isinstance(value, str):
+        raise InvalidJobError(f"The {what} is a text, not {quoted(value)}.", what)
+    if "\0" in value or not (value.isascii() or _is_unicode(value)):
+        raise InvalidJobError(f"The {what} must be Unicode text without NUL characters, not {quoted(value)}.", what)
+
+
+def _is_unicode(value: str) -> bool:
+    """Whether *value* has no half characters (lone surrogates)."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _group_limits(limits: int | Mapping[str, int] | None) -> tuple[int | None, dict[str, int]]:
     if isinstance(limits, Mapping):
-        checked = {check_name(group, "group_limits"): _whole(limit, "group_limits") for group, limit in limits.items()}
-        return None, {group: limit for group, limit in checked.items() if limit is not None}
+        for key in limits:
+            check_name(key.removeprefix(EVERYWHERE) if isinstance(key, str) else key, "group_limits")
+        checked = {key: _whole(limit, "group_limits") for key, limit in limits.items()}
+        return None, {key: limit for key, limit in checked.items() if limit is not None}
     return _whole(limits, "group_limits"), {}

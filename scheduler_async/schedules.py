@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
-from zoneinfo import ZoneInfo
 
 from scheduler_async.cron import MAX_LENGTH, parse_cron
 from scheduler_async.cron_words import describe_line
@@ -55,12 +54,12 @@ class Schedule(ABC):
 
     def next_after(self, now: datetime) -> datetime | None:
         """The first occurrence strictly later than *now*, or None when there are no more."""
-        found = self.next_micros(_aware(now))
+        found = self.next_micros(to_micros(parse_instant(now)))
         return None if found is None else from_micros(found)
 
     def previous(self, now: datetime) -> datetime | None:
         """The latest occurrence at or before *now*, or None if there was none or it depends on what ran."""
-        found = self.latest_micros(_aware(now))
+        found = self.latest_micros(to_micros(parse_instant(now)))
         return None if found is None else from_micros(found)
 
     @abstractmethod
@@ -104,7 +103,7 @@ class Schedule(ABC):
         return self
 
     @abstractmethod
-    def describe(self, zone: tzinfo = UTC) -> str:
+    def describe(self, zone: str | tzinfo = UTC) -> str:
         """When it runs, in plain English; *zone* is that of the reader, on whose clock single moments are."""
 
     def to_json(self) -> dict[str, Any]:
@@ -142,7 +141,7 @@ class Schedule(ABC):
             if isinstance(error, InvalidScheduleError):
                 raise
             raise InvalidScheduleError(
-                f"This is not the JSON form of a schedule ({type(error).__name__}: {error}). "
+                f"This is not the JSON form of a schedule ({type(error).__name__}: {str(error)[:200]}). "
                 'One looks like {"version": 1, "kind": "every", "interval": "5m"}.'
             ) from error
 
@@ -181,7 +180,7 @@ class Schedule(ABC):
     def _until_end(self, at: Micros) -> Micros | None:
         return at if at <= self._end else None
 
-    def _describe_bounds(self, zone: tzinfo) -> str:
+    def _describe_bounds(self, zone: str | tzinfo) -> str:
         words = ""
         if isinstance(self.jitter, timedelta):
             words += f", up to {describe_duration(self.jitter)} later"
@@ -286,7 +285,7 @@ class Every(Schedule):
             return self
         return Every(minimum, self.anchor, self.immediately, jitter=self.jitter, start=self.start, end=self.end)
 
-    def describe(self, zone: tzinfo = UTC) -> str:
+    def describe(self, zone: str | tzinfo = UTC) -> str:
         anchor = f", counted from {describe_instant(self.anchor, zone)}" if self.anchor else ""
         return f"every {_one_dropped(self.interval)}{anchor}{self._describe_bounds(zone)}"
 
@@ -349,7 +348,7 @@ class Delay(Schedule):
             return self
         return Delay(minimum, self.immediately, jitter=self.jitter, start=self.start, end=self.end)
 
-    def describe(self, zone: tzinfo = UTC) -> str:
+    def describe(self, zone: str | tzinfo = UTC) -> str:
         return f"{describe_duration(self.interval)} after the previous run finished{self._describe_bounds(zone)}"
 
     def _parts(self) -> dict[str, Any]:
@@ -367,8 +366,10 @@ class Delay(Schedule):
 class Cron(Schedule):
     """At the times of a cron *expression* (5 fields, or 6 with seconds first), on the clocks of the zone *tz*.
 
-    Without *tz* it is the zone of the system. Around daylight saving, "30 2 * * *" runs exactly once every day,
-    and "*/15 * * * *" goes on every fifteen minutes.
+    *tz* is a name such as "Europe/Stockholm", an offset such as "+05:30", a `ZoneInfo`, or a `tzinfo` with a fixed
+    offset. The schedule keeps it as a name. Without *tz* it is the zone of the system.
+
+    Around daylight saving, "30 2 * * *" runs exactly once every day, and "*/15 * * * *" goes on every fifteen minutes.
     """
 
     kind: ClassVar[str] = "cron"
@@ -381,7 +382,7 @@ class Cron(Schedule):
     def __init__(
         self,
         expression: str,
-        tz: str | ZoneInfo | None = None,
+        tz: str | tzinfo | None = None,
         *,
         jitter: Duration | float | None = None,
         start: Instant | None = None,
@@ -408,7 +409,7 @@ class Cron(Schedule):
         after, until = self._not_before_start(after), min(until, self._end)
         return parse_cron(self.expression).count(after // SECOND, until // SECOND, find_zone(self.tz), cap)
 
-    def describe(self, zone: tzinfo = UTC) -> str:
+    def describe(self, zone: str | tzinfo = UTC) -> str:
         written_for = self.tz or f"{find_zone(None).name}, the system's zone"
         return f"{describe_line(parse_cron(self.expression))} ({written_for}){self._describe_bounds(zone)}"
 
@@ -460,7 +461,7 @@ class At(Schedule):
     def first_micros(self, now: Micros) -> Micros | None:
         return self._at  # also when it has passed: then the misfire policy decides
 
-    def describe(self, zone: tzinfo = UTC) -> str:
+    def describe(self, zone: str | tzinfo = UTC) -> str:
         return f"once at {describe_instant(self.at, zone)}{self._describe_bounds(zone)}"
 
     def json_text(self) -> str:
@@ -492,7 +493,7 @@ class Manual(Schedule):
     def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
         return 0
 
-    def describe(self, zone: tzinfo = UTC) -> str:
+    def describe(self, zone: str | tzinfo = UTC) -> str:
         return "only when triggered"
 
     def _parts(self) -> dict[str, Any]:
@@ -502,8 +503,8 @@ class Manual(Schedule):
 _KINDS: dict[str, type[Schedule]] = {kind.kind: kind for kind in (Every, Delay, Cron, At, Manual)}
 
 
-def parse_schedule(text: str, tz: str | None = None) -> Schedule:
-    """The schedule that a person means by *text*; *tz* is the zone of a cron expression.
+def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
+    """The schedule that a person means by *text*; *tz* is the zone of a cron expression, as `Cron` takes it.
 
     "every 5m", "after 5m", "0 9 * * *", "@daily", "2026-06-15T09:00:00Z" or "manual".
     """
@@ -546,12 +547,6 @@ def _remembered_text(schedule: Schedule) -> str:
 
 def _fill(schedule: Schedule, **values: object) -> None:
     schedule.__dict__.update(values)  # the one way to fill in a frozen value
-
-
-def _aware(now: datetime) -> Micros:
-    if not isinstance(now, datetime) or now.tzinfo is None:
-        parse_instant(now)  # says what is wrong with it
-    return to_micros(now)
 
 
 def _flag(value: object) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+
+from scheduler_async.errors import SchedulerError
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -18,6 +21,11 @@ def told_of_signals(tell: Callable[[], object]) -> Iterator[None]:
     A signal is heard in two ways, since each of them can miss one. The event loop reads it from a pipe, which may be
     full of what threads have to say. The interpreter calls us, but only once for two that come close together.
     """
+    if threading.current_thread() is not threading.main_thread():
+        raise SchedulerError(
+            "Signals reach only the main thread of a program. Call run_until_signal() there; in another thread, use "
+            '"async with scheduler", or start() and stop().'
+        )
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in ENDING}
     heard: Counter[tuple[int, str]] = Counter()
@@ -45,3 +53,11 @@ def told_of_signals(tell: Callable[[], object]) -> Iterator[None]:
             with suppress(NotImplementedError):
                 loop.remove_signal_handler(number)
             signal.signal(number, handler)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, or its number if it has no name: most real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

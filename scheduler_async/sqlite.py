@@ -1,4 +1,4 @@
-"""The store in a SQLite file, or in memory: its schema, its connections, its errors. The queries are in `sqlite_work`.
+"""The store in a SQLite file, or in memory: its connections and its errors. The queries are in `sqlite_work`.
 
 aiosqlite carries each piece of work to the connection's own thread. A piece is a whole transaction, so that it costs
 one hop however many jobs it touches, nobody shares a half-done transaction, and a cancelled caller leaves none open.
@@ -7,21 +7,29 @@ one hop however many jobs it touches, nobody shares a half-done transaction, and
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from errno import ENAMETOOLONG
+from functools import partial
+from logging import INFO
 from pathlib import Path
+from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import aiosqlite
 
 from scheduler_async.clock import SystemClock
-from scheduler_async.errors import StoreError
+from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
+from scheduler_async.logs import say
 from scheduler_async.models import Job, RunRow
 from scheduler_async.sqlite_copying import CopyingWork
+from scheduler_async.sqlite_schema import if_current, migrate, newest, recognise
 from scheduler_async.sqlite_work import data_version, in_transaction
 from scheduler_async.store import (
+    MIGRATED,
     Aftermath,
     Change,
     ClaimedRun,
@@ -31,173 +39,20 @@ from scheduler_async.store import (
     EndedRun,
     JobFilter,
     JobRecord,
+    LeftOut,
     NodeIdentity,
     NodeRow,
     NodeStatus,
+    RuleOfCopy,
     Ruling,
     RunFilter,
     RunRecord,
+    UnstorableError,
 )
 from scheduler_async.tasks import carried_through
+from scheduler_async.unreadable import decoded
 
-# ---------------------------------------------------------------- the schema
-
-APPLICATION_ID: Final = 0x5C4EDA51  # in the file's header: this file is ours
 OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
-
-MIGRATIONS: Final = (
-    # 1: the first
-    (
-        """
-        CREATE TABLE handler (
-            number  INTEGER PRIMARY KEY,
-            name    TEXT NOT NULL UNIQUE
-        ) STRICT
-        """,
-        # What only an edit changes, payload included: apart from what every run changes, which stays narrow.
-        """
-        CREATE TABLE job (
-            uid           INTEGER PRIMARY KEY AUTOINCREMENT,
-            namespace     TEXT NOT NULL,
-            id            TEXT NOT NULL,
-            handler       TEXT NOT NULL,
-            schedule      TEXT NOT NULL,
-            retry         TEXT,
-            payload       TEXT NOT NULL,
-            metadata      TEXT NOT NULL,
-            user_id       TEXT,
-            name          TEXT,
-            priority      TEXT NOT NULL,
-            job_group     TEXT,
-            misfire       TEXT NOT NULL,
-            timeout       INTEGER,
-            on_interrupt  TEXT NOT NULL,
-            anchor        INTEGER NOT NULL,
-            created_at    INTEGER NOT NULL,
-            updated_at    INTEGER NOT NULL,
-            revision      INTEGER NOT NULL,
-            UNIQUE (namespace, id)
-        ) STRICT
-        """,
-        """
-        CREATE TABLE state (
-            uid                 INTEGER PRIMARY KEY REFERENCES job (uid) ON DELETE CASCADE,
-            revision            INTEGER NOT NULL,
-            handler             INTEGER NOT NULL REFERENCES handler (number),
-            rank                INTEGER NOT NULL,
-            id                  TEXT NOT NULL,
-            job_group           TEXT,
-            phase               TEXT NOT NULL,
-            disabled_reason     TEXT,
-            disabled_at         INTEGER,
-            activity            TEXT NOT NULL,
-            next_run_at         INTEGER,
-            retry_of            INTEGER,
-            attempts            INTEGER NOT NULL,
-            regular_at          INTEGER,
-            consecutive_errors  INTEGER NOT NULL,
-            retry_count         INTEGER NOT NULL,
-            period_start        INTEGER,
-            last_run_at         INTEGER,
-            last_success_at     INTEGER,
-            last_error_at       INTEGER,
-            last_error          TEXT,
-            last_exit_code      INTEGER,
-            last_message        TEXT,
-            forgotten_until     INTEGER,
-            run                 INTEGER,
-            node                INTEGER
-        ) STRICT
-        """,
-        # The heap of the scheduler: what may start, by handler and time.
-        """
-        CREATE INDEX state_due ON state (handler, next_run_at)
-        WHERE phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL
-        """,
-        """
-        CREATE INDEX state_claimed ON state (node, job_group)
-        WHERE activity <> 'idle'
-        """,
-        """
-        CREATE INDEX state_disabled ON state (disabled_at)
-        WHERE phase = 'disabled'
-        """,
-        """
-        CREATE TABLE run (
-            id             INTEGER PRIMARY KEY AUTOINCREMENT,
-            uid            INTEGER NOT NULL REFERENCES job (uid) ON DELETE CASCADE,
-            scheduled_for  INTEGER NOT NULL,
-            attempt        INTEGER NOT NULL,
-            trigger        TEXT NOT NULL,
-            claimed_at     INTEGER NOT NULL,
-            started_at     INTEGER,
-            finished_at    INTEGER,
-            outcome        TEXT,
-            reason         TEXT,
-            missed         INTEGER NOT NULL DEFAULT 0,
-            error          TEXT,
-            message        TEXT,
-            exit_code      INTEGER,
-            node           TEXT
-        ) STRICT
-        """,
-        "CREATE INDEX run_of_job ON run (uid)",
-        # One attempt at one occurrence, ever: what the clock says again is not run again.
-        """
-        CREATE UNIQUE INDEX run_once ON run (uid, scheduled_for, attempt)
-        WHERE attempt > 0 AND trigger <> 'manual'
-        """,
-        """
-        CREATE TABLE node (
-            number         INTEGER PRIMARY KEY AUTOINCREMENT,
-            name           TEXT NOT NULL,
-            host           TEXT NOT NULL,
-            pid            INTEGER NOT NULL,
-            process_start  TEXT NOT NULL,
-            beat           INTEGER NOT NULL,
-            since          INTEGER NOT NULL
-        ) STRICT
-        """,
-    ),
-    # 2: what runs wrote, apart from their rows, which are read more often
-    (
-        """
-        CREATE TABLE output (
-            run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
-            text  TEXT NOT NULL
-        ) STRICT
-        """,
-    ),
-    # 3: deaths of the process are counted apart from failures of the job
-    ("ALTER TABLE state ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0",),
-    # 4: whether somebody has changed the state of a job while it ran: otherwise its run knows what it is
-    ("ALTER TABLE state ADD COLUMN touched INTEGER NOT NULL DEFAULT 1",),
-    # 5: when a node last beat; and rows that `run_once` leaves out, which a copy looks for
-    (
-        "ALTER TABLE node ADD COLUMN beat_at INTEGER NOT NULL DEFAULT 0",
-        """
-        CREATE INDEX run_beside ON run (uid, scheduled_for)
-        WHERE attempt = 0 OR trigger = 'manual'
-        """,
-    ),
-)
-
-TABLES: Final = ("handler", "job", "run", "node", "state", "output", "sqlite_sequence")
-# Each index, its table, and which of its rows it holds.
-INDEXES: Final = (
-    ("sqlite_autoindex_handler_1", "handler", "true"),
-    ("sqlite_autoindex_job_1", "job", "true"),
-    ("state_due", "state", "phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL"),
-    ("state_claimed", "state", "activity <> 'idle'"),
-    ("state_disabled", "state", "phase = 'disabled'"),
-    ("run_of_job", "run", "true"),
-    ("run_once", "run", "attempt > 0 AND trigger <> 'manual'"),
-    ("run_beside", "run", "attempt = 0 OR trigger = 'manual'"),
-)
-LOOK_AT_ALL: Final = (
-    *(f"SELECT * FROM {table} LIMIT 1" for table in TABLES),
-    *(f"SELECT 1 FROM {table} INDEXED BY {index} WHERE {rows} LIMIT 1" for index, table, rows in INDEXES),
-)
 
 # ---------------------------------------------------------------- the store
 
@@ -207,6 +62,12 @@ BUSY_TIMEOUT = 5.0  # seconds
 # Processes that make a new file at the same moment get in each other's way at most this often.
 MAX_WAL_ATTEMPTS = 20
 
+# SQLite appends up to eight to it, for its other files, and takes no more than 512.
+LONGEST_PATH = 504  # bytes
+
+# Jobs hold commands, payloads and outputs, which are for their owner. SQLite gives its other files the same mode.
+FILE_MODE = 0o600
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -214,6 +75,7 @@ T = TypeVar("T")
 class SQLiteStore:
     """Jobs in a SQLite file, shared by every process on this machine that opens it; ":memory:" for one process.
 
+    A new file has mode 0600: only its owner can read it. An existing file keeps its mode.
     With `synchronous="NORMAL"` nothing is lost when a process is killed, and a power cut may cost the last commits;
     "FULL" survives that too, and costs a disk flush per commit.
     """
@@ -226,6 +88,7 @@ class SQLiteStore:
         self._in_memory = self.path == ":memory:"
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
+        self._event_loop: asyncio.AbstractEventLoop | None = None  # to which the connections answer
         self._inode: tuple[int, int] | None = None
         self._clock = SystemClock()  # the store's own: all who share the file share it
         self._work = CopyingWork()
@@ -265,8 +128,13 @@ class SQLiteStore:
         await carried_through(self._close())
 
     async def _open(self) -> None:
+        self._event_loop = asyncio.get_running_loop()
+        if not self._in_memory:
+            _create_file(self.path)
         self._writer = await self._connect()
-        await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
+        version = await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
+        if 0 < version < newest():
+            say(INFO, MIGRATED, self.path, version, newest())
         if self._in_memory:
             self._reader = self._writer
         else:
@@ -277,29 +145,39 @@ class SQLiteStore:
     async def _close(self) -> None:
         connections = {id(connection): connection for connection in (self._reader, self._writer) if connection}
         self._writer = self._reader = None
+        is_abandoned = self._event_loop is not asyncio.get_running_loop()
         for connection in connections.values():
-            await connection.close()
+            await (_abandon(connection) if is_abandoned else connection.close())
 
     async def _connect(self) -> aiosqlite.Connection:
         # Python opens transactions by itself unless told not to; ours begin and end in plain sight.
         connection = aiosqlite.connect(
-            self.path, timeout=BUSY_TIMEOUT, isolation_level=None, factory=_Connection, cached_statements=64
+            self.path,
+            timeout=BUSY_TIMEOUT,
+            isolation_level=None,
+            factory=_Connection,
+            cached_statements=64,
+            check_same_thread=False,  # should its thread die, another one closes it
         )
-        # A program that ends without stop() must not wait for this thread for ever. (It was the connection once.)
-        thread: Any = getattr(connection, "_thread", connection)
+        # A program that ends without stop() must not wait for this thread for ever.
+        thread = connection._thread
         thread.daemon = True
+        thread.run = partial(_until_loop_is_closed, thread.run)  # type: ignore[method-assign]
         try:
             return await connection
         except sqlite3.Error as error:
             # It reports to this event loop before it ends, and must not find it closed.
-            while thread.is_alive():
-                await SystemClock().wait(asyncio.Event(), 0.001)
+            await _end_of_thread(connection)
             raise self._explained(error) from error
 
     async def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         return await self._call(self._reader, _in_snapshot, work, *args)
 
     async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
+        return await self._call(self._writer, self._work.transact, if_current, work, *args)
+
+    async def _record(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
+        """As `_write`, about runs that this process has: they end, although a newer version has upgraded the store."""
         return await self._call(self._writer, self._work.transact, work, *args)
 
     async def _call(self, connection: aiosqlite.Connection | None, work: Callable[..., T], *args: Any) -> T:
@@ -308,17 +186,32 @@ class SQLiteStore:
             raise StoreError(f"The store {self.path} is closed.")
         try:
             answer = await connection.execute_fetchall(cast(str, work), args)
+        except asyncio.CancelledError:
+            # The thread goes on with it, and must not find the event loop closed when it answers.
+            await carried_through(connection.execute_fetchall(cast(str, _nothing), ()))
+            raise
         except sqlite3.Error as error:
-            raise self._explained(error) from error
+            raise await self._reason(connection, error) from error
         except ValueError as error:  # aiosqlite's word for a connection that has been closed meanwhile
             if "no active connection" in str(error) or "Connection closed" in str(error):
                 raise StoreError(f"The store {self.path} is closed.") from error
             raise
+        finally:
+            self._work.unreadable_rows.tell()
         return cast(T, answer)
 
     def _identify_file(self) -> tuple[int, int]:
         status = Path(self.path).stat()
         return status.st_dev, status.st_ino
+
+    async def _reason(self, connection: aiosqlite.Connection, error: sqlite3.Error) -> StoreError:
+        """Why *error* happened: tables that are not what this version knows belong to a newer one."""
+        if getattr(error, "sqlite_errorname", None) == "SQLITE_ERROR" or isinstance(error, sqlite3.IntegrityError):
+            try:
+                await connection.execute_fetchall(cast(str, if_current), (_nothing,))
+            except StoreOutdatedError as outdated:
+                return outdated
+        return self._explained(error)
 
     def _explained(self, error: sqlite3.Error) -> StoreError:
         """What went wrong, and what would help."""
@@ -343,7 +236,10 @@ class SQLiteStore:
                 sentence = "cannot be opened: it is a directory."
             else:
                 sentence = "cannot be opened. Check the permissions of the file and its directory."
-        return StoreError(f"The store {self.path} {sentence or f'failed: {error}.'}")
+        is_refusal = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError) or "binding parameter" in str(error)
+        is_refusal &= name != "SQLITE_CONSTRAINT_TRIGGER"  # a trigger refuses rows, whatever their values
+        kind = UnstorableError if is_refusal else StoreError
+        return kind(f"The store {self.path} {sentence or f'failed: {error}.'}")
 
     # -------------------------------------------------------- jobs
 
@@ -355,9 +251,9 @@ class SQLiteStore:
         """Let *decide* say what becomes of jobs that wait for a moment later than *now*; None leaves one as it is."""
         return await self._write(self._work.review, after, limit, now, decide)
 
-    async def remove(self, namespace: str, id: str) -> Job | None:
-        """Forget a job and its runs; return it as it was."""
-        return await self._write(self._work.remove, namespace, id)
+    async def remove(self, namespace: str, id: str, now: Micros, own_run: int | None = None) -> Job | None:
+        """Remove a job, and return it as it was; its runs are kept until `purge_removed`."""
+        return await self._write(self._work.remove, namespace, id, now, own_run)
 
     async def get(self, namespace: str, id: str) -> Job | None:
         """The job with this name."""
@@ -375,9 +271,9 @@ class SQLiteStore:
         """What a run wrote; None if that was nothing, or if there is no such run."""
         return await self._read(self._work.output_of, run)
 
-    async def running_in_group(self, group: str) -> int:
-        """How many jobs of *group* are claimed, by any node."""
-        return (await self._read(self._work.running_by_group)).get(group, 0)
+    async def running_by_group(self) -> dict[str, int]:
+        """How many jobs of each group are claimed, by any node; by the keys that `group_key` makes."""
+        return await self._read(self._work.running_by_group)
 
     # -------------------------------------------------------- runs
 
@@ -408,15 +304,15 @@ class SQLiteStore:
 
     async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
         """Mark queued runs as running; return the ids of those that are still ours."""
-        return await self._write(self._work.start, runs, now)
+        return await self._record(self._work.start, runs, now)
 
     async def release(self, runs: Sequence[ClaimedRun]) -> None:
         """Undo claims whose handlers never started."""
-        await self._write(self._work.release, runs)
+        await self._record(self._work.release, runs)
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
-        return await self._write(self._work.finish, ended, rules)
+        return await self._record(self._work.finish, ended, rules)
 
     # -------------------------------------------------------- nodes
 
@@ -426,7 +322,7 @@ class SQLiteStore:
 
     async def beat(self, node: int) -> list[NodeRow]:
         """Show that *node* lives, and return all nodes."""
-        return await self._write(self._work.beat, node, self._clock.micros())
+        return await self._record(self._work.beat, node, self._clock.micros())
 
     async def held(self, node: int) -> set[int]:
         """The ids of the runs that *node* has claimed and not finished."""
@@ -434,7 +330,7 @@ class SQLiteStore:
 
     async def leave(self, node: int) -> None:
         """Stop being a node."""
-        await self._write(self._work.leave, node)
+        await self._record(self._work.leave, node)
 
     async def nodes(self) -> list[NodeStatus]:
         """All nodes, also those that died without a word, by when they joined."""
@@ -449,7 +345,7 @@ class SQLiteStore:
         self, node: int, known: Collection[int], now: Micros, rules: Rules
     ) -> list[tuple[Edit, ClaimedRun]]:
         """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
-        return await self._write(self._work.interrupt_unknown, node, set(known), now, rules)
+        return await self._record(self._work.interrupt_unknown, node, set(known), now, rules)
 
     # -------------------------------------------------------- upkeep
 
@@ -465,6 +361,10 @@ class SQLiteStore:
         """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""
         await self._write(self._work.purge_runs, uids, keep, now)
 
+    async def purge_removed(self, before: Micros, limit: int) -> int:
+        """Forget the runs of up to *limit* jobs that were removed before a moment; return how many jobs that were."""
+        return await self._write(self._work.purge_removed, before, limit)
+
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""
         return await self._write(self._work.purge_disabled, before, limit)
@@ -475,17 +375,15 @@ class SQLiteStore:
         """How many jobs there are, and how many runs that have ended."""
         return await self._read(self._work.count)
 
-    async def read_jobs(self, after: int, limit: int) -> list[JobRecord]:
-        """Up to *limit* jobs as they are kept, by number, beyond the number *after*."""
+    async def read_jobs(self, after: int, limit: int) -> list[JobRecord | LeftOut]:
+        """Up to *limit* jobs as they are kept, by number, beyond the number *after*; or why one cannot be read."""
         return await self._read(self._work.read_jobs, after, limit)
 
-    async def read_runs(self, after: int, limit: int) -> list[RunRecord]:
-        """Up to *limit* runs that have ended, by number, beyond the number *after*."""
+    async def read_runs(self, after: int, limit: int) -> list[RunRecord | LeftOut]:
+        """Up to *limit* runs that have ended, by number, beyond the number *after*; or why one cannot be read."""
         return await self._read(self._work.read_runs, after, limit)
 
-    async def write_jobs(
-        self, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
-    ) -> list[Ruling]:
+    async def write_jobs(self, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
         """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
         return await self._write(self._work.write_jobs, jobs, rule)
 
@@ -501,7 +399,7 @@ class SQLiteStore:
         return await self._call(self._writer, data_version)
 
     async def check(self) -> None:
-        """`StoreError` if the file was deleted or replaced: SQLite would go on writing into nowhere."""
+        """`StoreError` if the file was deleted, replaced, or upgraded: SQLite would go on writing all the same."""
         if self._inode is None:
             return
         try:
@@ -513,6 +411,55 @@ class SQLiteStore:
                 f"The store {self.path} was deleted or replaced while it was open: what is written now goes nowhere. "
                 "Stop the scheduler and start it again."
             )
+        await self._read(if_current, _nothing)
+
+
+# ---------------------------------------------------------------- the connection's thread
+
+
+def _until_loop_is_closed(run: Callable[[], None]) -> None:
+    """Let the thread end without a word when the event loop that it answers to was closed: stop() was forgotten."""
+    try:
+        run()
+    except RuntimeError as error:
+        if str(error) != "Event loop is closed":
+            raise
+
+
+async def _abandon(connection: aiosqlite.Connection) -> None:
+    """Close a connection whose event loop is gone. Its thread may be dead already: it could answer nobody."""
+    connection.stop()
+    await _end_of_thread(connection)
+    if connection._connection is not None:
+        connection._connection.close()
+        connection._connection = None
+
+
+async def _end_of_thread(connection: aiosqlite.Connection) -> None:
+    while connection._thread.is_alive():
+        await SystemClock().wait(asyncio.Event(), 0.001)
+
+
+# ---------------------------------------------------------------- the file
+
+# To close a file drops all locks that this process has on it: SQLite may open a new one only after it was closed.
+_creating = Lock()
+
+
+def _create_file(path: str) -> None:
+    """Create the file before SQLite does, so that only its owner can read it. An existing file keeps its mode."""
+    try:
+        target = os.path.realpath(path)  # which SQLite would create if *path* is a link
+        if len(os.fsencode(target)) > LONGEST_PATH:
+            raise OSError(ENAMETOOLONG, "too long")
+        with _creating:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) or error.errno == ENAMETOOLONG:
+            raise StoreError(
+                f"The path of a store must be text without NUL, of at most {LONGEST_PATH} bytes, not {quoted(path)}."
+            ) from error
+        # It is there already, or SQLite says what is wrong.
 
 
 # ---------------------------------------------------------------- on the connection's thread
@@ -528,6 +475,13 @@ class _Connection(sqlite3.Connection):
     def execute(self, sql: Any, parameters: Any = (), /) -> Any:
         if isinstance(sql, str):
             return super().execute(sql, parameters)
+        try:
+            return _Answer(sql(self, *parameters))
+        except sqlite3.OperationalError as error:
+            if self.text_factory is not str or "decode to UTF-8" not in str(error):
+                raise
+        # Once more, and from now on, by a slower way that takes any text: which is not UTF-8, is found when it is read.
+        self.text_factory = decoded
         return _Answer(sql(self, *parameters))
 
 
@@ -544,6 +498,10 @@ class _Answer:
         pass
 
 
+def _nothing(_: sqlite3.Connection) -> None:
+    """What is asked for only to see that all before it is done."""
+
+
 def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
     # Several statements that see the same moment, whatever others write meanwhile.
     db.execute("BEGIN")
@@ -554,14 +512,17 @@ def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> 
             db.execute("ROLLBACK")
 
 
-def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> None:
-    version = _in_snapshot(db, _recognise)  # another process may be making it just now
+def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> int:
+    """Set up the connection, and bring the schema up to date; return the version it had before."""
+    version = _in_snapshot(db, recognise)  # another process may be making it just now
     if on_disk:
         _use_wal(db)
     db.execute(f"PRAGMA synchronous = {synchronous}")
+    if version < newest():
+        db.execute("PRAGMA foreign_keys = OFF")  # a table that is made anew is gone for a moment
+        version = in_transaction(db, migrate)
     db.execute("PRAGMA foreign_keys = ON")
-    if version < len(MIGRATIONS):
-        in_transaction(db, _migrate)
+    return version
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
@@ -576,37 +537,6 @@ def _use_wal(db: sqlite3.Connection) -> None:
         else:
             return
     db.execute("PRAGMA journal_mode = WAL")
-
-
-def _recognise(db: sqlite3.Connection) -> int:
-    """The version of the schema; `StoreError` if the file is not ours, is newer than we are, or is damaged."""
-    (application_id,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    path = db.execute("PRAGMA database_list").fetchone()[2]
-    if application_id != APPLICATION_ID:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' LIMIT 3")]
-        if application_id or version or tables:
-            what = f" It has the tables {', '.join(tables)}, …" if tables else ""
-            raise StoreError(f"The file {path} belongs to another program.{what} Choose another file.")
-    if version > len(MIGRATIONS):
-        raise StoreError(
-            f"The store {path} has schema version {version}, and this scheduler_async knows up to {len(MIGRATIONS)}. "
-            "A newer version made it: upgrade scheduler_async."
-        )
-    if version == len(MIGRATIONS):  # an older file does not have all of them
-        # Damage is noticed where it is read: one look at the top of each table and index, however large.
-        for statement in LOOK_AT_ALL:
-            db.execute(statement).fetchall()
-    return int(version)
-
-
-def _migrate(db: sqlite3.Connection) -> None:
-    (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been faster
-    for statements in MIGRATIONS[version:]:
-        for statement in statements:
-            db.execute(statement)
-    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 def _prepare_reader(db: sqlite3.Connection) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from scheduler_async.groups import group_key
 from scheduler_async.models import Priority
-from scheduler_async.rows import state_of, state_values
+from scheduler_async.records import read_record, read_run_record
+from scheduler_async.rows import state_values
 from scheduler_async.sqlite_work import (
     INSERT_JOB,
     INSERT_STATE,
+    LAST_JOB,
+    LAST_RUN,
     SPEC_COLUMNS,
     STATE_COLUMNS,
     UPDATE_JOB,
@@ -19,14 +23,15 @@ from scheduler_async.sqlite_work import (
     Work,
 )
 from scheduler_async.sqlite_writing import inserting
-from scheduler_async.store import JobRecord, Ruling, RunRecord
+from scheduler_async.store import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
 
+# The columns of a description in the order of `JobRecord`, and those of a state.
 SELECT_RECORD: Final = f"SELECT j.uid, {', '.join(f'j.{name}' for name in SPEC_COLUMNS)}, {STATE_COLUMNS}"
 
 READ_JOBS: Final = f"""
     {SELECT_RECORD}
-      FROM job j CROSS JOIN state s ON s.uid = j.uid
-     WHERE j.uid > ?
+      FROM job j LEFT JOIN state s ON s.uid = j.uid
+     WHERE j.uid > ? AND j.removed_at IS NULL
   ORDER BY j.uid
      LIMIT ?
 """
@@ -34,7 +39,8 @@ FIND_RECORDS: Final = f"""
     {SELECT_RECORD}
       FROM json_each(?) n
       JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
-      JOIN state s ON s.uid = j.uid
+       AND j.removed_at IS NULL
+ LEFT JOIN state s ON s.uid = j.uid
 """
 # In the order of `RunRecord`.
 READ_RUNS: Final = """
@@ -42,18 +48,22 @@ READ_RUNS: Final = """
            r.outcome, r.reason, r.missed, r.error, r.message, r.exit_code, r.node, o.text
       FROM run r CROSS JOIN job j ON j.uid = r.uid
       LEFT JOIN output o ON o.run = r.id
-     WHERE r.id > ? AND r.outcome IS NOT NULL
+     WHERE r.id > ? AND r.outcome IS NOT NULL AND j.removed_at IS NULL
   ORDER BY r.id
      LIMIT ?
 """
 COUNT: Final = """
-    SELECT (SELECT count(*) FROM job),
+    SELECT (SELECT count(*) FROM job WHERE removed_at IS NULL),
            (SELECT count(*) FROM run WHERE outcome IS NOT NULL)
+           - (SELECT count(*)
+                FROM job j INDEXED BY job_removed JOIN run r USING (uid)
+               WHERE j.removed_at IS NOT NULL AND r.outcome IS NOT NULL)
 """
 FIND_UIDS: Final = """
     SELECT j.namespace, j.id, j.uid
       FROM json_each(?) n
       JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
+       AND j.removed_at IS NULL
 """
 # An occurrence is attempted once, so that it has one row, whoever attempted it.
 FIND_ATTEMPT: Final = """
@@ -81,36 +91,35 @@ class CopyingWork(Work):
         jobs, runs = db.execute(COUNT).fetchone()
         return jobs, runs
 
-    def read_jobs(self, db: sqlite3.Connection, after: int, limit: int) -> list[JobRecord]:
+    def read_jobs(self, db: sqlite3.Connection, after: int, limit: int) -> list[JobRecord | LeftOut]:
         return [_record(row) for row in db.execute(READ_JOBS, (after, limit))]
 
-    def read_runs(self, db: sqlite3.Connection, after: int, limit: int) -> list[RunRecord]:
-        return [RunRecord._make(row) for row in db.execute(READ_RUNS, (after, limit))]
+    def read_runs(self, db: sqlite3.Connection, after: int, limit: int) -> list[RunRecord | LeftOut]:
+        return [read_run_record(row) for row in db.execute(READ_RUNS, (after, limit))]
 
-    def write_jobs(
-        self, db: sqlite3.Connection, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
-    ) -> list[Ruling]:
+    def write_jobs(self, db: sqlite3.Connection, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
         names = json.dumps([(job.namespace, job.id) for job in jobs])
-        here = {(job.namespace, job.id): job for job in map(_record, db.execute(FIND_RECORDS, (names,)))}
+        here = {(row[2], row[3]): _record(row) for row in db.execute(FIND_RECORDS, (names,))}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
         wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
         numbers: dict[str, int] = {}
         for job in wanted:
             self._number_of(db, job.handler, numbers)
-        uid = self._last_number(db, "job")
+        uid = self._last_number(db, LAST_JOB)
         added = [job._replace(uid=uid + place) for place, job in enumerate((job for job in wanted if not job.uid), 1)]
         updated = [job for job in wanted if job.uid]
         INSERT_JOB.all(db, (job[:-1] for job in added))
         INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers)) for job in added))
         UPDATE_JOB.all(db, ((*job[1:-1], job.uid) for job in updated))
         UPDATE_STATE.all(db, ((*_narrow(job, numbers), job.uid) for job in updated))
+        self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, JobRecord)})
         self._line = None  # some may be due already
         return rulings
 
     def write_runs(self, db: sqlite3.Connection, runs: Sequence[RunRecord]) -> int:
         names = json.dumps(sorted({(run.namespace, run.job_id) for run in runs}))
         uids = {(namespace, job_id): uid for namespace, job_id, uid in db.execute(FIND_UIDS, (names,))}
-        number = self._last_number(db, "run")
+        number = self._last_number(db, LAST_RUN)
         rows: dict[tuple[object, ...], tuple[object, ...]] = {}
         outputs: list[tuple[int, str]] = []
         for run in runs:
@@ -124,17 +133,18 @@ class CopyingWork(Work):
             if run.output is not None:
                 outputs.append((number, run.output))
         INSERT_RUN.all(db, rows.values())
-        db.executemany("INSERT INTO output (run, text) VALUES (?, ?)", outputs)
+        db.executemany("INSERT OR REPLACE INTO output (run, text) VALUES (?, ?)", outputs)
         return len(rows)
 
 
-def _record(row: tuple[object, ...]) -> JobRecord:
+def _record(row: tuple[object, ...]) -> JobRecord | LeftOut:
     width = len(SPEC_COLUMNS) + 1
-    return JobRecord._make((*row[:width], state_of(row[width:])))
+    return read_record(row[:width], row[width:])
 
 
 def _narrow(job: JobRecord, numbers: dict[str, int]) -> tuple[object, ...]:
     """The columns of a state, as `NARROW_COLUMNS` names them."""
     # A priority that this version does not know belongs to a job that it cannot read.
     rank = next((priority.rank for priority in Priority if priority == job.priority), Priority.STANDARD.rank)
-    return (job.revision, numbers[job.handler], rank, job.id, job.group, *state_values(job.state))
+    key = group_key(job.namespace, job.group)
+    return (job.revision, numbers[job.handler], rank, job.id, key, *state_values(job.state))

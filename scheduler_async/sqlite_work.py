@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from scheduler_async.errors import SchedulerError, StoreError
-from scheduler_async.instants import Micros
-from scheduler_async.lifecycle import Rules, claim_in_time, claim_manually, disabled, order, ran_before
-from scheduler_async.line import NO_GROUP, Line
+from scheduler_async.cache import Cache
+from scheduler_async.errors import SchedulerError, quoted
+from scheduler_async.groups import NO_GROUP, Rooms, group_key
+from scheduler_async.instants import FIRST, LAST, Micros
+from scheduler_async.lifecycle import Rules, claim_in_time, claim_manually, disabled, order
+from scheduler_async.line import Line
 from scheduler_async.models import (
     ENDED,
-    Attempt,
     Ending,
     Job,
     JobState,
@@ -28,20 +28,45 @@ from scheduler_async.models import (
     Skip,
     SkipReason,
     Status,
-    Trigger,
 )
 from scheduler_async.records import (
     after,
     aftermath,
+    attempt_of,
+    can_be_claimed,
     claimed,
     earliest_of,
+    gone_on,
     noticed_at,
     put_back,
-    run_row,
+    read_node,
+    read_run,
+    reviewed,
 )
-from scheduler_async.rows import PHASE, Row, job_of, read_job, spec_values, state_of, state_values, unreadable_job
+from scheduler_async.rows import (
+    HANDLER,
+    METADATA,
+    PAYLOAD,
+    PHASE,
+    REMEMBERED_BYTES,
+    UID,
+    UNREADABLE,
+    Row,
+    has_unreadable_state,
+    job_of,
+    read_job,
+    refuse_unreadable,
+    spec_values,
+    state_of,
+    state_problem,
+    state_values,
+    unreadable_job,
+    unreadable_state,
+)
 from scheduler_async.sqlite_writing import inserting, updating
 from scheduler_async.store import (
+    MOST_UNHANDLED,
+    REMOVED,
     Aftermath,
     Change,
     ClaimedRun,
@@ -57,6 +82,7 @@ from scheduler_async.store import (
     RunFilter,
     has_metadata,
 )
+from scheduler_async.unreadable import Unreadable, UnreadableRows, is_moment, is_name, shown_moment, shown_text
 
 STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
 
@@ -68,30 +94,53 @@ SELECT_SPEC: Final = """
       FROM job j
 """
 
-# With when it was last edited, which changes without the description: another process may have paused it.
-SELECT_EDITED: Final = f"{SELECT_STATE}, j.updated_at FROM job j JOIN state s USING (uid)"
+# With when it was last edited, which changes without the description: another process may have paused it. A job whose
+# state is missing is found, too: it cannot be read, and is shown.
+SELECT_EDITED: Final = f"SELECT j.uid, s.revision, {STATE_COLUMNS}, j.updated_at"
+EDITED: Final = f"{SELECT_EDITED} FROM job j LEFT JOIN state s ON s.uid = j.uid"
 
-FIND_JOB: Final = f"{SELECT_EDITED} WHERE j.namespace = ? AND j.id = ?"
+
+def last_number(table: str, *keys: str) -> str:
+    """The highest number that *table* ever gave, or that is in use all the same: none is given twice.
+
+    Those that are absurdly high are left out, or nothing would be left to give.
+    """
+    in_use = (
+        f"coalesce((SELECT max({key.partition('.')[2]}) FROM {key.partition('.')[0]}"
+        f" WHERE {key.partition('.')[2]} < {MOST_NUMBERS}), 0)"
+        for key in keys
+    )
+    given = (
+        f"SELECT seq FROM sqlite_sequence WHERE name = '{table}' AND typeof(seq) = 'integer' AND seq < {MOST_NUMBERS}"
+    )
+    return f"max(coalesce(({given}), 0), {', '.join(in_use)})"
+
+
+MOST_NUMBERS: Final = 2**53
+LAST_JOB: Final = last_number("job", "job.uid", "state.uid")
+LAST_RUN: Final = last_number("run", "run.id")
+LAST_NODE: Final = last_number("node", "node.number")
+
+FIND_JOB: Final = f"{EDITED} WHERE j.namespace = ? AND j.id = ? AND j.removed_at IS NULL"
 # Whether there is one at all, and the highest number that a job ever got, in one go.
-FIND_NAME: Final = """
-    SELECT EXISTS (SELECT 1 FROM job WHERE namespace = ? AND id = ?),
-           (SELECT seq FROM sqlite_sequence WHERE name = 'job')
+FIND_NAME: Final = f"""
+    SELECT EXISTS (SELECT 1 FROM job WHERE namespace = ? AND id = ? AND removed_at IS NULL), {LAST_JOB}
 """
 
 # Of an object with a list of ids for each namespace.
 FIND_JOBS: Final = f"""
-    {SELECT_STATE}, j.updated_at
+    {SELECT_EDITED}
       FROM json_each(?) n
 CROSS JOIN json_each(n.value) i
-CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value
-      JOIN state s USING (uid)
+CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value AND j.removed_at IS NULL
+ LEFT JOIN state s ON s.uid = j.uid
 """
 # The columns that `spec_values` fills, and those beside the state that `_narrow` does.
 SPEC_COLUMNS: Final = (
     *("revision", "namespace", "id", "handler", "schedule", "retry", "payload", "metadata", "user_id", "name"),
     *("priority", "job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at"),
 )
-NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "job_group", *JobState._fields)
+NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *JobState._fields)
 
 INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
 UPDATE_JOB: Final = updating("job", ["uid"], *SPEC_COLUMNS)
@@ -100,12 +149,17 @@ UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touche
 
 # Most jobs that are added are in no group, and wait for their first run: then all else is the same for all of them.
 NEW_STATE: Final = JobState()
+REST_OF_NEW_STATE: Final = NEW_STATE[2:]
 NEW: Final = dict(zip(JobState._fields, state_values(NEW_STATE), strict=True))
 ALWAYS: Final = {name: repr(value) for name, value in NEW.items() if value is not None}
 INSERT_WAITING: Final = inserting("state", "uid", "revision", "handler", "rank", "id", "next_run_at", always=ALWAYS)
 
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
-PLACE: Final = "coalesce(s.job_group, ''), s.rank, coalesce(s.last_run_at, -1), s.id, s.uid"
+# Whatever a damaged row holds, places can be compared.
+PLACE: Final = """
+    coalesce(s.group_key, ''), CAST(coalesce(s.rank, 0) AS INTEGER), CAST(coalesce(s.last_run_at, -1) AS INTEGER),
+    CAST(coalesce(s.id, '') AS TEXT), s.uid
+"""
 # Who has come due since a moment, to stand in line.
 SELECT_DUE_SINCE: Final = f"""
     SELECT {PLACE}
@@ -137,7 +191,7 @@ SELECT_FIRST: Final = f"""
 NEXT_DUE: Final = f"""
     SELECT min((SELECT s.next_run_at
                   FROM state s INDEXED BY state_due
-                 WHERE {DUE} AND s.handler = h.number AND s.next_run_at > :now
+                 WHERE {DUE} AND s.handler = h.number AND s.next_run_at > :now AND s.next_run_at <= {LAST}
               ORDER BY s.next_run_at
                  LIMIT 1)),
            count(*)
@@ -159,6 +213,11 @@ UNHANDLED: Final = f"""
                              ORDER BY d.next_run_at
                                 LIMIT 1)
      WHERE h.number NOT IN (SELECT value FROM json_each(:handlers))
+     LIMIT {MOST_UNHANDLED}
+"""
+FORGET_HANDLER: Final = """
+    DELETE FROM handler
+     WHERE name = ? AND NOT EXISTS (SELECT 1 FROM state INDEXED BY state_of_handler WHERE handler = handler.number)
 """
 COUNT_DUE: Final = f"""
     SELECT count(*)
@@ -170,16 +229,44 @@ COUNT_DUE: Final = f"""
 # Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
 EARLIEST_DUE: Final = f"""
     SELECT min((SELECT w.next_run_at
-                  FROM (SELECT s.next_run_at, s.job_group
+                  FROM (SELECT s.next_run_at, s.group_key
                           FROM state s INDEXED BY state_due
                          WHERE {DUE} AND s.handler = h.number AND s.next_run_at <= :now
+                           AND s.uid NOT IN (SELECT value FROM json_each(:left_alone))
                       ORDER BY s.next_run_at
                          LIMIT 100) w
-                 WHERE w.job_group IS NULL OR w.job_group NOT IN (SELECT value FROM json_each(:full))
+                 WHERE w.group_key IS NULL
+                    OR (w.group_key NOT IN (SELECT value FROM json_each(:full))
+                        AND substr(w.group_key, instr(w.group_key, char(10)) + 1)
+                            NOT IN (SELECT value FROM json_each(:full_everywhere)))
               ORDER BY w.next_run_at
                  LIMIT 1))
       FROM handler h
      WHERE :handlers IS NULL OR h.name IN (SELECT value FROM json_each(:handlers))
+"""
+# Which numbers of handlers jobs wait under, one look at the index for each; whose number that is; and the handler of
+# the first of those jobs, which should be the same.
+HANDLERS_IN_USE: Final = f"""
+    WITH RECURSIVE used (number) AS (
+        SELECT min(s.handler) FROM state s INDEXED BY state_due WHERE {DUE}
+     UNION ALL
+        SELECT (SELECT min(s.handler) FROM state s INDEXED BY state_due WHERE {DUE} AND s.handler > used.number)
+          FROM used
+         WHERE used.number IS NOT NULL)
+    SELECT number,
+           (SELECT name FROM handler WHERE handler.number = used.number),
+           (SELECT j.handler
+              FROM state s INDEXED BY state_due JOIN job j USING (uid)
+             WHERE {DUE} AND s.handler = used.number
+             LIMIT 1)
+      FROM used
+     WHERE typeof(number) = 'integer'
+"""
+HANDLERS_UNDER: Final = "SELECT DISTINCT j.handler FROM state s JOIN job j USING (uid) WHERE s.handler = ?"
+MOVE_TO_HANDLER: Final = """
+    UPDATE state
+       SET handler = ?
+     WHERE handler = ? AND uid IN (SELECT uid FROM job WHERE job.handler = ?)
 """
 RUNNING_BY_NODE: Final = """
     SELECT node, count(*)
@@ -188,10 +275,10 @@ RUNNING_BY_NODE: Final = """
   GROUP BY node
 """
 RUNNING_BY_GROUP: Final = """
-    SELECT job_group, count(*)
+    SELECT group_key, count(*)
       FROM state INDEXED BY state_claimed
-     WHERE activity <> 'idle' AND job_group IS NOT NULL
-  GROUP BY job_group
+     WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
+  GROUP BY group_key
 """
 # What is due is taken off its schedule; what somebody asked for is not.
 CLAIM: Final = updating(
@@ -207,8 +294,8 @@ INSERT_RUN: Final = inserting(
     verb="INSERT OR IGNORE",
 )
 INSERT_SKIP: Final = """
-    INSERT INTO run (uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
-    VALUES (?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
+    VALUES (?, ?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
 """
 SELECT_CLAIMED: Final = f"""
     {SELECT_STATE}, s.run
@@ -230,18 +317,37 @@ AS_NEW: Final = [
 FINISH_GOING_ON: Final = updating(
     "state", ["uid", "run"], *RAN, "next_run_at", where="touched = 0", always=", ".join([*AS_NEW, *FREE])
 )
-LAST: Final = (f"phase = '{Phase.DISABLED}'", f"disabled_reason = '{ENDED}'", "next_run_at = NULL")
+HAS_ENDED: Final = (f"phase = '{Phase.DISABLED}'", f"disabled_reason = '{ENDED}'", "next_run_at = NULL")
 FINISH_LAST: Final = updating(
-    "state", ["uid", "run"], *RAN, "disabled_at", where="touched = 0", always=", ".join([*AS_NEW, *LAST, *FREE])
+    "state", ["uid", "run"], *RAN, "disabled_at", where="touched = 0", always=", ".join([*AS_NEW, *HAS_ENDED, *FREE])
 )
 FINISH_RUN: Final = updating(
     "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
 )
 SELECT_HELD: Final = f"""
-    {SELECT_STATE}, s.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
+    {SELECT_STATE}, s.run, r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
       FROM state s INDEXED BY state_claimed
-      JOIN run r ON r.id = s.run
-     WHERE s.activity <> 'idle' AND s.node = ?
+ LEFT JOIN run r ON r.id = s.run AND r.uid = s.uid AND r.outcome IS NULL
+     WHERE s.activity <> 'idle' AND s.node IS nullif(?, 0)
+"""
+# Who has claims, one look at the index for each, and is not a node; 0 is a claim that names no node.
+OWNERLESS: Final = """
+    WITH RECURSIVE owner (number) AS (
+        SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle'
+     UNION ALL
+        SELECT (SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node > owner.number)
+          FROM owner
+         WHERE owner.number IS NOT NULL)
+    SELECT number,
+           (SELECT r.node
+              FROM state s INDEXED BY state_claimed JOIN run r ON r.id = s.run
+             WHERE s.activity <> 'idle' AND s.node = owner.number
+             LIMIT 1)
+      FROM owner
+     WHERE number NOT IN (SELECT number FROM node)
+ UNION ALL
+    SELECT 0, NULL
+     WHERE EXISTS (SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node IS NULL)
 """
 NODE_COLUMNS: Final = "number, name, host, pid, process_start, beat, since"
 SELECT_RUNS: Final = """
@@ -257,6 +363,30 @@ OLD_RUNS: Final = """
 OVERGROWN: Final = """
     SELECT value FROM json_each(:uids) WHERE EXISTS (SELECT 1 FROM run WHERE uid = value LIMIT 1 OFFSET :keep)
 """
+# Those of which a run goes on are left for the next time.
+PURGE_REMOVED: Final = """
+    DELETE FROM job
+     WHERE uid IN (SELECT uid
+                     FROM job INDEXED BY job_removed
+                    WHERE removed_at < ? AND NOT EXISTS (SELECT 1 FROM state WHERE state.uid = job.uid)
+                 ORDER BY removed_at
+                    LIMIT ?)
+"""
+# Only its runs keep a removed job: what it was for is nobody's business any more.
+REMOVE: Final = "UPDATE job SET removed_at = ?, payload = 'null', metadata = '{}' WHERE uid = ?"
+FORGET_UNRUN: Final = "DELETE FROM job WHERE uid = ?1 AND NOT EXISTS (SELECT 1 FROM run WHERE uid = ?1)"
+DELETE_STATE: Final = """
+    DELETE FROM state
+     WHERE uid = ? AND EXISTS (SELECT 1 FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)
+"""
+DISABLE: Final = """
+    UPDATE state
+       SET phase = 'disabled', disabled_reason = ?, disabled_at = ?, next_run_at = NULL, regular_at = NULL, touched = 1
+     WHERE uid = ?
+"""
+CANCEL_RUN: Final = (
+    "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ? WHERE id = ? AND uid = ? AND outcome IS NULL"
+)
 # Up to where rows are missing that would say what ran.
 NOTE_FORGOTTEN: Final = f"""
     UPDATE state
@@ -266,7 +396,8 @@ NOTE_FORGOTTEN: Final = f"""
                                       UNION ALL
                                       SELECT max(scheduled_for)
                                         FROM run
-                                       WHERE {OLD_RUNS} AND attempt > 0 AND trigger <> 'manual'))
+                                       WHERE {OLD_RUNS} AND attempt > 0 AND trigger <> 'manual'
+                                         AND scheduled_for >= {FIRST}))
      WHERE uid = :uid
 """
 PURGE_RUNS: Final = f"DELETE FROM run WHERE {OLD_RUNS}"
@@ -276,7 +407,7 @@ LATEST_RUN: Final = """
      WHERE uid = ? AND scheduled_for <= ? AND attempt > 0 AND trigger <> 'manual'
 """
 REVIEW: Final = f"""
-    {SELECT_EDITED}
+    {EDITED}
      WHERE s.uid > ? AND s.next_run_at > ? AND s.phase <> 'disabled'
   ORDER BY s.uid
      LIMIT ?
@@ -315,9 +446,13 @@ class Work:
     """The transactions themselves, and what is remembered between them. `SQLiteStore` says what each is for."""
 
     def __init__(self) -> None:
-        self._descriptions: OrderedDict[int, Row] = OrderedDict()  # by the number of their jobs
+        # By the number of their jobs.
+        self._descriptions: Cache[int, Row] = Cache(REMEMBERED, REMEMBERED_BYTES)
         self._handlers: dict[str, int] = {}
+        self._as_of = 0  # the version of the data when handlers and those in line were looked at
         self._unreadable: dict[tuple[int, int], str] = {}  # by number and revision, and why
+        self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
+        self.unreadable_rows = UnreadableRows()
         self._line: Line | None = None
         self._line_terms: tuple[str, int] | None = None
         self._line_until: Micros = EARLIEST
@@ -382,32 +517,40 @@ class Work:
 
     def _new_description(self, job: Job) -> Row:
         row = (job.uid, *spec_values(job))
-        self._remember(row)
+        self._descriptions.put(job.uid, row, len(row[PAYLOAD]) + len(row[METADATA]))
         return row
 
     def review(
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
     ) -> int | None:
-        jobs = self._jobs(db, db.execute(REVIEW, (after, now, limit)).fetchall(), now)
+        rows = db.execute(REVIEW, (after, now, limit)).fetchall()
         numbers: dict[str, int] = {}
-        for before in jobs:
-            if (before.uid, before.revision) not in self._unreadable and (job := decide(before)) is not None:
+        for before in self._jobs(db, rows, now).values():
+            if has_unreadable_state(before) or (before.uid, before.revision) in self._unreadable:
+                continue
+            job = reviewed(before, decide)
+            if job is not None:
                 self._update(db, before, job, numbers)
                 self._stand_in_line(job)
-        return jobs[-1].uid if len(jobs) == limit else None
+        return rows[-1][0] if len(rows) == limit else None
 
     def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
+        refuse_unreadable(before)
         self._update_spec(db, before, job)
         UPDATE_STATE.one(db, *_narrow(job, self._number_of(db, job.handler, numbers)), job.uid)
+        if before.handler != job.handler:
+            self._forget_unused(db, {before.handler})
+            numbers.pop(before.handler, None)
 
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
             db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
-            self._descriptions.pop(job.uid, None)
+            self._descriptions.pop(job.uid)
             return
         if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
-            raise StoreError(f"Job {job.key} cannot be read from the store. Give it a new schedule, or remove it.")
+            refuse_unreadable(before, with_schedule=True)
         UPDATE_JOB.one(db, *spec_values(job), job.uid)
+        self._unreadable.pop((before.uid, before.revision), None)
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
         """The jobs that *changes* are about, as far as they exist; and the highest number that a job ever got."""
@@ -420,7 +563,8 @@ class Work:
         for change in changes:
             ids.setdefault(change.namespace, []).append(change.id)
         rows = db.execute(FIND_JOBS, (json.dumps(ids),)).fetchall()
-        return {(job.namespace, job.id): job for job in self._jobs(db, rows)}, self._last_number(db, "job")
+        jobs = self._jobs(db, rows).values()
+        return {(job.namespace, job.id): job for job in jobs}, self._last_number(db, LAST_JOB)
 
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
         """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""
@@ -434,15 +578,44 @@ class Work:
             )
         return numbers[handler]
 
-    def remove(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
+    def _forget_removed(self, db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+        """Forget what is known of *jobs* that were removed, and their handlers if no other job uses them."""
+        self._forget_unused(db, {job.handler for job in jobs})
+        for job in jobs:
+            self._unreadable.pop((job.uid, job.revision), None)
+
+    def _forget_unused(self, db: sqlite3.Connection, names: Iterable[str]) -> None:
+        """Forget those of the handlers with these *names* that no job uses any more."""
+        for name in names:
+            if db.execute(FORGET_HANDLER, (name,)).rowcount:
+                self._handlers.pop(name, None)
+
+    def remove(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros, own_run: int | None) -> Job | None:
         job = self.get(db, namespace, id)
-        if job is not None:
-            db.execute("DELETE FROM job WHERE uid = ?", (job.uid,))
+        if job is None:
+            return None
+        db.execute(REMOVE, (now, job.uid))
+        (run,) = db.execute("SELECT run FROM state WHERE uid = ?", (job.uid,)).fetchone() or (None,)
+        if run is not None and run == own_run:
+            db.execute(DISABLE, (REMOVED, now, job.uid))
+            return job
+        db.execute(CANCEL_RUN, (now, REMOVED, run, job.uid))
+        self._bury(db, [job])
         return job
+
+    def _bury(self, db: sqlite3.Connection, jobs: Iterable[Job]) -> None:
+        """Let those of *jobs* that were removed have no state any more, now that no run needs it."""
+        gone = [job for job in jobs if db.execute(DELETE_STATE, (job.uid,)).rowcount]
+        if gone:
+            db.executemany(FORGET_UNRUN, [(job.uid,) for job in gone])
+            self._forget_removed(db, gone)
+
+    def purge_removed(self, db: sqlite3.Connection, before: Micros, limit: int) -> int:
+        return db.execute(PURGE_REMOVED, (before, limit)).rowcount
 
     def get(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros = 0) -> Job | None:
         row = db.execute(FIND_JOB, (namespace, id)).fetchone()
-        return None if row is None else self._jobs(db, [row], now)[0]
+        return None if row is None else self._jobs(db, [row], now).get(row[0])
 
     def list_jobs(self, db: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
         conditions: list[str] = []
@@ -452,6 +625,7 @@ class Work:
             conditions.append(condition)
             values.extend(arguments)
 
+        require("j.removed_at IS NULL")
         if wanted.status in (Status.QUEUED, Status.RUNNING):
             require("s.activity = ?", wanted.status)
         elif wanted.status is not None:
@@ -470,10 +644,10 @@ class Work:
             require("s.phase = 'active' AND s.next_run_at < ?", wanted.due_before)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         rows = db.execute(
-            f"{SELECT_EDITED} {where} ORDER BY s.next_run_at IS NULL, s.next_run_at, j.namespace, j.id LIMIT ?",
+            f"{EDITED} {where} ORDER BY s.next_run_at IS NULL, s.next_run_at, j.namespace, j.id LIMIT ?",
             (*values, -1 if wanted.limit is None or wanted.metadata else wanted.limit),
         ).fetchall()
-        jobs = self._jobs(db, rows)
+        jobs = list(self._jobs(db, rows).values())
         if wanted.metadata:
             jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
         return jobs
@@ -485,7 +659,10 @@ class Work:
             conditions.append("r.id = ?")
             values.append(wanted.run)
         if wanted.id is not None and wanted.namespace is not None:
-            conditions.append("r.uid = (SELECT uid FROM job WHERE namespace = ? AND id = ?)")
+            exists, _ = db.execute(FIND_NAME, (wanted.namespace, wanted.id)).fetchone()
+            which, is_removed = ("=", "IS NULL") if exists else ("IN", "IS NOT NULL")
+            named = f"SELECT uid FROM job WHERE namespace = ? AND id = ? AND removed_at {is_removed}"
+            conditions.append(f"r.uid {which} ({named})")
             values += [wanted.namespace, wanted.id]
         elif wanted.id is not None:
             conditions.append("j.id = ?")
@@ -504,11 +681,11 @@ class Work:
             f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT ?",
             (*values, -1 if wanted.limit is None else wanted.limit),
         )
-        return [run_row(*row) for row in rows]
+        return [self._run(row) for row in rows]
 
     def output_of(self, db: sqlite3.Connection, run: int) -> str | None:
         row = db.execute("SELECT text FROM output WHERE run = ?", (run,)).fetchone()
-        return None if row is None else str(row[0])
+        return None if row is None else shown_text(row[0])
 
     def count_due(self, db: sqlite3.Connection, now: Micros, most: int) -> int:
         ((count,),) = db.execute(COUNT_DUE, (now, most))
@@ -525,7 +702,9 @@ class Work:
         handlers = json.dumps(numbers)
         until = now + terms.ahead
         rows = self._select_due(db, until, terms, handlers)
-        run_id = self._last_number(db, "run")
+        run_id = self._last_number(db, LAST_RUN)
+        here = None if terms.handlers is None else frozenset(terms.handlers)
+        unhandled: list[Job] = []
         runs: list[ClaimedRun] = []
         edits: list[Edit] = []
         skipped: list[tuple[Job, Sequence[Skip], Micros]] = []
@@ -535,11 +714,15 @@ class Work:
             activity = Status.RUNNING if len(runs) < slots else Status.QUEUED
             before = row[2:]
             taken = claim_in_time(before, now, activity._value_)
-            if taken is not None and row[:2] not in self._unreadable:
+            if taken is not None and description is not None and self._is_as_it_seems(description, here):
                 run_id += 1
                 runs.append(ClaimedRun.in_time(run_id, description, before, taken))
                 continue
             job = self._job(row, description, now)
+            if job is None or not can_be_claimed(job, here):
+                self._left_alone.add(row[0])
+                unhandled += [job] if job is not None and job.enabled else []
+                continue
             edit, attempt = claimed(job, now, terms.rules, activity)
             if attempt is None:
                 FINISH.one(db, *_free(edit.job))
@@ -562,34 +745,36 @@ class Work:
         next_due, known = db.execute(NEXT_DUE, {"now": until}).fetchone()
         ((next_count,),) = db.execute(COUNT_NEXT, (next_due, terms.count))
         next_due, next_count = earliest_of(passed_over, next_due, next_count)
-        are_all_here = known == len(numbers)
-        unhandled = [] if are_all_here else db.execute(UNHANDLED, {"now": until, "handlers": handlers}).fetchall()
+        if known != len(numbers):
+            rows_of_others = db.execute(UNHANDLED, {"now": until, "handlers": handlers}).fetchall()
+            unhandled += self._jobs(db, rows_of_others).values()
         return Claims(
             runs=runs,
             edits=edits,
-            unhandled=self._jobs(db, unhandled),
+            unhandled=unhandled,
             is_full=len(rows) >= terms.limit or bool(repeated),
             next_due=next_due,
             next_count=next_count,
         )
 
+    def _is_as_it_seems(self, description: Row, here: frozenset[str] | None) -> bool:
+        """Whether a job can be read, and its handler is the one that its state stands in line for."""
+        is_readable = not self._unreadable or description[:2] not in self._unreadable
+        return is_readable and (here is None or description[HANDLER] in here)
+
     def _select_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str) -> list[Row]:
         """The first in line, up to the limit, none beyond the limit of its group."""
-        self._renew_line(db, handlers)
+        self._renew_line(handlers)
         few = self._select_few_due(db, now, terms, handlers)
         if few is not None:
             return few
         if now < self._line_until:  # too many come before those in line
             self._line = None
-            self._renew_line(db, handlers)
-        running = self._running_where_limited(db, terms)
-
-        def room(group: str) -> float:
-            return _room_in_group(group, running, terms)
-
+            self._renew_line(handlers)
+        rooms = self._rooms(db, terms)
         line = self._line_of_due(db, now, handlers)
         chosen: dict[int, Row] = {}
-        while taken := line.take(terms.limit - len(chosen), room):
+        while taken := line.take(terms.limit - len(chosen), rooms):
             uids = json.dumps([place[-1] for _, place in taken])
             found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
             rows = {row[0]: row for row in found}
@@ -597,24 +782,24 @@ class Work:
                 uid = place[-1]
                 row = rows.get(uid)
                 if row is None or uid in chosen:  # not due any more, or twice in line
-                    continue
-                if row[-4:] != place or row[-5] != group:  # it stands elsewhere now
+                    rooms.take(group, -1)
+                elif row[-4:] != place or row[-5] != group:  # it stands elsewhere now
+                    rooms.take(group, -1)
                     line.add(row[-5], row[-4:])
-                    continue
-                if group != NO_GROUP:
-                    running[group] = running.get(group, 0) + 1
-                chosen[uid] = row[:-5]
+                else:
+                    chosen[uid] = row[:-5]
         return list(chosen.values())
 
     def earliest_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
-        running = self._running_where_limited(db, terms)
-        full = [group for group in {*running, *terms.group_limits} if _room_in_group(group, running, terms) <= 0]
+        full, full_everywhere = map(json.dumps, self._rooms(db, terms).full)
         handlers = None if terms.handlers is None else json.dumps(terms.handlers)
-        ((at,),) = db.execute(EARLIEST_DUE, {"now": now, "handlers": handlers, "full": json.dumps(full)})
+        left_alone = json.dumps(list(self._left_alone))
+        terms_ = {"now": now, "handlers": handlers, "full": full, "full_everywhere": full_everywhere}
+        ((at,),) = db.execute(EARLIEST_DUE, {**terms_, "left_alone": left_alone})
         return None if at is None else int(at)
 
-    def _running_where_limited(self, db: sqlite3.Connection, terms: ClaimTerms) -> dict[str, int]:
-        return self.running_by_group(db) if terms.group_limit is not None or terms.group_limits else {}
+    def _rooms(self, db: sqlite3.Connection, terms: ClaimTerms) -> Rooms:
+        return terms.rooms(self.running_by_group(db) if terms.limits_groups else {})
 
     def _select_few_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
@@ -624,7 +809,7 @@ class Work:
         Those who stand in line ahead of their time do not wait: others may be due before them.
         """
         come_first = now < self._line_until
-        if (self._line and not come_first) or terms.group_limit is not None or terms.group_limits:
+        if (self._line and not come_first) or terms.limits_groups:
             return None
         since = EARLIEST if come_first else self._line_until
         due = {"handlers": handlers, "since": since, "now": now, "most": terms.limit + 1}
@@ -633,13 +818,14 @@ class Work:
             return None
         self._line_until = max(self._line_until, now)
         rows.sort(key=lambda row: row[-4:])
-        return [row[:-5] for row in rows]
+        return [row[:-5] for row in rows if row[0] not in self._left_alone]
 
-    def _renew_line(self, db: sqlite3.Connection, handlers: str) -> None:
+    def _renew_line(self, handlers: str) -> None:
         """Make the line anew if it may not be what it was."""
-        terms = handlers, data_version(db)
+        terms = handlers, self._as_of
         if self._line is None or self._line_terms != terms:
             self._line, self._line_terms, self._line_until = Line(), terms, EARLIEST
+            self._left_alone = set()  # they are looked at again
 
     def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
         """The line, with all that is due now."""
@@ -660,7 +846,7 @@ class Work:
             and state.phase is Phase.ACTIVE
             and state.activity is Status.IDLE
         ):
-            self._line.add(job.group or NO_GROUP, (*order(job), job.uid))
+            self._line.add(group_key(job.namespace, job.group) or NO_GROUP, (*order(job), job.uid))
 
     def _undo_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> set[int]:
         """Undo claims of occurrences that ran before, as a clock that went back offers them; their jobs go on."""
@@ -668,9 +854,9 @@ class Work:
         for run in runs:
             if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.uid)).fetchone():
                 (latest,) = db.execute(LATEST_RUN, (run.uid, now)).fetchone()
-                state = ran_before(run.job, run.before, latest, now)
-                FINISH.one(db, *_free(run.job.with_state(state)))
-                self._stand_in_line(run.job.with_state(state))
+                job = gone_on(run, latest, now)
+                FINISH.one(db, *_free(job))
+                self._stand_in_line(job)
                 repeated.add(run.uid)
         return repeated
 
@@ -688,11 +874,12 @@ class Work:
         job = self.get(db, namespace, id, now)
         if job is None or job.state.activity is not Status.IDLE:
             return job
+        refuse_unreadable(job)
         taken = claim_manually(job, now)
         assert taken.attempt is not None
         state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
         run = ClaimedRun.of(
-            id=self._last_number(db, "run") + 1,
+            id=self._last_number(db, LAST_RUN) + 1,
             job=job.with_state(state),
             attempt=taken.attempt,
             payload_json=job.spec.payload_json if payload_json is None else payload_json,
@@ -712,20 +899,22 @@ class Work:
         return ours
 
     def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
-        rows = self._claimed_by(db, runs)
-        ours = [run for run in runs if run.id in rows]
         # As they are now: they may have been edited since they were claimed.
-        jobs = self._jobs(db, [rows[run.id] for run in ours])
-        freed = [put_back(job, run) for run, job in zip(ours, jobs, strict=True)]
+        jobs = self._claimed_by(db, runs)
+        ours = [run for run in runs if run.id in jobs]
+        freed = [put_back(jobs[run.id], run) for run in ours]
         FINISH.all(db, map(_free, freed))
+        self._bury(db, freed)
         db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
         for job in freed:
             self._stand_in_line(job)
 
-    def _claimed_by(self, db: sqlite3.Connection, runs: Iterable[ClaimedRun]) -> dict[int, Row]:
-        """The state of the job of each of *runs* that is still claimed, by the run that has claimed it."""
+    def _claimed_by(self, db: sqlite3.Connection, runs: Iterable[ClaimedRun], now: Micros = 0) -> dict[int, Job]:
+        """The jobs of *runs* that are still claimed and whose states can be read, by the run that has claimed each."""
         uids = json.dumps([run.uid for run in runs])
-        return {row[-1]: row[:-1] for row in db.execute(SELECT_CLAIMED, (uids,))}
+        rows = db.execute(SELECT_CLAIMED, (uids,)).fetchall()
+        jobs = self._jobs(db, [row[:-1] for row in rows], now)
+        return {row[-1]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         left = [aftermath(item, rules) for item in ended]
@@ -753,15 +942,15 @@ class Work:
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
     ) -> list[Aftermath | None]:
         """As `finish`, where some were edited, taken over or removed while they ran: each is looked at first."""
-        rows = self._claimed_by(db, (item.run for item in ended))
-        ours = [item for item in ended if item.run.id in rows]
         now = max((item.finished_at for item in ended), default=0)
-        jobs = self._jobs(db, [rows[item.run.id] for item in ours], now)
+        jobs = self._claimed_by(db, (item.run for item in ended), now)
+        ours = [item for item in ended if item.run.id in jobs]
         left = {
-            item.run.id: Aftermath.of(after(job, item.run, item.ending, item.started_at, item.finished_at, rules))
-            for item, job in zip(ours, jobs, strict=True)
+            run.id: Aftermath.of(after(jobs[run.id], run, ending, started_at, finished_at, rules))
+            for run, ending, started_at, finished_at in ours
         }
         FINISH.all(db, (_free(one.job) for one in left.values()))
+        self._bury(db, (one.job for one in left.values()))
         self._write_endings(db, ours, list(left.values()))
         return [left.get(item.run.id) for item in ended]
 
@@ -769,17 +958,15 @@ class Work:
         FINISH_RUN.all(db, (_finish_run(item) for item in ended))
         written = [(item.run.id, item.ending.output) for item in ended if item.ending.output is not None]
         if written:
-            db.executemany("INSERT INTO output (run, text) VALUES (?, ?)", written)
+            db.executemany("INSERT OR REPLACE INTO output (run, text) VALUES (?, ?)", written)
         for item, one in zip(ended, left, strict=True):
             if one.next_run_at is not None and one.next_run_at <= self._line_until:  # or nobody need ask for the job
                 self._stand_in_line(one.job)
             if one.skips:
                 self._write_skips(db, [(one.job, one.skips, item.finished_at)])
 
-    def _last_number(self, db: sqlite3.Connection, table: str) -> int:
-        """The highest number that *table* ever gave; none is given twice."""
-        row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-        return 0 if row is None else int(row[0])
+    def _last_number(self, db: sqlite3.Connection, question: str) -> int:
+        return int(db.execute(f"SELECT {question}").fetchone()[0])
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[tuple[Job, Sequence[Skip], Micros]]) -> None:
         """Write the rows of what was left out, of which job, and when."""
@@ -789,10 +976,15 @@ class Work:
             for skip in skips
         ]
         if rows:
-            db.executemany(INSERT_SKIP, rows)
+            first = self._last_number(db, LAST_RUN) + 1
+            db.executemany(INSERT_SKIP, [(run_id, *row) for run_id, row in enumerate(rows, first)])
 
     def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> list[int]:
         """The numbers of the handlers with these names."""
+        version = data_version(db)
+        if version != self._as_of:  # another process may have forgotten some, and given others their names
+            self._handlers.clear()
+            self._as_of = version
         if names is None:
             return [number for (number,) in db.execute("SELECT number FROM handler")]
         unknown = [name for name in names if name not in self._handlers]
@@ -813,25 +1005,40 @@ class Work:
         return str(row[0])
 
     def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros, beat_at: Micros) -> int:
+        self._put_handlers_right(db)
         number = db.execute(
-            "INSERT INTO node (name, host, pid, process_start, beat, since, beat_at) VALUES (?, ?, ?, ?, 0, ?, ?)",
+            f"INSERT INTO node (number, name, host, pid, process_start, beat, since, beat_at)"
+            f" VALUES (1 + {LAST_NODE}, ?, ?, ?, ?, 0, ?, ?)",
             (identity.name, identity.host, identity.pid, identity.process_start, now, beat_at),
         ).lastrowid
         assert number is not None
         return number
 
+    def _put_handlers_right(self, db: sqlite3.Connection) -> None:
+        """Let no job wait under the number of another handler than its own, should a row of the handlers be damaged."""
+        for number, name, wanted in db.execute(HANDLERS_IN_USE).fetchall():
+            if wanted is None or wanted == name:
+                continue
+            problem = Unreadable("name", f"it is {quoted(name)} where jobs say {quoted(wanted)}")
+            self.unreadable_rows.add("handler", number, problem)
+            self._handlers.clear()
+            numbers: dict[str, int] = {}
+            for handler in [name for (name,) in db.execute(HANDLERS_UNDER, (number,)).fetchall() if is_name(name)]:
+                db.execute(MOVE_TO_HANDLER, (self._number_of(db, handler, numbers), number, handler))
+
     def beat(self, db: sqlite3.Connection, node: int, beat_at: Micros) -> list[NodeRow]:
         beaten = db.execute("UPDATE node SET beat = beat + 1, beat_at = ? WHERE number = ?", (beat_at, node))
         if not beaten.rowcount:
             raise NodeLost
-        return [_node_row(*row) for row in db.execute(f"SELECT {NODE_COLUMNS} FROM node")]
+        nodes = [self._node(row) for row in db.execute(f"SELECT {NODE_COLUMNS} FROM node")]
+        return nodes + [NodeRow.missing(*row) for row in db.execute(OWNERLESS)]
 
     def nodes(self, db: sqlite3.Connection, now: Micros | None) -> list[NodeStatus]:
         running = dict(db.execute(RUNNING_BY_NODE).fetchall())
         return [
             NodeStatus(
-                node=_node_row(*row),
-                age=0 if now is None else now - beat_at,
+                node=self._node(row),
+                age=0 if now is None or not is_moment(beat_at) else now - beat_at,
                 running=running.get(row[0], 0),
             )
             for *row, beat_at in db.execute(f"SELECT {NODE_COLUMNS}, beat_at FROM node ORDER BY since, number")
@@ -851,11 +1058,16 @@ class Work:
     ) -> list[tuple[Edit, ClaimedRun]]:
         recovered = []
         for node in dead:
-            forgotten = db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat))
-            if forgotten.rowcount:  # otherwise it lives, or somebody else was faster
+            if self._forget_node(db, node):
                 problem = f"The process that ran it is gone ({node.identity.name})."
                 recovered += self._interrupt(db, node.id, set(), problem, now, rules)
         return recovered
+
+    def _forget_node(self, db: sqlite3.Connection, node: NodeRow) -> bool:
+        """Whether *node* is dead and ours to bury: otherwise it lives, or another process was faster."""
+        if node.is_missing:
+            return not db.execute("SELECT 1 FROM node WHERE number = ?", (node.id,)).fetchone()
+        return db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat)).rowcount > 0
 
     def interrupt_unknown(
         self, db: sqlite3.Connection, node: int, known: set[int], now: Micros, rules: Rules
@@ -868,16 +1080,21 @@ class Work:
         """End all runs of *node* but the *known*, as interrupted."""
         interrupted = []
         ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
-        rows = [row for row in db.execute(SELECT_HELD, (node,)).fetchall() if row[-6] not in known]
-        for row, job in zip(rows, self._jobs(db, [row[:-6] for row in rows], now), strict=True):
-            run_id, scheduled_for, attempt, trigger, claimed_at, started_at = row[-6:]
-            tried = Attempt(
-                scheduled_for=scheduled_for, attempt=attempt, trigger=Trigger(trigger), claimed_at=claimed_at
+        rows = [row for row in db.execute(SELECT_HELD, (node,)).fetchall() if row[-7] not in known]
+        jobs = self._jobs(db, [row[:-7] for row in rows], now)
+        for row in rows:
+            job = jobs.get(row[0])
+            if job is None or has_unreadable_state(job):
+                continue
+            run_id, *told, started_at = row[-6:]
+            tried = attempt_of(job, *told)
+            run = ClaimedRun.of(
+                id=run_id or 0, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state
             )
-            run = ClaimedRun.of(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
-            at = noticed_at(now, claimed_at)
-            edit = after(job, run, ending, started_at, at, rules)
+            at = noticed_at(now, tried.claimed_at)
+            edit = after(job, run, ending, shown_moment(started_at), at, rules)
             FINISH.one(db, *_free(edit.job))
+            self._bury(db, [edit.job])
             self._stand_in_line(edit.job)
             ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
             FINISH_RUN.one(db, *_finish_run(ended))
@@ -888,14 +1105,10 @@ class Work:
     # -------------------------------------------------------- upkeep
 
     def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
-        rows = db.execute(f"{SELECT_EDITED} WHERE j.user_id IS NULL AND s.phase <> 'disabled'").fetchall()
-        jobs = [job.with_state(disabled(job.state, reason, now)) for job in self._jobs(db, rows)]
-        for job in jobs:
-            db.execute(
-                "UPDATE state SET phase = ?, disabled_reason = ?, disabled_at = ?, next_run_at = NULL,"
-                " regular_at = NULL, touched = 1 WHERE uid = ?",
-                (job.state.phase, job.state.disabled_reason, job.state.disabled_at, job.uid),
-            )
+        rows = db.execute(f"{EDITED} WHERE j.user_id IS NULL AND s.phase <> 'disabled'").fetchall()
+        found = [job for job in self._jobs(db, rows).values() if not has_unreadable_state(job)]
+        jobs = [job.with_state(disabled(job.state, reason, now)) for job in found]
+        db.executemany(DISABLE, [(reason, now, job.uid) for job in jobs])
         return jobs
 
     def overgrown(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> list[int]:
@@ -909,71 +1122,94 @@ class Work:
     def purge_disabled(self, db: sqlite3.Connection, before: Micros, limit: int) -> list[Job]:
         rows = db.execute(
             f"{SELECT_STATE} FROM state s WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < ?"
-            " ORDER BY s.disabled_at LIMIT ?",
-            (before, limit),
-        ).fetchall()
-        jobs = self._jobs(db, rows)
+            " ORDER BY s.disabled_at",
+            (before,),
+        )
+        jobs: list[Job] = []
+        while len(jobs) < limit and (some := rows.fetchmany(limit)):  # what cannot be read hides no others
+            found = self._jobs(db, some).values()
+            jobs += [job for job in found if not has_unreadable_state(job)][: limit - len(jobs)]
         db.executemany("DELETE FROM job WHERE uid = ?", [(job.uid,) for job in jobs])
+        self._forget_removed(db, jobs)
         return jobs
 
     # -------------------------------------------------------- rows and records
 
-    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros = 0) -> list[Job]:
-        """The jobs of these rows of state."""
-        return [
-            self._job(row, description, now)
-            for row, description in zip(rows, self._descriptions_of(db, rows), strict=True)
-        ]
+    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros = 0) -> dict[int, Job]:
+        """The jobs of these rows of state, by their numbers; a state that has no job is left out."""
+        jobs = {}
+        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
+            job = self._job(row, description, now)
+            if job is not None:
+                jobs[row[0]] = job
+        return jobs
 
-    def _job(self, row: Row, description: Row, now: Micros) -> Job:
+    def _job(self, row: Row, description: Row | None, now: Micros) -> Job | None:
         """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
-        state = state_of(row[2:STATE_END])
-        problem = self._unreadable.get(row[:2]) if self._unreadable else None
-        if problem is None:
-            return _edited(job_of(description, state), row[STATE_END:])
-        if state.phase is not Phase.DISABLED:
-            state = disabled(state, problem, now)
-        return _edited(unreadable_job(description, state), row[STATE_END:])
+        uid, columns = row[0], row[2:STATE_END]
+        if description is None:
+            self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this number"))
+            return None
+        problem = self._unreadable.get(description[:2]) if self._unreadable else None
+        unsound = state_problem(columns)
+        if unsound is not None:
+            is_missing = not any(value is not None for value in row[1:STATE_END])
+            unsound = Unreadable("uid", "no row has this number") if is_missing else unsound
+            self.unreadable_rows.add("state", uid, unsound)
+            state = unreadable_state(columns, unsound)
+        else:
+            state = state_of(columns)
+            if problem is not None and state.phase is not Phase.DISABLED:
+                state = disabled(state, problem, now)
+        job = job_of(description, state) if problem is None else unreadable_job(description, state)
+        return _edited(job, row[STATE_END:])
 
-    def _descriptions_of(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Row]:
-        """The descriptions that belong to these rows of state, most of which are remembered."""
+    def _run(self, row: Row) -> RunRow:
+        run, problem = read_run(row)
+        if problem is not None:
+            self.unreadable_rows.add("run", run.id, problem)
+        return run
+
+    def _node(self, row: Sequence[Any]) -> NodeRow:
+        node, problem = read_node(row)
+        if problem is not None:
+            self.unreadable_rows.add("node", node.id, problem)
+        return node
+
+    def _descriptions_of(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Row | None]:
+        """The descriptions that belong to these rows of state, most of which are remembered; None if there is none."""
         remembered = self._descriptions
         known = [found if (found := remembered.get(row[0])) and found[1] == row[1] else None for row in rows]
         if None not in known:
-            return known  # type: ignore[return-value]
+            return known
+        if len(self._unreadable) > REMEMBERED:
+            self._unreadable.clear()  # those that matter now are found again
         missing = json.dumps([row[0] for row, found in zip(rows, known, strict=True) if found is None])
         query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
         read = {description[0]: description for description in db.execute(query, (missing,))}
         for description in read.values():
             try:
                 read_job(description)
-            except (SchedulerError, ValueError) as error:
-                self._unreadable[description[:2]] = f"it cannot be read from the store: {error}"
+            except Unreadable as problem:
+                self._unreadable[description[:2]] = f"{UNREADABLE}{problem}"
+                self.unreadable_rows.add("job", description[0], problem)
             else:
-                self._remember(description)
+                size = len(description[PAYLOAD]) + len(description[METADATA])
+                self._descriptions.put(description[UID], description, size)
                 self._unreadable.pop(description[:2], None)  # a zone may be missing for a while
-        return [found or read[row[0]] for row, found in zip(rows, known, strict=True)]
-
-    def _remember(self, description: Row) -> None:
-        self._descriptions[description[0]] = description
-        if len(self._descriptions) > REMEMBERED:
-            self._descriptions.popitem(last=False)
-
-
-def _node_row(number: int, name: str, host: str, pid: int, process_start: str, beat: int, since: Micros) -> NodeRow:
-    identity = NodeIdentity(name=name, host=host, pid=pid, process_start=process_start)
-    return NodeRow(id=number, identity=identity, beat=beat, since=since)
+        return [found or read.get(row[0]) for row, found in zip(rows, known, strict=True)]
 
 
 def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
     """*job* with when it was last edited, where that was read."""
-    return replace(job, updated=edited_at[0]) if edited_at and edited_at[0] != job.updated else job
+    is_news = edited_at and edited_at[0] != job.updated and is_moment(edited_at[0])
+    return replace(job, updated=edited_at[0]) if is_news else job
 
 
 def _waits_for_first_run(job: Job) -> bool:
     state = job.state
     waits = state.activity is Status.IDLE and state.next_run_at is not None
-    return waits and job.spec.group is None and state[2:] == NEW_STATE[2:]
+    return waits and job.spec.group is None and state[2:] == REST_OF_NEW_STATE
 
 
 def _waiting(job: Job, handler: int) -> Row:
@@ -982,13 +1218,8 @@ def _waiting(job: Job, handler: int) -> Row:
 
 
 def _narrow(job: Job, handler: int) -> Row:
-    return (job.revision, handler, job.priority.rank, job.id, job.group, *state_values(job.state))
-
-
-def _room_in_group(group: str, running: Mapping[str, int], terms: ClaimTerms) -> float:
-    """How many more of *group* may run."""
-    limit = None if group == NO_GROUP else terms.group_limits.get(group, terms.group_limit)
-    return float("inf") if limit is None else limit - running.get(group, 0)
+    key = group_key(job.namespace, job.group)
+    return (job.revision, handler, job.priority.rank, job.id, key, *state_values(job.state))
 
 
 def _free(job: Job) -> Row:

@@ -12,14 +12,26 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, Self
 
 from scheduler_async.clock import Clock
+from scheduler_async.errors import StoreError
+from scheduler_async.groups import Rooms
 from scheduler_async.instants import Micros
 from scheduler_async.lifecycle import Rules
 from scheduler_async.models import Attempt, Ending, Job, JobState, Outcome, Priority, RunRow, Skip, Status, Trigger
 from scheduler_async.rows import ACTIVITY, DISABLED_REASON, NEXT_RUN_AT, PAYLOAD, TAKEN, UID, KeptJob, Row
 
+MOST_UNHANDLED = 1000
+"""A claim names no more jobs than this that wait for a handler."""
+
+MIGRATED = "Store %s migrated from schema version %d to %d"
+"""The sentence in the log when an older store is opened."""
+
 
 class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never to a user
     """This node was declared dead by others; it must stop what it runs and join again."""
+
+
+class UnstorableError(StoreError):
+    """The store works, but cannot keep a value that it was given: to try again is of no use."""
 
 
 class Edit(NamedTuple):
@@ -181,9 +193,19 @@ class ClaimTerms:
     count: int = 1
     """How many to count of those that come due next."""
     group_limit: int | None = None
-    """How many of one group may run at a time, where `group_limits` does not say."""
+    """How many of one group of a namespace may run at a time, where `group_limits` does not say."""
     group_limits: Mapping[str, int] = field(default_factory=dict)
+    """The same by the names of groups; "*/name" is for a group across all namespaces."""
     rules: Rules
+
+    @property
+    def limits_groups(self) -> bool:
+        """Whether any group has a limit."""
+        return self.group_limit is not None or bool(self.group_limits)
+
+    def rooms(self, running: Mapping[str, int]) -> Rooms:
+        """Return the room that is left in the groups; *running* counts runs by the keys of their groups."""
+        return Rooms(self.group_limit, self.group_limits, running)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +219,13 @@ class NodeIdentity:
     process_start: str
 
 
+REMOVED = "The job was removed."
+"""What the row of a run says that was cancelled because of that."""
+
+NEVER_BEAT = -1
+UNKNOWN_NODE = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
     """A node as the store has it."""
@@ -208,6 +237,19 @@ class NodeRow:
     since: Micros
     age: float | None = field(default=None, compare=False)
     """Seconds since its last beat, by the clock of the store; None where that has none."""
+    problem: str | None = field(default=None, compare=False)
+    """What cannot be read of its row, if anything. Its process number is 0 then: only its beats tell of it."""
+
+    @classmethod
+    def missing(cls, id: int, name: str | None) -> Self:
+        """A node that has claims but no row. Only its *name* may be known, from the rows of its runs."""
+        identity = NodeIdentity(name=name or UNKNOWN_NODE, host="", pid=0, process_start="")
+        return cls(id=id, identity=identity, beat=NEVER_BEAT, since=0)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the store has no row of it."""
+        return self.beat == NEVER_BEAT and not self.identity.host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +283,19 @@ class JobFilter:
 def has_metadata(job: Job, wanted: Mapping[str, object]) -> bool:
     """Whether the metadata of *job* has all that is *wanted*, with these values."""
     metadata = job.metadata
-    return all(key in metadata and metadata[key] == value for key, value in wanted.items())
+    return all(key in metadata and _is_same_json(metadata[key], value) for key, value in wanted.items())
+
+
+def _is_same_json(one: object, other: object) -> bool:
+    """Whether two values are equal in JSON, where true is not 1; Python compares booleans as numbers."""
+    match one, other:
+        case (bool(), _) | (_, bool()):
+            return one is other
+        case dict(), dict():
+            return one.keys() == other.keys() and all(_is_same_json(value, other[key]) for key, value in one.items())
+        case list(), list():
+            return len(one) == len(other) and all(map(_is_same_json, one, other))
+    return one == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +311,7 @@ class RunFilter:
 
 
 class JobRecord(NamedTuple):
-    """A job as stores keep it, whether or not it can be read here: what a copy carries.
+    """A job as stores keep it: what a copy carries.
 
     The columns of a description are those of `records.spec_values`, under the same names.
     """
@@ -308,6 +362,16 @@ class RunRecord(NamedTuple):
     output: str | None
 
 
+class LeftOut(NamedTuple):
+    """A job, or a run, that a copy leaves out since it cannot be read."""
+
+    number: int
+    """Its number in the store it comes from."""
+    namespace: str
+    job_id: str
+    why: str
+
+
 class Verdict(StrEnum):
     """What a copy does with a job."""
 
@@ -332,6 +396,10 @@ class Ruling(NamedTuple):
     job: JobRecord
     """As it is to be written, with the number it has in the target, or zero if it is new there; or as it is kept."""
     why: str | None = None
+
+
+RuleOfCopy = Callable[[JobRecord, JobRecord | LeftOut | None], Ruling]
+"""Given a job and the one of that name in the target, which may be unreadable, say what becomes of it."""
 
 
 class Store(Protocol):
@@ -368,8 +436,12 @@ class Store(Protocol):
         Up to *limit* at a time, by number, beyond *after*; returns where to go on, or None at the end.
         """
 
-    async def remove(self, namespace: str, id: str) -> Job | None:
-        """Forget a job and its runs; return it as it was."""
+    async def remove(self, namespace: str, id: str, now: Micros, own_run: int | None = None) -> Job | None:
+        """Remove a job, and return it as it was. Its rows in the run log stay, until `purge_removed`.
+
+        A run in progress is recorded as cancelled, unless it is *own_run*, the run that removes its own job: that one
+        goes on, and is recorded when it ends.
+        """
 
     async def get(self, namespace: str, id: str) -> Job | None:
         """The job with this name."""
@@ -383,8 +455,8 @@ class Store(Protocol):
     async def output_of(self, run: int) -> str | None:
         """What a run wrote; None if that was nothing, or if there is no such run."""
 
-    async def running_in_group(self, group: str) -> int:
-        """How many jobs of *group* are claimed, by any node."""
+    async def running_by_group(self) -> dict[str, int]:
+        """How many jobs of each group are claimed, by any node; by the keys that `group_key` makes."""
 
     async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
         """Mark what is due as ours, in order, and write the rows of its runs. `NodeLost` if we are not a node."""
@@ -420,7 +492,10 @@ class Store(Protocol):
         """Become a node; return its number."""
 
     async def beat(self, node: int) -> list[NodeRow]:
-        """Show that *node* lives, and return all nodes. `NodeLost` if it is none any more."""
+        """Show that *node* lives, and return all nodes, with those that have claims but no row.
+
+        `NodeLost` if *node* has no row any more.
+        """
 
     async def held(self, node: int) -> set[int]:
         """The ids of the runs that *node* has claimed and not finished."""
@@ -448,21 +523,22 @@ class Store(Protocol):
     async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
         """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""
 
+    async def purge_removed(self, before: Micros, limit: int) -> int:
+        """Forget the runs of up to *limit* jobs that were removed before a moment; return how many jobs that were."""
+
     async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
         """Forget up to *limit* jobs that were disabled before a moment; return them."""
 
     async def count(self) -> tuple[int, int]:
         """How many jobs there are, and how many runs that have ended."""
 
-    async def read_jobs(self, after: int, limit: int) -> list[JobRecord]:
-        """Up to *limit* jobs as they are kept, by number, beyond the number *after*."""
+    async def read_jobs(self, after: int, limit: int) -> list[JobRecord | LeftOut]:
+        """Up to *limit* jobs as they are kept, by number, beyond the number *after*; or why one cannot be read."""
 
-    async def read_runs(self, after: int, limit: int) -> list[RunRecord]:
-        """Up to *limit* runs that have ended, by number, beyond the number *after*."""
+    async def read_runs(self, after: int, limit: int) -> list[RunRecord | LeftOut]:
+        """Up to *limit* runs that have ended, by number, beyond the number *after*; or why one cannot be read."""
 
-    async def write_jobs(
-        self, jobs: Sequence[JobRecord], rule: Callable[[JobRecord, JobRecord | None], Ruling]
-    ) -> list[Ruling]:
+    async def write_jobs(self, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
         """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
 
     async def write_runs(self, runs: Sequence[RunRecord]) -> int:

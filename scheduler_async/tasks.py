@@ -25,6 +25,11 @@ async def carried_through(work: Awaitable[T]) -> T:
         if not doing.cancelled():
             doing.exception()
         raise
+    except KeyboardInterrupt as error:
+        # The task that raised it has taken it out of the event loop, which was entered again since: once is enough.
+        if doing.done() and doing.exception() is error:
+            raise asyncio.CancelledError from error
+        raise
 
 
 class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - it is called like a function

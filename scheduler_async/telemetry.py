@@ -18,6 +18,7 @@ from scheduler_async.events import Event, EventKind
 from scheduler_async.logs import say
 from scheduler_async.models import Ending, Job, Outcome, Run, Trigger
 from scheduler_async.scheduler import Scheduler
+from scheduler_async.texts import message_of, traceback_of
 
 try:
     from opentelemetry.context import Context, attach
@@ -244,13 +245,22 @@ def _describe(span: Span, ending: Ending | None, error: BaseException | None) ->
         span.set_attribute("error.type", _type_of(ending, error))
         span.set_status(Status(StatusCode.ERROR, ending.error))
         if error is not None:
-            span.record_exception(error)
+            # As `Span.record_exception` does it, which puts no bound to what an exception has to say.
+            said = {
+                "exception.type": _name_of(type(error)),
+                "exception.message": message_of(error),
+                "exception.stacktrace": traceback_of(error),
+            }
+            span.add_event("exception", said)
 
 
 def _type_of(ending: Ending, error: BaseException | None) -> str:
     if error is None or ending.outcome is Outcome.TIMEOUT:
         return ending.outcome.value
-    kind = type(error)
+    return _name_of(type(error))
+
+
+def _name_of(kind: type[BaseException]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 

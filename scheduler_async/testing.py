@@ -12,7 +12,7 @@ from itertools import count
 from scheduler_async.clock import Clock, Timer
 from scheduler_async.durations import parse_interval
 from scheduler_async.errors import InvalidScheduleError, quoted
-from scheduler_async.instants import SECOND, Micros, parse_instant, span, to_micros
+from scheduler_async.instants import LAST, SECOND, Micros, parse_instant, span, to_micros
 
 # How long a step waits, in real time, for functions in threads: one that waits for the test must not hold it up.
 THREAD_PATIENCE = 0.25
@@ -141,7 +141,7 @@ class VirtualClock(Clock):
             self._move_to(end)
 
     def _move_to(self, elapsed: Micros) -> None:
-        self._wall += elapsed - self._elapsed
+        self._wall = min(self._wall + elapsed - self._elapsed, LAST)  # which a wall clock can show
         self._elapsed = elapsed
 
     def _next_timer(self) -> Micros | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
@@ -103,28 +104,37 @@ class Zone:
 
 
 def find_zone(name: str | None) -> Zone:
-    """The zone with this IANA *name*; None is the zone of the system."""
+    """The zone with this *name*, as `check_zone` returns it; None is the zone of the system."""
     if name is None:
         # A process may change its zone (TZ and tzset(), or a test that travels): offsets found before are not its.
         return _system_zone(os.environ.get("TZ"), time.tzname)
     return _named_zone(name)
 
 
-def check_zone(name: object) -> str:
-    """*name*, which may be a ZoneInfo too, as the name of a zone that exists."""
-    key = name.key if isinstance(name, ZoneInfo) else name
-    if not isinstance(key, str) or len(key) > 64:
-        raise UnknownZoneError(name)
-    return _named_zone(key).name
+def check_zone(zone: object) -> str:
+    """Return the name of *zone*: an IANA name, "UTC", or an offset such as "UTC+05:30".
+
+    *zone* is such a name, a `ZoneInfo`, or a `tzinfo` that always has the same offset.
+    """
+    if isinstance(zone, ZoneInfo):
+        if zone.key is None:
+            raise UnknownZoneError(zone, problem="A ZoneInfo must have a key: without one it cannot be stored.")
+        name: object = zone.key
+    else:
+        name = _offset_name(_fixed_offset(zone)) if isinstance(zone, tzinfo) else zone
+    if not isinstance(name, str) or len(name) > 64:
+        raise UnknownZoneError(zone)
+    return _named_zone(name).name
+
+
+def as_tzinfo(zone: str | tzinfo) -> tzinfo:
+    """Return *zone*, or what its name stands for."""
+    return zone if isinstance(zone, tzinfo) else _tzinfo_of(check_zone(zone))
 
 
 @lru_cache(maxsize=1024)
 def _named_zone(name: str) -> Zone:
-    try:
-        zone = ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # not there; not a name; a directory of zones
-        close = difflib.get_close_matches(name, available_timezones(), n=1)
-        raise UnknownZoneError(name, close[0] if close else None) from None
+    zone = _tzinfo_of(name)
 
     def offset_at(moment: int) -> int:
         there = zone.fromutc((_EPOCH + timedelta(seconds=moment)).replace(tzinfo=zone))
@@ -132,7 +142,56 @@ def _named_zone(name: str) -> Zone:
         assert offset is not None
         return offset.days * DAY + offset.seconds
 
-    return Zone(name, offset_at)
+    return Zone(zone.key if isinstance(zone, ZoneInfo) else str(zone), offset_at)
+
+
+def _tzinfo_of(name: str) -> tzinfo:
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        ahead = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"] or 0))
+        return timezone(-ahead if offset["sign"] == "-" else ahead)
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # not there; not a name; a directory of zones
+        close = difflib.get_close_matches(name, available_timezones(), n=1)
+        raise UnknownZoneError(name, close[0] if close else None) from None
+
+
+_OFFSET = re.compile(
+    r"(?:UTC)?(?P<sign>[+-])(?P<hours>[01]\d|2[0-3])(?::?(?P<minutes>[0-5]\d))?", re.ASCII | re.IGNORECASE
+)
+
+
+def _offset_name(offset: timedelta) -> str:
+    return str(timezone(offset))  # "UTC+05:30"; "UTC" if it is none
+
+
+def _fixed_offset(zone: tzinfo) -> timedelta:
+    """Return the one offset that *zone* has; a zone that changes its offset must be a ZoneInfo."""
+    # Without a zone of their own: pytz would answer for other moments with its first offset.
+    moments = [datetime(year, month, 1) for year in range(1900, 2101) for month in (1, 7)]
+    try:
+        first, *others = {zone.utcoffset(moment) for moment in moments}
+    except Exception as error:  # what others have written may raise anything
+        raise UnknownZoneError(
+            zone, problem=f"The {_kind_of(zone)} does not tell its offset ({type(error).__name__})."
+        ) from error
+    if others:
+        raise UnknownZoneError(zone, problem=f"The {_kind_of(zone)} changes its offset, and has no key to store.")
+    if not isinstance(first, timedelta):
+        raise UnknownZoneError(zone, problem=f"The {_kind_of(zone)} has no offset.")
+    if first % _MINUTE or abs(first) >= timedelta(days=1):
+        raise UnknownZoneError(zone, problem=f"A fixed offset must be whole minutes, less than a day; {first} is not.")
+    return first
+
+
+def _kind_of(zone: tzinfo) -> str:
+    return f"time zone of type {type(zone).__name__}"
+
+
+_MINUTE = timedelta(minutes=1)
 
 
 @lru_cache(maxsize=16)

@@ -17,18 +17,19 @@ PACKAGE = Path(scheduler_async.__file__).parent
 
 # Each layer may import from those before it, and from its own.
 LAYERS = [
-    {"errors", "logs", "tasks", "signals", "output"},
-    {"instants", "durations", "zones"},
+    {"errors", "escapes", "logs", "tasks", "signals", "output", "ends", "texts", "cache"},
+    {"instants", "durations", "zones", "addresses", "unreadable"},
     {"payloads"},
     {"clock", "cron", "jumps", "foresight"},
     {"cron_words"},
     {"schedules"},
     {"retries"},
-    {"models"},
-    {"arguments"},
+    {"models", "groups"},
+    {"arguments", "endings", "occurrences"},
     {"deadlines", "lifecycle", "rows", "handlers", "events", "stats", "health", "testing"},
     {"store"},
-    {"records", "nodes", "runner", "line", "waiting", "watchdog", "sqlite_writing"},
+    {"records", "nodes", "runner", "line", "waiting", "watchdog"},
+    {"sqlite_writing", "sqlite_schema", "postgres_schema"},
     {"sqlite_work", "postgres_work"},
     {"sqlite_copying", "postgres_copying"},
     {"sqlite", "postgres", "command", "copying"},
@@ -37,6 +38,7 @@ LAYERS = [
     {"scheduler"},
     {"telemetry"},
     {"cli.words", "cli.forms", "cli.sentences", "cli.occurrences", "cli.timeline"},
+    {"cli.text", "cli.printing", "cli.secrets", "cli.ownership"},
     {"cli.tables"},
     {"cli.screen"},
     {"cli.__init__", "cli.app"},  # which load each other: the first is what the second is part of
@@ -44,7 +46,8 @@ LAYERS = [
 ]
 PURE = {
     *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "rows", "stats", "health", "line", "jumps", "foresight", "output", "payloads"),
+    *("records", "rows", "stats", "health", "line", "jumps", "foresight", "output", "payloads", "texts", "endings"),
+    *("addresses", "escapes", "groups", "occurrences"),
 }
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}
@@ -122,6 +125,19 @@ def test_only_the_clock_asks_the_time(file: Path) -> None:
     allowed = {"testing": {"asyncio.sleep"}, "tasks": {"asyncio.sleep"}}.get(module_name(file), set())
     if module_name(file) != "clock":
         assert dotted_calls(file) & ASKS_THE_TIME <= allowed
+
+
+@pytest.mark.parametrize("file", sorted((PACKAGE / "cli").glob("*.py")), ids=module_name)
+def test_only_what_is_harmless_is_printed(file: Path) -> None:
+    """What a store holds may control a terminal: `printing` and `text` escape it, and nobody else prints."""
+    source = file.read_text(encoding="utf-8")
+
+    assert "rich.text" not in source or module_name(file) == "cli.text"
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    prints = [call for call in calls if isinstance(call, ast.Name) and call.id == "print"]
+    assert not prints or module_name(file) == "cli.printing"
+    assert not dotted_calls(file) & {"click.echo", "typer.echo", "json.dump"}
+    assert "stdout.write" not in source
 
 
 @pytest.mark.parametrize("name", sorted(PURE))

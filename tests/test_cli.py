@@ -13,14 +13,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler_async import Every, Misfire, Priority, Scheduler, Status
+from scheduler_async import Delay, Every, Misfire, Priority, Scheduler, Status
 from tests.cast import line_of, started
 from tests.postgres_server import url_of_schema
 from tests.prepared import Prepared
@@ -242,6 +242,18 @@ def test_an_edit_of_the_environment_leaves_the_rest_of_it(here: Path) -> None:
     job = well(here, "edit", "a", "--env", "B=3", "--env", "C=4", "--unset-env", "A", "--json").json
 
     assert job["payload"]["env"] == {"B": "3", "C": "4"}
+
+
+@pytest.mark.parametrize("offset", ["-05:30", "UTC-05:30"])
+def test_a_zone_may_be_an_offset(offset: str, here: Path) -> None:
+    added = well(here, "add", "a", "true", "--cron", "0 3 * * *", "--tz", offset, "--json").json
+    moment = well(here, "add", "b", "true", "--at", "2099-01-15T09:00", "--tz", offset, "--json").json
+    following = well(here, "next", "0 3 * * *", "--tz", offset, "-n", "1", "--json").json
+
+    assert added["schedule"]["tz"] == "UTC-05:30"
+    assert moment["schedule"]["at"] == "2099-01-15T14:30:00Z"
+    assert following["occurrences"][0]["there"].endswith("T03:00:00-05:30")
+    assert "(UTC-05:30)" in well(here, "explain", "a").out
 
 
 def test_another_cron_expression_keeps_its_zone(here: Path) -> None:
@@ -707,22 +719,43 @@ async def declared(run: Run) -> None:
 
 
 def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
-    """With its handlers, its declared jobs and its store; and commands run in it, too."""
+    """With its handlers, its declared jobs and its store."""
     (here / "mine.py").write_text(PROGRAM_WITH_SCHEDULER)
-    well(here, "add", "command", "true", "--after", "1h", "--store", "own.db")
 
     with running(here, "run", "mine:scheduler", "--json") as process:
-        seen: set[str] = set()
-        while seen != {"declared", "command"}:
-            row = json.loads(line_of(process))
-            assert row["outcome"] == "success"
-            seen.add(row["job_id"])
+        row = json.loads(line_of(process))
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE)
 
+    assert (row["job_id"], row["outcome"]) == ("declared", "success")
     assert process.returncode == 0
     assert "from the program" in well(here, "log", "declared", "--output", "--store", "own.db").out
     assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "from the program\n"
+
+
+async def test_a_tenant_of_a_program_cannot_run_shell_commands(here: Path) -> None:
+    """A program without a `command` handler has none, however it is started: such a job waits for another program."""
+    (here / "mine.py").write_text(PROGRAM_WITH_SCHEDULER)
+    program = Scheduler(here / "own.db")
+    attack = {"command": "touch harm"}
+    await program.namespace("tenant").schedule(
+        Delay("1h"), handler="command", id="attack", payload=attack, priority="high"
+    )
+    await program.stop()
+
+    with running(here, "run", "mine:scheduler", "--json") as process:
+        row = json.loads(line_of(process))  # of the job that is due later
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+    passed = well(here, "cron", "--app", "mine:scheduler", "--json").json
+    triggered = call(here, "trigger", "attack", "--namespace", "tenant", "--app", "mine:scheduler")
+
+    assert row["job_id"] == "declared"
+    assert passed["failed"] == 0
+    assert (triggered.code, triggered.out) == (1, "")
+    assert 'no handler "command" is registered' in triggered.err
+    assert not (here / "harm").exists()
+    assert well(here, "log", "attack", "--namespace", "tenant", "--store", "own.db").out == "No runs.\n"
 
 
 @pytest.mark.once
@@ -816,7 +849,7 @@ def test_a_job_that_is_removed_while_it_is_triggered_is_a_sentence(here: Path) -
         well(here, "remove", "a")
         _, err = triggered.communicate(timeout=PATIENCE)
 
-    assert (triggered.returncode, err) == (1, "Error: The job a was removed while it ran, and its run was ended.\n")
+    assert (triggered.returncode, err) == (1, "a: cancelled, The job was removed.\n")
 
 
 @pytest.mark.parametrize(
@@ -916,6 +949,40 @@ def test_a_store_is_copied_and_copied_again(here: Path) -> None:
     )
 
 
+def test_what_cannot_be_read_is_shown_and_left_out_of_a_copy(here: Path) -> None:
+    """Whatever is asked for, all else is there; and nothing that a row holds reaches the terminal as it is."""
+    for slug in ("a", "b", "c"):
+        well(here, "add", slug, "true")
+    for slug in ("a", "c"):
+        well(here, "trigger", slug)
+    with closing(sqlite3.connect(here / "scheduler.db")) as db:
+        db.execute("UPDATE job SET schedule = CAST(x'1bff' AS TEXT) WHERE id = 'b'")
+        db.execute("UPDATE run SET outcome = 'odd' || char(27) WHERE id = 1")
+        db.commit()
+
+    listed = {job["slug"]: job for job in well(here, "list", "--json").json}
+    logged = {row["job_id"]: row for row in well(here, "log", "--json").json}
+    shown = [
+        well(here, *command.split()).out for command in ("list", "log", "show b", "show a", "explain b", "stats a")
+    ]
+    told = well(here, "copy", "scheduler.db", "new.db").out
+    form = well(here, "copy", "scheduler.db", "other.db", "--json").json
+
+    assert {slug: job["status"] for slug, job in listed.items()} == {"a": "idle", "b": "disabled", "c": "idle"}
+    assert listed["b"]["disabled_reason"] == "it cannot be read from the store: schedule: it is not valid UTF-8"
+    assert logged["a"]["error"].startswith("This row cannot be read from the store: outcome: ")
+    assert (logged["a"]["outcome"], logged["c"]["outcome"]) == (None, "success")
+    assert "unreadable" in shown[1]
+    assert "it cannot be read from the store: schedule" in shown[4]
+    assert not any("\x1b" in text for text in (*shown, told))
+    first, second, last = told.splitlines()
+    assert first == "Left out b: it cannot be read: schedule: it is not valid UTF-8."
+    assert second.startswith("Left out run 1 of a: it cannot be read: outcome: ")
+    assert last == "Copied 2 jobs and 1 run; 1 job was left out, 1 run was left out."
+    assert form["jobs"]["left_out"] == form["runs"]["left_out"] == 1
+    assert [(found["slug"], found["run"]) for found in form["unreadable"]] == [("b", None), ("a", 1)]
+
+
 def test_what_is_newer_in_the_target_is_kept_and_told_of(here: Path) -> None:
     well(here, "add", "a", "true")
     well(here, "add", "b", "true", "--namespace", "tenant")
@@ -930,7 +997,7 @@ def test_what_is_newer_in_the_target_is_kept_and_told_of(here: Path) -> None:
         "Nothing was copied; 1 job was there already, 1 job was kept.\n"
     )
     assert form["jobs"] == {"added": 0, "updated": 0, "same": 1, "kept": 1, "left_out": 0}
-    assert form["runs"] == {"added": 0, "seen": 0}
+    assert form["runs"] == {"added": 0, "seen": 0, "left_out": 0}
     assert form["exceptions"] == [
         {
             "slug": "b",

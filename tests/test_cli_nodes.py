@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -52,4 +53,12 @@ def test_for_programs_durations_are_seconds() -> None:
         "lease": 24.4,
         "running": 2,
         "clock_skew": -2.5,
+        "unreadable": None,
     }
+
+
+def test_a_node_that_cannot_be_read_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    screen.show_nodes([replace(node(0.0), unreadable="pid: -5 is not the number of a process")])
+
+    told = " ".join(capsys.readouterr().out.split())
+    assert "the row of far:17:c0ffee cannot be read from the store: pid: -5 is not the number of a process." in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
@@ -11,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_async import InvalidJobError, Manual, Outcome, RunRow, Scheduler, command
+from scheduler_async import InvalidJobError, Manual, Outcome, Run, RunRow, Scheduler, command
 from scheduler_async.command import Command, run_command
 from scheduler_async.models import Json
 from scheduler_async.output import KEPT
-from tests.cast import PATIENCE, started
+from tests.cast import PATIENCE, line_of, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")
 
@@ -60,6 +61,11 @@ async def heard(fifo: Path) -> str:
         pytest.param("true", Outcome.SUCCESS, 0, "Completed in ", None, id="well"),
         pytest.param("exit 3", Outcome.ERROR, 3, "Exited with 3 after ", None, id="with a code"),
         pytest.param("kill -9 $$", Outcome.ERROR, 137, "Ended by SIGKILL after ", None, id="by a signal"),
+        pytest.param(
+            *("kill -35 $$", Outcome.ERROR, 163, "Ended by signal 35 after ", None),
+            id="by a signal without a name",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="real-time signals"),
+        ),
         pytest.param("echo a; echo b >&2; echo c", Outcome.SUCCESS, 0, "Completed", "a\nb\nc\n", id="both outputs"),
         pytest.param("a && || b", Outcome.ERROR, 2, "Exited with 2", None, id="not a command"),
         pytest.param("cat", Outcome.SUCCESS, 0, "Completed", None, id="there is nothing to read"),
@@ -190,9 +196,20 @@ async def test_a_stop_that_cancels_ends_commands(scheduler: Scheduler, fifo: Pat
 
 
 KILLED = """
-    import asyncio, sys
+    import asyncio, ctypes, multiprocessing, os, sys
     from scheduler_async import Manual, Scheduler
     from scheduler_async.command import Command, run_command
+
+    def child():
+        os.read(0, 1)  # until the test is over
+        os._exit(0)
+
+    forks = {
+        "no child": lambda: 1,
+        "os.fork": os.fork,
+        "multiprocessing": lambda: multiprocessing.get_context("fork").Process(target=child).start() or 1,
+        "a fork in C": ctypes.PyDLL(None).fork,
+    }
 
     async def main():
         scheduler = Scheduler(sys.argv[1])
@@ -201,21 +218,128 @@ KILLED = """
         await scheduler.add_job(Manual(), handler="command", id="it", payload=Command(line).to_payload())
         async with scheduler:
             await scheduler.trigger_job("it")
+            await asyncio.to_thread(sys.stdin.readline)
+            if forks[sys.argv[3]]() == 0:
+                child()
+            print("forked", flush=True)
             await asyncio.Event().wait()
 
     asyncio.run(main())
 """
 
 
-async def test_a_command_does_not_outlive_its_scheduler(fifo: Path, tmp_path: Path) -> None:
-    """Whoever takes up the run would run it beside the first one."""
-    with started([sys.executable, "-c", textwrap.dedent(KILLED), tmp_path / "jobs.db", fifo]) as program:
+@pytest.mark.parametrize(
+    ("fork", "is_reaped"),
+    [
+        pytest.param("no child", False, id="which nobody has reaped"),
+        pytest.param("os.fork", False, id="whose child lives on"),
+        pytest.param("multiprocessing", False, id="whose worker lives on"),
+        pytest.param("a fork in C", True, id="whose child, forked in C, lives on"),
+    ],
+)
+async def test_a_command_does_not_outlive_its_scheduler(fork: str, is_reaped: bool, fifo: Path, tmp_path: Path) -> None:
+    """Another scheduler takes up the run, and would run it beside the first one."""
+    program_line = [sys.executable, "-c", textwrap.dedent(KILLED), tmp_path / "jobs.db", fifo, fork]
+    with started(program_line, stdin=subprocess.PIPE) as program:
         told = await asyncio.to_thread(fifo.open)
         assert await asyncio.to_thread(told.readline) == "begun\n"
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.flush()
+        assert await asyncio.to_thread(line_of, program) == "forked"
         program.kill()
+        if is_reaped:
+            await asyncio.to_thread(program.wait)
 
-        assert await asyncio.to_thread(told.read) == ""
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(told.read) == ""
         told.close()
+
+
+FULL = """
+    import asyncio, os, resource, sys
+    from unittest.mock import Mock
+    from scheduler_async.command import run_command
+
+    def descriptors():
+        return set(os.listdir("/dev/fd"))
+
+    async def main():
+        run = Mock(payload={"command": "true"}, job_id="it", namespace="default", id=1, attempt=1)
+        run.scheduled_for.isoformat = lambda: ""
+        await run_command(run)  # what is opened once is open now
+        before, failed = descriptors(), 0
+        highest = max(int(number) for number in before) + 1
+        for room in range(12):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + room, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            try:
+                await run_command(run)
+            except OSError as error:
+                assert error.errno == 24, error
+                failed += 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 50, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        await run_command(run)
+        print(failed, sorted(descriptors() - before))
+
+    asyncio.run(main())
+"""
+
+
+def test_a_command_that_finds_no_descriptors_leaves_none_open() -> None:
+    """One failure must not be the cause of the next: it may fail at every step."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FULL)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+    failed, left = done.stdout.split(maxsplit=1)
+    assert int(failed) > 3, done.stderr
+    assert left.strip() == "[]"
+    assert done.stderr == ""
+
+
+async def test_a_command_that_is_cancelled_while_it_starts_leaves_nothing(
+    scheduler: Scheduler, fifo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a descriptor nor a process, at whichever step it is cancelled."""
+    monkeypatch.setattr(command, "GRACE", 0.1)
+    cancelled: list[bool] = []
+
+    @scheduler.handler("cancelled")
+    async def cancel_early(run: Run) -> None:
+        for turns in range(8):
+            starting = asyncio.create_task(run_command(run))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            starting.cancel()
+            await asyncio.wait([starting])
+            cancelled.append(starting.cancelled())
+
+    payload = Command(f"exec 9>{fifo}; sleep 600").to_payload()
+    await scheduler.add_job(Manual(), handler="cancelled", id="it", payload=payload)
+    before = set(Path("/dev/fd").iterdir())
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+
+    number = await scheduler.trigger_job("it")
+    async with asyncio.timeout(PATIENCE):
+        await scheduler.wait_for_run(number)
+
+    assert cancelled == [True] * 8
+    os.set_blocking(reader, True)
+    async with asyncio.timeout(PATIENCE):
+        assert await asyncio.to_thread(os.read, reader, 1) == b""
+    os.close(reader)
+    assert set(Path("/dev/fd").iterdir()) == before
+
+
+async def test_a_command_does_not_see_where_the_store_is(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The URL may hold a password. A command that is given the variable has it."""
+    monkeypatch.setenv("SCHEDULER_ASYNC_STORE", "postgresql://me:secret@host/db")
+    line = 'echo "${SCHEDULER_ASYNC_STORE-none}"'
+
+    _, written = await run(scheduler, Command(line))
+    _, given = await run(scheduler, Command(line, env={"SCHEDULER_ASYNC_STORE": "jobs.db"}))
+
+    assert (written, given) == ("none\n", "jobs.db\n")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_async import Manual, Outcome, SQLiteStore, Status, copying, nodes
+from scheduler_async import Every, Manual, Outcome, Retry, SQLiteStore, copying, nodes
 from scheduler_async.copying import NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, rule, take_up_the_dead
-from scheduler_async.instants import HOUR, MINUTE, SECOND, from_micros
+from scheduler_async.instants import FIRST, HOUR, LAST, MINUTE, SECOND, from_micros
 from scheduler_async.lifecycle import pause
-from scheduler_async.models import JobState, Phase
-from scheduler_async.store import JobRecord, Ruling, RunRecord, Store, Verdict
+from scheduler_async.models import JobState, Phase, Status
+from scheduler_async.store import JobRecord, Ruling, RunFilter, RunRecord, Store, Verdict
 from scheduler_async.testing import VirtualClock
 from tests.test_sqlite import opened, sql
 from tests.test_stores import (
@@ -33,6 +34,7 @@ from tests.test_stores import (
     edit,
     finish,
     identity,
+    ids,
     job_of,
     runs,
 )
@@ -138,7 +140,7 @@ def test_a_job_is_never_replaced_by_an_older_one_nor_while_it_runs(
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=8)
-moments = st.integers(-(2**62), 2**62)
+moments = st.integers(FIRST, LAST)
 few_moments = st.integers(NOON, NOON + 3)
 
 
@@ -175,17 +177,17 @@ jobs = st.lists(
         namespace=st.sampled_from(["default", "tenant"]),
         id=names,
         handler=names,
-        schedule=texts,  # a job that cannot be read here is copied as it is
-        retry=maybe(texts),
-        payload=texts,
-        metadata=texts,
+        schedule=st.sampled_from([Manual().json_text(), Every("5m").json_text()]),
+        retry=maybe(st.just(json.dumps(Retry.none().to_json()))),
+        payload=texts.map(json.dumps),
+        metadata=st.dictionaries(texts, texts, max_size=2).map(json.dumps),
         user_id=maybe(names),
         name=maybe(names),
-        priority=st.sampled_from(["high", "standard", "low", "utmost"]),
+        priority=st.sampled_from(["high", "standard", "low"]),
         group=maybe(names),
-        misfire=texts,
-        timeout=maybe(moments),
-        on_interrupt=texts,
+        misfire=st.sampled_from(["run_once", "skip"]),
+        timeout=maybe(st.integers(1, 2**62)),
+        on_interrupt=st.sampled_from(["rerun", "skip"]),
         anchor=moments,
         created_at=moments,
         updated_at=moments,
@@ -406,29 +408,79 @@ async def test_rows_that_the_target_has_removed_with_age_do_not_come_back(source
         assert await runs(theirs) == before
 
 
-async def test_a_job_that_cannot_be_read_here_is_copied_as_it_is(source: Path, target: Path) -> None:
-    """Its zone may exist where the copy is used."""
+UNREADABLE = [
+    pytest.param('UPDATE job SET schedule = \'{"version": 1, "kind": "lunar"}\'', "schedule", id="schedule"),
+    pytest.param("UPDATE job SET name = CAST(x'ff' AS TEXT)", "name", id="not UTF-8"),
+    pytest.param("UPDATE state SET activity = 'asleep'", "activity", id="state"),
+    pytest.param("DELETE FROM state", "activity", id="no state"),
+]
+
+
+@pytest.mark.parametrize(("change", "column"), UNREADABLE)
+async def test_a_job_that_cannot_be_read_is_left_out_and_named(
+    source: Path, target: Path, change: str, column: str
+) -> None:
+    """All others are copied; and once it can be read, the same command copies it too."""
     async with opened(source) as ours:
-        await add(ours, "a", Manual(), metadata={"team": "blue"})
-    sql(source, 'UPDATE job SET schedule = \'{"version": 1, "kind": "lunar"}\'')
+        for id in ("a", "b", "c"):
+            await add(ours, id, Manual())
+    uid = "(SELECT uid FROM job WHERE id = 'b')"
+    before = {table: sql(source, f"SELECT * FROM {table} WHERE uid = {uid}") for table in ("job", "state")}
+    sql(source, f"{change} WHERE uid = {uid}")
 
     async with opened(source) as ours, opened(target) as theirs:
-        await copied(ours, theirs)
-        assert (await job_of(theirs, "a")).status is Status.DISABLED
+        copy = await copied(ours, theirs)
+        assert await ids(theirs) == ["a", "c"]
+    for table, rows in before.items():
+        sql(source, f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", *rows[0])
+    async with opened(source) as ours, opened(target) as theirs:
+        again = await copied(ours, theirs)
+        assert await ids(theirs) == ["a", "b", "c"]
 
-    columns = "SELECT schedule, metadata, phase FROM job JOIN state USING (uid)"
-    assert (
-        sql(target, columns)
-        == sql(source, columns)
-        == [('{"version": 1, "kind": "lunar"}', '{"team":"blue"}', "active")]
-    )
+    assert copy.verdicts == {Verdict.ADDED: 2, Verdict.LEFT_OUT: 1}
+    ((_, namespace, job_id, why),) = copy.unreadable_jobs
+    assert (namespace, job_id) == ("default", "b")
+    assert why.startswith(f"{column}: ")
+    assert again.verdicts == {Verdict.SAME: 2, Verdict.ADDED: 1}
+
+
+async def test_a_run_that_cannot_be_read_is_left_out_and_named(source: Path, target: Path) -> None:
+    async with opened(source) as ours:
+        node = await ours.join(identity("first"), NOON)
+        for id in ("a", "b", "c"):
+            await add(ours, id)
+        for run in (await claim(ours, node)).runs:
+            await finish(ours, run)
+    sql(source, "UPDATE run SET trigger = 'whim', id = -5 WHERE id = 2")
+
+    async with opened(source) as ours, opened(target) as theirs:
+        copy = await copied(ours, theirs)
+        copied_runs = await theirs.list_runs(RunFilter())
+
+    assert [row.job_id for row in copied_runs] == ["c", "a"]
+    ((number, _, job_id, why),) = copy.unreadable_runs
+    assert (number, job_id) == (-5, "b")
+    assert why.startswith("trigger: ")
+
+
+async def test_a_job_of_the_target_that_cannot_be_read_is_kept(source: Path, target: Path) -> None:
+    async with opened(source) as ours, opened(target) as theirs:
+        for id in ("a", "b"):
+            await add(ours, id, Manual())
+        await copied(ours, theirs)
+        sql(target, "UPDATE state SET attempts = -1 WHERE uid = 1")
+
+        copy = await copied(ours, theirs)
+
+    assert [(ruling.job.id, ruling.why) for ruling in copy.exceptions] == [("a", copying.UNREADABLE_THERE)]
+    assert sql(target, "SELECT attempts FROM state") == [(-1,), (0,)]
 
 
 async def test_what_the_source_has_forgotten_is_not_forgotten_in_the_target(source: Path, target: Path) -> None:
     async with opened(source) as ours, opened(target) as theirs:
         await add(ours, "a")
         await copied(ours, theirs)
-        await ours.remove("default", "a")
+        await ours.remove("default", "a", NOON)
 
         copy = await copied(ours, theirs)
 

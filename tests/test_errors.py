@@ -18,8 +18,11 @@ from scheduler_async import (
     JobNotFoundError,
     SchedulerError,
     SchedulerShutdownError,
+    SchedulerStoppingError,
     StoreError,
+    StoreOutdatedError,
     UnknownZoneError,
+    errors,
 )
 from scheduler_async.errors import quoted
 
@@ -27,13 +30,16 @@ EXAMPLES = [
     IntervalParseError("no", "5x"),
     CronParseError("no", "61 * * * *", "minute"),
     UnknownZoneError("Europe/Stokholm", "Europe/Stockholm"),
+    UnknownZoneError(7, problem="It cannot be stored."),
     InvalidJobError("no", "payload"),
     JobEndedError("daily"),
     JobExistsError("daily"),
     JobNotFoundError("daily", "my-extension"),
     JobAlreadyRunningError("daily"),
+    SchedulerStoppingError(),
     SchedulerShutdownError(30.0, 2),
     StoreError("no"),
+    StoreOutdatedError("jobs.db", 9, 6),
 ]
 
 
@@ -50,8 +56,8 @@ def test_every_error_survives_pickling(error: SchedulerError) -> None:
 def test_every_public_error_is_a_scheduler_error() -> None:
     public = [getattr(scheduler_async, name) for name in scheduler_async.__all__ if name.endswith("Error")]
 
-    assert len(public) == 13
     assert all(issubclass(error, SchedulerError) for error in public)
+    assert {error.__name__ for error in public} == {name for name in vars(errors) if name[0].isupper()}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +70,7 @@ def test_every_public_error_is_a_scheduler_error() -> None:
         (JobAlreadyRunningError, RuntimeError),
         (SchedulerShutdownError, TimeoutError),
         (StoreError, OSError),
+        (StoreOutdatedError, StoreError),
     ],
 )
 def test_an_error_is_also_the_builtin_that_callers_expect(error: type, builtin: type) -> None:

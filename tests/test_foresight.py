@@ -46,7 +46,7 @@ from scheduler_async.foresight import (
 from scheduler_async.instants import SECOND
 from scheduler_async.models import Phase
 from scheduler_async.testing import VirtualClock
-from tests.cast import MINUTE, NOON, PATIENCE, NewScheduler, Worker, job_of
+from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, NewScheduler, Worker, job_of
 
 TAKES = 0.010  # seconds
 MILLISECOND = timedelta(milliseconds=1)
@@ -243,6 +243,28 @@ async def test_whoever_changes_a_job_whose_run_is_claimed_takes_it_back(
     assert changed.next_run_at == (None if how == "disable" else NOON + MINUTE)
     assert worker.fired() == ([1, 2, 3] if how == "edit" else [])
     assert {run.payload for run in worker.runs} <= {"new"}
+
+
+@pytest.mark.usefixtures("foresighted")
+async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """Its job waits for another handler, as if it had not been claimed."""
+    ids = await crowd_of(3, scheduler)
+    await shortly_before(clock)
+    claimed = [active.waits for active in scheduler._engine.runner]
+
+    scheduler.remove_handler("work")
+    await clock.advance("1s")
+    waiting = await scheduler.list_jobs()
+    problem = scheduler.state().problem
+    scheduler.handler("work")(worker)
+    await clock.advance()
+
+    assert claimed == [True] * 3
+    assert [(job.status, job.next_run_at) for job in waiting] == [(Status.IDLE, NOON + MINUTE)] * 3
+    assert problem is None
+    assert worker.ids == ids
 
 
 @pytest.mark.usefixtures("foresighted")
@@ -506,6 +528,59 @@ async def test_a_clock_that_goes_back_in_between_does_not_repeat_the_run(
     scheduled = [run.scheduled_for for run in worker.runs]
     assert len(set(scheduled)) == len(scheduled)
     assert scheduled == [NOON + MINUTE, NOON + 2 * MINUTE]
+
+
+@pytest.mark.usefixtures("foresighted")
+@pytest.mark.parametrize("back", [timedelta(seconds=10), HOUR, 40 * DAY], ids=str)
+@pytest.mark.parametrize("pause", [0, 2, 4, 6], ids=lambda pause: f"noticed after {pause} ms")
+async def test_no_job_waits_out_a_jump_back_that_comes_when_it_is_claimed(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock, back: timedelta, pause: int
+) -> None:
+    """Some of many jobs were put back when all the others had been looked at already."""
+    ids = [f"{number:02}" for number in range(30)]
+    for job_id in ids:
+        await scheduler.add_job(Every("1m"), handler="work", id=job_id)
+        await clock.advance(MILLISECOND)
+    await shortly_before(clock, MINUTE - 30 * MILLISECOND)
+    assert any(job.status is Status.RUNNING for job in await scheduler.list_jobs())
+    await clock.advance(pause * MILLISECOND)
+
+    clock.set(clock.now() - back)
+    before = len(worker.runs)
+    await clock.advance("100s")
+
+    assert {run.job_id for run in worker.runs[before:]} == set(ids)
+    for job in await scheduler.list_jobs():
+        assert job.next_run_at is not None
+        assert job.next_run_at - clock.now() <= MINUTE
+
+
+@pytest.mark.usefixtures("foresighted")
+@pytest.mark.parametrize("how", ["edit", "trigger", "stop"])
+async def test_no_job_waits_out_a_jump_back_if_its_claim_is_undone_meanwhile(
+    new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock, how: str
+) -> None:
+    """It was claimed when all the others were looked at, and has its old moment when the claim is undone."""
+    scheduler = new_scheduler(shared)
+    await scheduler.start()
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    await shortly_before(clock)
+    clock.set(clock.now() - DAY)
+    await asyncio.sleep(0)
+
+    match how:
+        case "edit":
+            await scheduler.update_job("a", payload="new")
+        case "trigger":
+            await scheduler.trigger_job("a")
+        case _:
+            await scheduler.stop()
+            scheduler = new_scheduler(shared)
+            await scheduler.start()
+    worker.runs.clear()
+    await clock.advance("3m")
+
+    assert worker.ids == ["a"] * 3
 
 
 @pytest.mark.usefixtures("foresighted")

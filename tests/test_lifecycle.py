@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -2015,6 +2018,398 @@ def test_a_retry_gives_way_to_the_next_regular_time_when_its_job_is_resumed() ->
     assert story.job.state.retry_of is None
 
 
+@pytest.mark.parametrize("ending", [SUCCESS, ERROR, INTERRUPTED, CANCELLED], ids=lambda ending: ending.outcome.value)
+def test_what_passes_of_a_new_schedule_during_the_run_is_not_caught_up_with(ending: Ending) -> None:
+    story = Meddled(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.reschedule(Every("1m"), NOON + HOUR)
+    story.end_at(NOON + HOUR + 10 * MINUTE + SECOND, run, ending)
+
+    reason = SkipReason.INTERRUPTED if ending is INTERRUPTED else SkipReason.ALREADY_RUNNING
+    assert story.skips == [Skip(reason=reason, scheduled_for=NOON + HOUR + MINUTE, missed=10)]
+    assert story.job.state.next_run_at == NOON + HOUR + 11 * MINUTE
+    assert story.job.state.retry_of is None
+
+
+def test_each_schedule_that_a_job_has_during_a_run_leaves_a_row_of_its_own() -> None:
+    story = Meddled(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.reschedule(Every("2m"), NOON + HOUR)
+    story.reschedule(Every("1m"), NOON + HOUR + 5 * MINUTE)
+    story.change(pause(story.job, NOON + HOUR + 7 * MINUTE))
+    story.change(resume(story.job, NOON + HOUR + 8 * MINUTE))
+    story.end_at(NOON + HOUR + 9 * MINUTE, run)
+
+    assert story.skips == [
+        Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR + 2 * MINUTE, missed=2),
+        Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR + 6 * MINUTE, missed=4),
+    ]
+
+
+@pytest.mark.parametrize("moment", [-10, 5, 20], ids=["before the run", "during the run", "after the run"])
+def test_a_job_that_becomes_a_one_shot_during_its_run_owes_that(moment: int) -> None:
+    """Nothing comes after it that could stand in for it, and its misfire policy knows what to do."""
+    story = Meddled(Every("1m"))
+    run = story.start_at(NOON + MINUTE)
+    assert run is not None
+
+    story.reschedule(At(from_micros(NOON + moment * MINUTE)), NOON + MINUTE)
+    story.end_at(NOON + 10 * MINUTE, run)
+
+    assert story.skips == []
+    assert story.job.state.next_run_at == NOON + moment * MINUTE
+
+
+def test_a_job_that_becomes_a_delay_during_its_run_waits_from_the_end_of_that() -> None:
+    story = Meddled(Every("1h"))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.reschedule(Delay("5m"), NOON + HOUR + MINUTE)
+    story.end_at(NOON + 2 * HOUR, run)
+
+    assert story.job.state.next_run_at == NOON + 2 * HOUR + 5 * MINUTE
+    assert story.skips == []
+
+
+@pytest.mark.parametrize("ending", [SUCCESS, ERROR, INTERRUPTED, CANCELLED], ids=lambda ending: ending.outcome.value)
+def test_a_job_that_becomes_manual_during_its_run_never_runs_by_itself(ending: Ending) -> None:
+    story = Meddled(Every("1h"), retry=Retry.in_window(2))
+    run = story.start_at(NOON + HOUR)
+    assert run is not None
+
+    story.reschedule(Manual(), NOON + HOUR + MINUTE)
+    story.end_at(NOON + 3 * HOUR, run, ending)
+
+    assert (story.job.state.next_run_at, story.job.status) == (None, Status.IDLE)
+    assert story.skips == []
+
+
+@pytest.mark.parametrize("edited_first", [False, True], ids=["disabled, edited", "edited, disabled"])
+@pytest.mark.parametrize("after_the_run", [False, True], ids=["resumed during the run", "resumed after the run"])
+def test_a_job_that_is_disabled_edited_and_resumed_is_as_if_it_had_only_been_edited(
+    edited_first: bool, after_the_run: bool
+) -> None:
+    """Nothing failed, so that nothing is put off."""
+    moment = NOON + HOUR
+    story = Meddled(Every("1m"))
+    run = story.start_at(NOON + MINUTE)
+    assert run is not None
+
+    if edited_first:
+        story.reschedule(At(from_micros(moment)), NOON + 2 * MINUTE)
+    story.change(disable(story.job, "enough", NOON + 3 * MINUTE))
+    assert story.job.next_run_at is None
+    if not edited_first:
+        story.reschedule(At(from_micros(moment)), NOON + 4 * MINUTE)
+    if after_the_run:
+        story.end_at(NOON + 5 * MINUTE, run)
+    story.change(resume(story.job, NOON + 6 * MINUTE))
+    if not after_the_run:
+        story.end_at(NOON + 7 * MINUTE, run)
+
+    assert decide(story.job, NOON + 8 * MINUTE, OPEN, RULES) == (SkipReason.NOT_DUE, moment)
+    assert story.job.state.regular_at is None
+    assert story.pass_at(moment) is not None
+    assert {skip.reason for skip in story.skips} == {SkipReason.ALREADY_RUNNING}
+
+
+def test_a_job_that_is_edited_while_it_is_disabled_and_triggered_owes_nothing() -> None:
+    story = Meddled(Every("1m"))
+    story.change(disable(story.job, "enough", NOON))
+    run = story.trigger_at(NOON + SECOND)
+
+    story.reschedule(Every("2m"), NOON + 10 * MINUTE)
+    story.end_at(NOON + 20 * MINUTE, run)
+
+    assert story.skips == []
+    assert (story.job.status, story.job.state.next_run_at) == (Status.DISABLED, None)
+
+
+def test_what_a_backoff_passed_over_before_a_triggered_run_is_told_from_what_came_during_it() -> None:
+    story = Meddled(Every("1m"), retry=Retry.backoff(["5m"]))
+    story.pass_at(NOON + MINUTE, ERROR)
+    assert story.job.state.next_run_at == NOON + 6 * MINUTE
+
+    run = story.trigger_at(NOON + 5 * MINUTE)
+    story.end_at(NOON + 7 * MINUTE, run)
+
+    assert story.skips == [
+        Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 2 * MINUTE, missed=4),
+        Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + 6 * MINUTE, missed=2),
+    ]
+
+
+MEDDLING = st.lists(
+    st.tuples(
+        st.sampled_from(["pause", "resume", "disable", "edit", "edit", "edit and disable"]),
+        st.integers(1, 300),
+        st.sampled_from(
+            [
+                Every("1m"),
+                Every("40s", jitter="35s"),
+                Every("1m", end=from_micros(NOON + 20 * MINUTE)),
+                Cron("* * * * *", tz="UTC"),
+                Cron("* * * * *", tz="UTC", jitter="1m"),
+                Delay("50s"),
+                At(from_micros(NOON + 8 * MINUTE)),
+                Manual(),
+            ]
+        ),
+    ),
+    max_size=8,
+)
+
+
+@given(
+    start=st.sampled_from(["by its schedule", "late", "by hand", "by hand while paused", "by hand while disabled"]),
+    meddling=MEDDLING,
+    takes=st.integers(1, 300),
+    ending=st.sampled_from([SUCCESS, ERROR, INTERRUPTED, CANCELLED, GIVE_UP]),
+    retry=st.sampled_from([None, Retry.in_window(1, delay="3m"), Retry.budget(3, "10m"), Retry.none()]),
+)
+def test_whatever_is_done_to_a_job_while_it_runs_each_occurrence_has_its_row_once(
+    start: str, meddling: Iterable[tuple[str, int, Schedule]], takes: int, ending: Ending, retry: Retry | None
+) -> None:
+    """Each schedule that it has meanwhile answers for the time that it was in force, and for no other."""
+    story = Meddled(Every("1m"), retry=retry)
+    now = NOON + (3 if start == "late" else 1) * MINUTE
+    if start.startswith("by hand"):
+        now -= 30 * SECOND
+        if start != "by hand":
+            story.change((pause if "paused" in start else partial(disable, reason="enough"))(story.job, now=now))
+        run: Attempt | None = story.trigger_at(now + 1)
+    else:
+        run = story.start_at(now)
+    assert run is not None
+    story.skips.clear()
+    began = run.claimed_at
+    was_away: list[tuple[Micros, Micros]] = []
+
+    def pass_time(seconds: int) -> None:
+        nonlocal now
+        if story.job.state.phase is not Phase.ACTIVE:
+            was_away.append((now, now + seconds * SECOND))
+        now += seconds * SECOND
+
+    def settle(job: Job, rows: Iterable[Skip], until: Micros) -> None:
+        """The schedule of *job* was in force since its anchor: until now, or as long as something is owed."""
+        if isinstance(job.schedule, At | Delay):
+            return  # which is owed still, and leaves a row whenever it is disabled or edited
+        in_force = [at for at in occurrences(job, until) if at > max(began, job.anchor)]
+        assert all(skip.reason in MEANWHILE for skip in rows)
+        told = [at for skip in rows for at in expanded(skip, occurrences(job, now + DAY))]
+        assert len(told) == len(set(told)), "a row too many"
+        assert all(at in in_force for at in told), "a row of another time"
+        left = [at for at in in_force if at not in told and not any(a < at <= b for a, b in was_away)]
+        assert not left, "a row too few"
+
+    for action, wait, schedule in meddling:
+        pass_time(wait)
+        if action == "pause":
+            story.change(pause(story.job, now))
+        elif action == "disable":
+            story.change(disable(story.job, "enough", now))
+        elif action == "resume" and story.job.state.disabled_reason != ENDED:
+            story.change(resume(story.job, now))
+        elif action.startswith("edit") and schedule != story.job.schedule:
+            before = story.job
+            story.reschedule(schedule, now, **({"enabled": False} if "disable" in action else {}))
+            settle(before, story.skips, now)
+            story.skips.clear()
+    pass_time(takes)
+    was_edited = story.job.anchor > NOON
+    story.end_at(now, run, ending)
+
+    settle(story.job, story.skips, now)
+    state = story.job.state
+    assert state.activity is Status.IDLE
+    if state.phase is Phase.DISABLED:
+        assert (state.next_run_at, state.regular_at) == (None, None)
+        return
+    assert was_edited <= (state.retry_of is None)
+    assert (state.regular_at is not None) <= (state.consecutive_errors > 0 or ending is CANCELLED)
+    if not isinstance(story.job.schedule, At | Delay | Manual):
+        owed_from = state.next_run_at if state.regular_at is None else state.regular_at
+        assert owed_from == occurrences(story.job, now + DAY)[len(occurrences(story.job, now))]
+
+
+MEANWHILE = (SkipReason.ALREADY_RUNNING, SkipReason.INTERRUPTED)
+
+
+def expanded(skip: Skip, moments: list[Micros]) -> list[Micros]:
+    """The occurrences among *moments* that a row stands for."""
+    first = moments.index(skip.scheduled_for)
+    return moments[first : first + skip.missed]
+
+
+# ---------------------------------------------------------------- what must not be run again
+
+SKIPPED = [
+    Every("1m"),
+    Every("1m", jitter="10s"),
+    Every("1m", end=from_micros(NOON + MINUTE)),
+    Cron("* * * * *", tz="UTC"),
+    Delay("30s", immediately=False),
+    At(from_micros(NOON + MINUTE)),
+    At(from_micros(NOON + MINUTE), jitter="10s"),
+]
+SKIPPED_RETRIES = [
+    None,
+    Retry.backoff(),
+    Retry.backoff(["10m"], disable_after=None),
+    Retry.in_window(3),
+    Retry.in_window(3, delay="5m"),
+    Retry.budget(3, "1d"),
+    Retry.budget(1, "1d"),
+    Retry.none(),
+]
+
+
+@pytest.mark.parametrize("failures", [0, 1], ids=["at the first attempt", "after a failure"])
+@pytest.mark.parametrize("retry", SKIPPED_RETRIES, ids=lambda retry: "default" if retry is None else retry.describe())
+@pytest.mark.parametrize("schedule", SKIPPED, ids=lambda schedule: schedule.describe())
+def test_what_was_interrupted_and_must_not_run_again_does_not(
+    schedule: Schedule, retry: Retry | None, failures: int
+) -> None:
+    """Whatever its schedule and its policy for failures."""
+    story = Story(schedule, retry=retry, on_interrupt="skip")
+    for ending in [ERROR] * failures + [INTERRUPTED]:
+        at = story.job.state.next_run_at
+        if at is None:
+            return  # the first failure was its last
+        assert story.pass_at(at, ending, takes=SECOND) is not None
+
+    story.run_until(NOON + HOUR)
+
+    _, interrupted = story.runs[failures]
+    assert interrupted.scheduled_for not in {later.scheduled_for for _, later in story.runs[failures + 1 :]}
+    is_last = isinstance(schedule, At) or schedule.end is not None
+    assert (story.job.status is Status.DISABLED) == is_last
+
+
+def test_an_interruption_that_spends_the_budget_holds_a_job_that_must_not_run_again() -> None:
+    story = Story(Every("1h"), retry=Retry.budget(1, "1d"), on_interrupt="skip")
+    story.pass_at(NOON + HOUR, INTERRUPTED)
+
+    assert decide(story.job, NOON + 2 * HOUR, OPEN, RULES) == (SkipReason.RETRIES_EXHAUSTED, NOON + 25 * HOUR)
+    assert (story.job.state.retry_of, story.job.state.regular_at) == (None, NOON + 2 * HOUR)
+
+
+# ---------------------------------------------------------------- jitter
+
+JITTERED = [
+    Every("1m", jitter="50s"),
+    Every("1m", jitter="10h"),  # as late as it can be: a microsecond before the next
+    Every("20s", jitter="10%", start=from_micros(NOON + 70 * SECOND), end=from_micros(NOON + 40 * MINUTE)),
+    Every("1m", anchor=from_micros(NOON + 90 * SECOND), jitter="30s"),
+    Cron("*/2 * * * *", tz="UTC", jitter="2m"),
+    Cron("10,15,50 * * * * *", tz="UTC", jitter="20s"),
+    At(from_micros(NOON + 5 * MINUTE), jitter="3m"),
+    Every("1m"),
+]
+
+
+def occurrences(job: Job, until: Micros) -> list[Micros]:
+    """All regular times of a job up to *until*: one after another, each with its jitter."""
+    found, at = [], job.anchor
+    while (following := job.schedule.next_micros(at, job.anchor)) is not None and following <= until:
+        at = following
+        found.append(job.schedule.jittered(at, job.key))
+    return [moment for moment in found if moment <= until]
+
+
+def covered(story: Story, moments: list[Micros]) -> list[tuple[Micros, SkipReason | None]]:
+    """Each of *moments* that ran, or that a row stands for, with its reason."""
+    ran = [run.scheduled_for for _, run in story.runs if run.attempt == 1 and run.trigger is not Trigger.MANUAL]
+    found: list[tuple[Micros, SkipReason | None]] = [(at, None) for at in ran if at in moments]
+    for skip in story.skips:
+        is_regular = skip.scheduled_for in moments  # or the moment to which a failure had put a run off
+        first = bisect_left(moments, skip.scheduled_for)
+        found += [(at, skip.reason) for at in moments[first : first + skip.missed - (not is_regular)]]
+    return found
+
+
+@given(
+    schedule=st.sampled_from(JITTERED),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["pass", "pass", "fail", "crash", "cancel", "trigger"]),
+            st.sampled_from([0, 0, 1]).flatmap(lambda late: st.integers(0, 400 * late)),
+            st.integers(0, 150),
+        ),
+        max_size=25,
+    ),
+    retry=st.sampled_from([None, Retry.in_window(2), Retry.budget(3, "5m"), Retry.none(), Retry.backoff(["70s"])]),
+    misfire=st.sampled_from(["run_once", "skip"]),
+)
+def test_with_jitter_every_occurrence_is_run_or_accounted_for_once(
+    schedule: Schedule, steps: Iterable[tuple[str, int, int]], retry: Retry | None, misfire: str
+) -> None:
+    """An occurrence belongs to its jittered time: it is left out for a run only if it came during that run."""
+    story = Meddled(schedule, retry=retry, misfire=misfire)
+    endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
+    spans: list[tuple[Micros, Micros]] = []
+    now = NOON
+    for action, late, takes in steps:
+        following = story.job.state.next_run_at
+        if following is None:
+            break
+        if action == "trigger":
+            now += late * SECOND
+            run: Attempt | None = story.trigger_at(now)
+        else:
+            now = max(now, following) + late * SECOND
+            run = story.start_at(now)
+        if run is not None:
+            spans.append((now, now + takes * SECOND))
+            now += takes * SECOND
+            story.end_at(now, run, endings.get(action, SUCCESS))
+
+    moments = occurrences(story.job, now + DAY)
+    found = covered(story, moments)
+    state = story.job.state
+    owed_from = state.regular_at if state.retry_of is not None or state.regular_at is not None else state.next_run_at
+    if owed_from is None:
+        owed_from = moments[-1] + 1 if not state.disabled_reason or state.disabled_reason == ENDED else now + 1
+    assert sorted(at for at, _ in found) == [at for at in moments if at < owed_from]
+    for at, reason in found:
+        if reason is SkipReason.ALREADY_RUNNING:
+            assert any(start <= at <= end for start, end in spans)
+    for _, attempt in story.runs:
+        assert attempt.attempt > 1 or attempt.scheduled_for in moments or retry is None or retry.kind == "backoff"
+
+
+def test_a_job_with_jitter_rarely_meets_itself() -> None:
+    """Runs of 20 s in a grid of a minute with up to 50 s of jitter: two come within 20 s of each other now and then."""
+    story = Story(Every("1m", jitter="50s"))
+    moments = occurrences(story.job, NOON + 360 * MINUTE)
+    meet = sum(later - earlier <= 20 * SECOND for earlier, later in pairwise(moments))
+
+    story.run_until(NOON + 360 * MINUTE, takes=20 * SECOND)
+
+    assert sum(skip.missed for skip in story.skips) == meet
+    assert meet <= 0.02 * 360
+    assert len(story.runs) == len(moments) - meet
+
+
+def test_an_occurrence_from_before_the_job_is_not_waited_for() -> None:
+    """Its jitter would end after the job was added or edited; the occurrence itself belongs to no job."""
+    hourly = Cron("0 * * * *", tz="UTC", jitter="59m")
+    job = a_job(hourly, now=NOON + SECOND)
+    assert hourly.jittered(NOON, job.key) > NOON + MINUTE
+    first = hourly.jittered(NOON + HOUR, job.key)
+
+    resumed = resume(job.with_state(disable(job, "enough", NOON + SECOND).state), NOON + MINUTE)
+    edited = changed(a_job(Every("1m")), NOON + SECOND, schedule=hourly)
+
+    assert job.state.next_run_at == resumed.state.next_run_at == edited.state.next_run_at == first
+
+
 # ---------------------------------------------------------------- the clock goes back
 
 
@@ -2067,6 +2462,23 @@ def test_a_retry_waits_as_long_as_before() -> None:
     assert sooner(moved, NOON - DAY) is None
 
 
+@pytest.mark.parametrize("failed", [False, True], ids=["it never failed", "it failed before its last success"])
+def test_a_cancelled_run_is_repeated_at_once_by_the_new_clock(failed: bool) -> None:
+    """Nothing tells when it was cancelled but the moment for which it waits."""
+    story = Story(Every("1h"))
+    if failed:
+        story.pass_at(NOON + HOUR, ERROR)
+        story.pass_at(NOON + 2 * HOUR, SUCCESS)
+    story.pass_at(NOON + 3 * HOUR, CANCELLED)
+    assert story.job.state.retry_of is not None
+
+    moved = back(story, NOON - DAY)
+
+    assert moved.state.next_run_at == NOON - DAY
+    assert moved.state.regular_at == NOON - DAY + HOUR
+    assert sooner(moved, NOON - DAY) is None
+
+
 def test_a_delay_after_failures_is_as_long_as_before() -> None:
     story = Story(Every("10s"))
     story.pass_at(NOON + 10 * SECOND, ERROR)
@@ -2108,7 +2520,7 @@ def test_a_run_that_was_cancelled_is_run_again_by_any_clock() -> None:
     moved = back(story, NOON + HOUR - SECOND)
 
     assert moved.state.retry_of == NOON + HOUR
-    assert moved.state.next_run_at == NOON + HOUR + SECOND
+    assert moved.state.next_run_at == NOON + HOUR - SECOND
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["which waits", "which is postponed"])

@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async.line import NO_GROUP, Line, Place
+from scheduler_async.groups import EVERYWHERE, NO_GROUP, Rooms, group_key
+from scheduler_async.line import Line, Place
 
-UNLIMITED = float("inf")
+
+def rooms(**limits: int) -> Rooms:
+    """Groups in which nothing runs."""
+    return Rooms(None, limits, {})
+
+
+def key(namespace: str, group: str) -> str:
+    return str(group_key(namespace, group))
 
 
 def place(number: int, *, rank: int = 1, last_run_at: int = -1) -> Place:
@@ -30,28 +38,42 @@ def test_who_goes_first(first: Place, second: Place) -> None:
     line = Line()
     line.extend([(NO_GROUP, second), (NO_GROUP, first)])
 
-    assert line.take(2, lambda _: UNLIMITED) == [(NO_GROUP, first), (NO_GROUP, second)]
+    assert line.take(2, rooms()) == [(NO_GROUP, first), (NO_GROUP, second)]
 
 
 def test_a_full_group_does_not_hold_up_those_behind_it() -> None:
     line = Line()
-    line.extend([("full", place(1)), ("full", place(2)), (NO_GROUP, place(3))])
+    full = key("default", "full")
+    line.extend([(full, place(1)), (full, place(2)), (NO_GROUP, place(3))])
 
-    assert line.take(9, {"full": 1, NO_GROUP: UNLIMITED}.__getitem__) == [("full", place(1)), (NO_GROUP, place(3))]
-    assert line.take(9, lambda _: UNLIMITED) == [("full", place(2))]
+    assert line.take(9, rooms(full=1)) == [(full, place(1)), (NO_GROUP, place(3))]
+    assert line.take(9, rooms()) == [(full, place(2))]
     assert len(line) == 0
 
 
 def test_the_same_job_may_stand_in_line_twice() -> None:
     """In another group, for one, after an edit: which of the two holds is for the store to say."""
     line = Line()
-    line.add("old", place(1))
-    line.add("new", place(1))
+    line.add(key("default", "old"), place(1))
+    line.add(key("default", "new"), place(1))
 
-    assert line.take(9, lambda _: UNLIMITED) == [("new", place(1)), ("old", place(1))]
+    assert line.take(9, rooms()) == [(key("default", "new"), place(1)), (key("default", "old"), place(1))]
 
 
-groups = st.sampled_from([NO_GROUP, "a", "b", "c"])
+def test_what_is_given_back_can_be_taken_again() -> None:
+    """Who stood in line and is not due any more leaves its room to others, also to those of other namespaces."""
+    left = Rooms(None, {"g": 1, "*/g": 1}, {})
+
+    found = []
+    for count in (1, -1):
+        left.take(key("a", "g"), count)
+        found.append((left.of(key("a", "g")), left.of(key("b", "g"))))
+
+    assert found == [(0, 0), (1, 1)]
+
+
+NAMES = ["a", "b", "*/a"]
+groups = st.one_of(st.just(NO_GROUP), st.builds(key, st.sampled_from(["one", "two", "*"]), st.sampled_from(NAMES)))
 places = st.builds(
     lambda number, rank, last: place(number, rank=rank, last_run_at=last),
     st.integers(0, 40),
@@ -61,34 +83,46 @@ places = st.builds(
 
 
 @given(
+    limit=st.none() | st.integers(0, 3),
     steps=st.lists(
         st.tuples(
             st.lists(st.tuples(groups, places), max_size=8),
             st.integers(0, 6),
-            st.fixed_dictionaries({group: st.integers(0, 3) for group in ("a", "b", "c")}),
+            st.dictionaries(st.sampled_from(["a", "b", "*/a", "*/b", "*/*/a"]), st.integers(0, 3)),
+            st.dictionaries(groups.filter(bool), st.integers(0, 2), max_size=3),
         )
-    )
+    ),
 )
 def test_it_goes_as_if_all_were_sorted_each_time(
-    steps: list[tuple[list[tuple[str, Place]], int, dict[str, int]]],
+    limit: int | None, steps: list[tuple[list[tuple[str, Place]], int, dict[str, int], dict[str, int]]]
 ) -> None:
     line = Line()
     waiting: list[tuple[Place, str]] = []
-    for arriving, count, rooms in steps:
+    for arriving, count, limits, running in steps:
         line.extend(arriving[1:])
         for group, arrival in arriving[:1]:
             line.add(group, arrival)
         waiting = sorted([*waiting, *((arrival, group) for group, arrival in arriving)])
-        used: Counter[str] = Counter()
+        used = Counter(running)
         expected: list[tuple[Place, str]] = []
         for one in list(waiting):
-            group = one[1]
-            if len(expected) < count and (group == NO_GROUP or used[group] < rooms[group]):
-                used[group] += 1
+            if len(expected) < count and has_room(one[1], limit, limits, used):
+                used[one[1]] += 1
                 expected.append(one)
                 waiting.remove(one)
 
-        taken = line.take(count, lambda group, rooms=rooms: rooms.get(group, UNLIMITED))  # type: ignore[misc]
+        taken = line.take(count, Rooms(limit, limits, running))
 
         assert taken == [(group, first) for first, group in expected]
         assert len(line) == len(waiting)
+
+
+def has_room(group: str, limit: int | None, limits: dict[str, int], used: Counter[str]) -> bool:
+    """What a limit means, said the long way."""
+    if group == NO_GROUP:
+        return True
+    name = group.partition("\n")[2]
+    own = limit if name.startswith(EVERYWHERE) else limits.get(name, limit)
+    shared = limits.get(f"*/{name}")
+    everywhere = sum(count for other, count in used.items() if other.partition("\n")[2] == name)
+    return (own is None or used[group] < own) and (shared is None or everywhere < shared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import io
 import logging
 import traceback
 from collections import Counter
@@ -226,3 +227,49 @@ def test_a_handler_that_fails_stops_nobody(capsys: pytest.CaptureFixture[str]) -
         logger.removeHandler(handler)
 
     assert "the log is full" in capsys.readouterr().err
+
+
+FORGED = "no\n2026-01-05 12:00:00 INFO Run 1 of default/a: success in 1 ms\x1b[2J\u2028\x9b"
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    """What a log file would hold."""
+    logger, file = logging.getLogger("scheduler_async"), io.StringIO()
+    handler = logging.StreamHandler(file)
+    handler.setFormatter(
+        logging.Formatter("2026-01-05 12:00:00 %(levelname)s %(message)s %(job)s", defaults={"job": ""})
+    )
+    logger.addHandler(handler)
+    yield file
+    logger.removeHandler(handler)
+
+
+async def test_an_error_cannot_pass_for_a_line_of_the_log(
+    scheduler: Scheduler, clock: VirtualClock, written: io.StringIO
+) -> None:
+    """Neither what it says nor its traceback, which has its newlines, and which others have caused."""
+
+    @scheduler.handler("fails")
+    async def fails() -> None:
+        try:
+            raise KeyError(FORGED)
+        except KeyError:
+            raise ValueError(FORGED) from ExceptionGroup(FORGED, [ValueError(FORGED)])
+
+    await scheduler.add_job(At(NOON), handler="fails", id="a", retry=Retry.none())
+    await clock.advance()
+
+    first, *others = written.getvalue().split("\n")
+    assert first.startswith("2026-01-05 12:00:00 WARNING Run ")
+    assert any("ExceptionGroup" in line for line in others)
+    assert all(line.startswith("  ") for line in others if line and not line.startswith("2026-01-05 12:00:00 WARNING"))
+    assert "".join(written.getvalue().split("\n")).isprintable()
+
+
+def test_names_cannot_pass_for_a_line_of_the_log(written: io.StringIO) -> None:
+    say(logging.WARNING, "Job %s is disabled: %s, after %d", FORGED, ValueError(FORGED), 3, extra={"job": FORGED})
+
+    (line,) = written.getvalue().splitlines()
+    assert line.isprintable()
+    assert "after 3" in line

@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from scheduler_async import (
     Cron,
@@ -23,6 +25,7 @@ from scheduler_async import (
     InvalidJobError,
     Job,
     JobSpec,
+    Manual,
     Misfire,
     OnInterrupt,
     Outcome,
@@ -38,7 +41,7 @@ from scheduler_async import (
 )
 from scheduler_async.instants import to_micros
 from scheduler_async.lifecycle import add
-from scheduler_async.models import Attempt, JobState, Phase
+from scheduler_async.models import Attempt, JobState, Phase, key_of
 from scheduler_async.store import ClaimedRun
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -306,6 +309,36 @@ def test_all_attempts_at_an_occurrence_have_one_idempotency_key() -> None:
     assert run_of(Trigger.MANUAL, run_id=2).idempotency_key != run_of(Trigger.MANUAL).idempotency_key
 
 
+names = st.text(alphabet="a/%2F5", min_size=1, max_size=6)
+
+
+@given(names, names, names, names)
+@example("a", "b/c", "a/b", "c")
+@example("a/b", "c", "a%2Fb", "c")
+@example("a/b", "c", "a%2F/b", "c")
+@example("a", "/b/c", "a/", "b/c")
+def test_no_two_jobs_share_a_key(namespace: str, id: str, other_namespace: str, other_id: str) -> None:
+    """Whoever uses it for idempotency must not take the work of one tenant for that of another."""
+    one, other = (namespace, id), (other_namespace, other_id)
+
+    assert (key_of(*one) == key_of(*other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "id", "key"),
+    [
+        ("default", "a", "default/a"),
+        ("50%", "a%2Fb", "50%/a%2Fb"),
+        ("a", "b/c", "a/b/c"),
+        ("a/b", "c", "/a%2Fb/c"),
+        ("a/%", "c", "/a%2F%25/c"),
+    ],
+)
+def test_only_a_namespace_with_a_slash_is_escaped_in_a_key(namespace: str, id: str, key: str) -> None:
+    """Keys are in the databases of others: those of plain names stay what they were."""
+    assert key_of(namespace, id) == key
+
+
 @pytest.mark.parametrize(
     ("summary", "sentence"),
     [
@@ -373,3 +406,34 @@ def test_values_have_no_subclasses(kind: type) -> None:
     """They are made in ways that a subclass would not notice."""
     with pytest.raises(TypeError, match="has no subclasses"):
         type("Mine", (kind,), {})
+
+
+# ---------------------------------------------------------------- how deep JSON may be
+
+
+def deep_json(levels: int) -> Any:
+    value: Any = 'text with ]]] and {{{ and \\" in it'
+    for level in range(levels):
+        value = [value] if level % 2 else {"key]": value}
+    return value
+
+
+@pytest.mark.parametrize("field", ["payload", "metadata"])
+@pytest.mark.parametrize("levels", [101, 300, 100_000])
+def test_what_is_nested_more_than_a_hundred_levels_deep_is_refused(field: str, levels: int) -> None:
+    """It could be stored, but a handler that is called from deep down could not read it."""
+    fields: dict[str, Any] = {field: {"first": deep_json(levels - 1)}}
+
+    with pytest.raises(
+        InvalidJobError, match=f"The {field} of a job must be JSON nested at most 100 levels deep"
+    ) as caught:
+        JobSpec(Manual(), handler="h", **fields)
+
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("field", ["payload", "metadata"])
+def test_a_hundred_levels_are_not_too_deep(field: str) -> None:
+    fields: dict[str, Any] = {field: {"first": deep_json(99), "wide": [[]] * 500, "text": "[" * 500}}
+
+    assert getattr(JobSpec(Manual(), handler="h", **fields), field) == fields[field]

@@ -85,9 +85,28 @@ async def test_what_a_run_writes_is_kept_with_it(store: str, new_scheduler: NewS
     assert [row.id for row in await scheduler.run_log("a")] == [timed_out, failed]
     assert await scheduler.run_output(first) is None
     await scheduler.remove_job("a")
-    assert await scheduler.run_output(failed) is None
+    assert await scheduler.run_output(failed) == "Hello €"
+
+
+async def test_what_cannot_be_written_is_refused_when_it_is_written(scheduler: Scheduler, clock: VirtualClock) -> None:
+    """Not when the run ends, which would then never be recorded. A buffer that changes later was written as it was."""
+
+    @scheduler.handler("talk")
+    async def talk(run: Run) -> None:
+        buffer = bytearray(b"as it was")
+        run.write(buffer)  # type: ignore[arg-type]
+        buffer[:] = b"something"
+        run.write(["a"])  # type: ignore[arg-type]
+
+    await scheduler.add_job(Manual(), handler="talk", id="a")
+    run = await scheduler.trigger_job("a")
+    await clock.advance()
+
+    (row,) = await scheduler.run_log("a")
+    assert str(row.error).startswith("TypeError")
+    assert await scheduler.run_output(run) == "as it was"
 
 
 async def test_a_run_that_is_no_number_has_no_output(scheduler: Scheduler) -> None:
-    with pytest.raises(InvalidJobError, match="run_id is a whole number"):
+    with pytest.raises(InvalidJobError, match="run_id must be the id of a row"):
         await scheduler.run_output("first")  # type: ignore[arg-type]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+import threading
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -19,10 +22,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import InvalidJobError, Manual, PayloadError, Retry, Run, Scheduler
+from scheduler_async import InvalidJobError, Job, Manual, PayloadError, Retry, Run, Scheduler, SQLiteStore
 from scheduler_async.models import to_json_text
 from scheduler_async.payloads import UnreadableTypeError, plain, reader_for
 from scheduler_async.testing import VirtualClock
+from tests.cast import PATIENCE
 
 if TYPE_CHECKING:
     from scheduler_async import Job as OnlyForTypes
@@ -428,6 +432,75 @@ def with_report_handler(scheduler: Scheduler) -> Scheduler:
     async def send(report: Report) -> None: ...
 
     return scheduler
+
+
+async def test_payloads_are_checked_outside_of_transactions(path: Path, clock: VirtualClock) -> None:
+    """The checks are the user's: they may take long, and ask who knows whom."""
+    asked: list[int] = []
+
+    @dataclass
+    class Careful:
+        number: int
+
+        def __post_init__(self) -> None:
+            asked.append(self.number)
+            assert threading.current_thread() is threading.main_thread()
+            with closing(sqlite3.connect(path, timeout=PATIENCE)) as other:  # a pass may write meanwhile
+                other.execute("BEGIN IMMEDIATE")
+
+    async with Scheduler(path, clock=clock) as scheduler:
+
+        @scheduler.handler("h")
+        async def handle(careful: Careful) -> None: ...
+
+        await scheduler.add_job(Manual(), handler="h", id="a", payload={"number": 1})
+        await scheduler.update_job("a", payload={"number": 2})
+        await scheduler.wait_for_run(await scheduler.trigger_job("a", payload={"number": 3}))
+        await scheduler.update_job("a", payload=Careful(4))
+
+    assert asked == [1, 2, 3, 3, 4, 4]
+
+
+async def test_an_edit_counts_from_what_the_job_is_when_it_is_written(path: Path, clock: VirtualClock) -> None:
+    """It is worked out before: should somebody change the job in between, it is worked out again."""
+    async with Scheduler(path, clock=clock) as scheduler, Scheduler(path, clock=clock) as other:
+        await scheduler.add_job(Manual(), handler="h", id="a", payload=1, name="first")
+        jobs: list[str | None] = []
+
+        class Interfering(SQLiteStore):
+            async def get(self, namespace: str, id: str) -> Job | None:
+                job = await super().get(namespace, id)
+                if len(jobs) < 2:
+                    jobs.append(None if job is None else job.name)
+                    await other.update_job("a", name=f"change {len(jobs)}")
+                return job
+
+        async with Scheduler(Interfering(path), clock=clock) as late:
+            edited = await late.update_job("a", payload=2)
+
+    assert jobs == ["first", "change 1"]
+    assert (edited.name, edited.payload) == ("change 2", 2)
+
+
+async def test_a_check_that_fails_without_words_refuses_the_payload(clock: VirtualClock) -> None:
+    class WordlessError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    @dataclass
+    class Never:
+        number: int
+
+        def __post_init__(self) -> None:
+            raise WordlessError
+
+    async with Scheduler(":memory:", clock=clock) as scheduler:
+
+        @scheduler.handler("h")
+        async def handle(never: Never) -> None: ...
+
+        with pytest.raises(PayloadError, match="makes no Never: its text cannot be had"):
+            await scheduler.add_job(Manual(), handler="h", payload={"number": 1})
 
 
 async def test_a_payload_that_does_not_fit_is_refused_by_a_running_scheduler() -> None:

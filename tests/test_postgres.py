@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,10 +17,29 @@ from typing import Any
 import asyncpg
 import pytest
 
-from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Scheduler, StoreError, engine, postgres
-from scheduler_async.instants import MINUTE, Micros, from_micros
-from scheduler_async.models import Ending
-from scheduler_async.postgres_work import CLAIM_DUE, CLAIM_DUE_IN_GROUPS, SOON, kept, original
+from scheduler_async import (
+    At,
+    Every,
+    Manual,
+    Outcome,
+    PostgresStore,
+    Run,
+    Scheduler,
+    StoreError,
+    engine,
+    postgres,
+    postgres_schema,
+)
+from scheduler_async.instants import DAY, MINUTE, Micros, from_micros
+from scheduler_async.models import Ending, Phase
+from scheduler_async.postgres_work import (
+    CLAIM_DUE,
+    CLAIM_DUE_IN_GROUPS,
+    CLAIM_DUE_IN_SHARED_GROUPS,
+    SOON,
+    kept,
+    original,
+)
 from scheduler_async.store import JobFilter, RunFilter
 from tests import postgres_server
 from tests.postgres_server import ELSEWHERE, Server, own_server, tidy_up, url_of_schema, url_of_server
@@ -27,9 +48,11 @@ from tests.test_stores import (
     RULES,
     add,
     adding,
+    change_state,
     claim,
     claim_only,
     claimed_ids,
+    disable,
     edit,
     editing,
     ended,
@@ -104,6 +127,9 @@ async def refusal(url: str, **options: Any) -> str:
         ("postgresql://ann:se%40cret@one:1,two:2/jobs", "postgresql://ann@one:1,two:2/jobs"),
         ("postgresql://[::1]:5432/jobs?schema=mine", "postgresql://[::1]:5432/jobs?schema=mine"),
         ("postgresql:///jobs?host=/tmp&schema=scheduler_async", "postgresql:///jobs"),
+        ("PostgreSQL://ann:secret@db/jobs", "postgresql://ann@db/jobs"),
+        ("POSTGRES://ann:secret@db/jobs", "postgresql://ann@db/jobs"),
+        ("postgresql://ann%40corp:secret@db/jobs?sslpassword=secret", "postgresql://ann%40corp@db/jobs"),
     ],
 )
 def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
@@ -122,6 +148,14 @@ def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
         "postgresql://ann:sec#ret@db/jobs",
         "postgresql://ann:sec@ret@db:port/jobs",
         "postgresql://ann:secret@db:port/jobs",
+        "postgresql://ann:sec@ret@db/jobs",
+        "postgresql://ann:sec@db?ret@db/jobs",
+        "postgresql://ann:sec ret@db/jobs",
+        "postgresql://ann:sec\nret@db/jobs",
+        "postgresql://ann:sec%00ret@db/jobs",
+        "postgresql://ann:secret@db:99999/jobs",
+        "postgresql://ann:secret@one:1,two:0/jobs",
+        " postgresql://ann:secret@db/jobs",
         "mysql://ann:secret@db/jobs",
     ],
 )
@@ -134,7 +168,7 @@ def test_an_address_that_cannot_be_read_is_refused_without_a_word_of_the_passwor
     assert "ret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["", "Jobs", "1st", "a-b", 'a"; DROP SCHEMA public; --', "x" * 64])
+@pytest.mark.parametrize("name", ["", "Jobs", "1st", "a-b", "pg_jobs", 'a"; DROP SCHEMA public; --', "x" * 64])
 def test_a_schema_has_a_plain_name(name: str) -> None:
     with pytest.raises(StoreError, match="A schema is named by"):
         PostgresStore("postgresql://db/jobs", schema=name)
@@ -185,12 +219,33 @@ async def test_a_server_that_is_not_there_is_told_of(tmp_path: Path) -> None:
 async def test_an_option_that_makes_no_sense_is_refused() -> None:
     said = await refusal("postgresql://postgres:secret@localhost/postgres?sslmode=perhaps")
 
-    assert "options or a port that make no sense" in said
+    assert "a port or options that make no sense" in said
     assert "secret" not in said
 
 
 async def test_a_database_that_does_not_exist_is_told_of() -> None:
     assert "there is no such database" in await refusal(url_of_server().replace("/postgres?", "/nowhere?"))
+
+
+@pytest.mark.parametrize(
+    "place", ["ann:secret@one,,two/jobs", f"ann:secret@{'h' * 70}/jobs", "ann:secret@/jobs?host=127.0.0.1&port=99999"]
+)
+async def test_an_address_that_the_driver_stumbles_over_is_an_error_of_ours(place: str) -> None:
+    said = await refusal(f"postgresql://{place}")
+
+    assert "cannot be used" in said
+    assert "secret" not in said
+
+
+async def test_a_schema_may_be_called_like_a_word_of_sql(admin: Any) -> None:
+    store = PostgresStore(url_of_server(), schema="select")
+
+    await store.open()
+    found = await store.list_jobs(JobFilter())
+    await store.close()
+
+    await admin.execute('DROP SCHEMA "select" CASCADE')
+    assert found == []
 
 
 async def test_a_password_that_is_refused_appears_nowhere(admin: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -204,7 +259,8 @@ async def test_a_password_that_is_refused_appears_nowhere(admin: Any, caplog: py
         await scheduler.start()
 
     await admin.execute("DROP ROLE guarded")
-    assert "hunter2" not in f"{refused.value} {scheduler._store} {caplog.text}"
+    told = "".join(traceback.format_exception(refused.value))  # with all that caused it
+    assert "hunter2" not in f"{told} {scheduler._store} {caplog.text}"
 
 
 async def test_who_may_not_make_tables_is_told_what_is_missing(admin: Any, schema: str, url: str) -> None:
@@ -237,8 +293,21 @@ async def test_tables_of_a_newer_version_are_left_alone(store: PostgresStore, ad
     await admin.execute("UPDATE version SET number = 99")
 
     assert "A newer version made it: upgrade scheduler_async." in await refusal(url)
-    with pytest.raises(StoreError, match="has now schema version 99"):
+    with pytest.raises(StoreError, match="has schema version 99"):
         await store.check()
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM version", "UPDATE version SET number = -3"])
+async def test_tables_that_do_not_say_their_version_are_refused(
+    store: PostgresStore, admin: Any, url: str, statement: str
+) -> None:
+    """They are not taken for new, nor made anew."""
+    await admin.execute(statement)
+
+    said = await refusal(url)
+
+    assert "does not say which schema version" in said
+    assert "Restore it from a backup" in said
 
 
 async def test_tables_of_another_program_are_left_alone(admin: Any, schema: str, url: str) -> None:
@@ -273,7 +342,7 @@ async def test_many_who_come_at_once_make_the_tables_once(url: str, admin: Any) 
 
     await add(stores[0], "a")
     assert [job.id for job in await stores[7].list_jobs(JobFilter())] == ["a"]
-    assert await admin.fetchval("SELECT number FROM version") == len(postgres.MIGRATIONS)
+    assert await admin.fetchval("SELECT number FROM version") == len(postgres_schema.MIGRATIONS)
     for store in stores:
         await store.close()
 
@@ -309,16 +378,20 @@ def test_any_text_can_be_kept(text: str) -> None:
 # ---------------------------------------------------------------- claims
 
 
-@pytest.mark.parametrize("statement", [CLAIM_DUE, CLAIM_DUE_IN_GROUPS], ids=["plain", "in groups"])
+@pytest.mark.parametrize(
+    "statement",
+    [CLAIM_DUE, CLAIM_DUE_IN_GROUPS, CLAIM_DUE_IN_SHARED_GROUPS],
+    ids=["plain", "in groups", "in shared groups"],
+)
 async def test_a_claim_looks_at_no_more_than_it_must(store: PostgresStore, admin: Any, statement: str) -> None:
     """Whatever the planner believes of tables that have grown since it counted them."""
     for name, value in postgres.RUN_PLANS.items():
         await admin.execute(f"SET {name} = {value}")
 
     await admin.execute(f"PREPARE claiming AS {statement}")
-    values = ", ".join(
-        ["1", "'{h}'", "0", "1", "1", "1", "'{}'", "'{}'", "1", "'{}'"][: 10 if "$10" in statement else 6]
-    )
+    numbers = {int(number) for number in re.findall(r"\$(\d+)", statement)}
+    arrays = {7, 8, 9, 10, 12, 13, 14, 15, 16}
+    values = ", ".join("'{h}'" if number == 2 else "'{}'" if number in arrays else "1" for number in sorted(numbers))
     plan = "\n".join(line for (line,) in await admin.fetch(f"EXPLAIN EXECUTE claiming ({values})"))
 
     assert "Seq Scan on state" not in plan
@@ -358,6 +431,46 @@ async def test_behind_a_window_full_of_due_jobs_nobody_is_forgotten(
             break
 
     assert sorted(taken) == sorted([f"free {n}" for n in range(20)] + ["narrow 0", "narrow 1", "narrow 2"])
+
+
+async def handlers(admin: Any) -> list[str]:
+    return [name for (name,) in await admin.fetch("SELECT name FROM handler ORDER BY number")]
+
+
+async def test_handlers_that_no_job_uses_any_more_are_forgotten(store: PostgresStore, admin: Any) -> None:
+    """Every claim walks through them: those of jobs that came and went would make it slower for all."""
+    for number in range(5):
+        await add(store, f"job {number}", handler=f"handler {number}")
+    await add(store, "paused", handler="handler 0", state={"phase": Phase.PAUSED})
+    await store.remove("default", "job 0", NOON)
+    await store.remove("default", "job 1", NOON)
+    await edit(store, "job 2", handler="edited")
+    await change_state(store, "job 3", disable, NOON)
+    await store.purge_disabled(NOON + DAY, 100)
+    await add(store, "again", handler="handler 1")
+
+    assert await handlers(admin) == ["handler 0", "handler 4", "edited", "handler 1"]
+
+
+async def test_a_handler_is_not_forgotten_while_a_job_that_uses_it_is_added(store: PostgresStore, admin: Any) -> None:
+    """Neither transaction sees the other: the job would wait for ever for a handler that nobody knows."""
+    await add(store, "a", handler="h")
+    async with admin.transaction():
+        await admin.execute("SELECT FROM handler WHERE name = 'h' FOR KEY SHARE")  # as whoever adds a job
+        await store.remove("default", "a", NOON)
+    kept = await handlers(admin)
+
+    async with admin.transaction():
+        await admin.execute("DELETE FROM handler WHERE name = 'h'")  # as whoever removes the last job
+        adding_b = asyncio.create_task(add(store, "b", handler="h"))
+        while not await admin.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+            pass
+    await adding_b
+    node = await store.join(identity("here"), NOON)
+
+    assert kept == ["h"]
+    assert claimed_ids(await claim(store, node, handlers=["h"])) == ["b"]
+    assert await handlers(admin) == ["h"]
 
 
 async def test_a_group_is_not_overfilled_by_many_who_claim_at_once(store: PostgresStore, url: str) -> None:
@@ -445,10 +558,31 @@ async def test_others_hear_at_once_when_something_may_be_due(store: PostgresStor
     await add(other, "theirs", Every("1m"))
     await other.change([adding(f"in {after}", Every(after)) for after in ("5m", "300s", "6m")], NOON)
     await edit(other, "mine", priority="low")
-    await other.remove("default", "theirs")
+    await other.remove("default", "theirs", NOON)
     await store.version()
 
     assert heard == [(NOON + MINUTE, 1), (NOON + 5 * MINUTE, 2), (NOON, 1)]
+
+
+@pytest.mark.parametrize(
+    "words", ["somebody soon", "somebody 1 2 3", "somebody 5", "somebody 9223372036854775807 1", "somebody 0 -1", "x  "]
+)
+async def test_a_notification_that_cannot_be_read_means_that_something_has_changed(
+    store: PostgresStore, other: PostgresStore, admin: Any, schema: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody may send one. Those that come after it are heard."""
+    caplog.set_level(logging.DEBUG, "scheduler_async")
+    heard: list[tuple[Micros | None, int]] = []
+    store.on_change(lambda *told: heard.append(told))
+    before = await store.version()
+
+    await admin.execute("SELECT pg_notify($1, $2)", schema, words)
+    await add(other, "theirs", Every("1m"))
+    after = await store.version()
+
+    assert heard == [(None, 0), (NOON + MINUTE, 1)]
+    assert after > before
+    assert "Cannot read the notification" in caplog.text
 
 
 async def test_claims_and_endings_of_others_show_in_the_version_and_are_not_told(

@@ -1,4 +1,7 @@
-"""Processes, their server, and the way between them, one at a time taken away. The long form is a benchmark."""
+"""Processes, their server, and the way between them, one at a time taken away; and processes that never rest.
+
+The long form is a benchmark.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,19 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "torment",
+    "part",
     [
-        pytest.param("kill", id="processes are killed"),
-        pytest.param("partition", id="a process is cut off"),
-        pytest.param("terminate", id="the server ends connections"),
-        pytest.param("restart", id="the server is restarted"),
+        pytest.param("postgres-kill", id="processes are killed"),
+        pytest.param("postgres-partition", id="a process is cut off"),
+        pytest.param("postgres-terminate", id="the server ends connections"),
+        pytest.param("postgres-restart", id="the server is restarted"),
+        pytest.param("restless-server", id="schedulers stop and start on a server"),
+        pytest.param("restless-file", id="schedulers stop and start on a file"),
     ],
 )
-def test_nothing_is_lost_and_nothing_runs_twice_at_once_when(torment: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_and_nothing_runs_twice_at_once_when(part: str, tmp_path: Path) -> None:
     """What is counted is counted from a log that the handlers write: the store is not its own witness."""
-    told = tortured(f"postgres-{torment}", tmp_path / "figures.json")
+    told = tortured(part, tmp_path / "figures.json")
 
     assert told["goals"]
     assert [words for words, holds in told["goals"].items() if not holds] == []

@@ -17,7 +17,7 @@ PROMISED = {
     *("At", "Cron", "Delay", "Every", "Manual", "Retry", "parse_schedule"),
     *("Explanation", "Job", "JobSpec", "Outcome", "PassSummary", "Result", "Run", "Upcoming"),
     *("CronParseError", "IntervalParseError", "JobAlreadyRunningError", "JobExistsError", "JobNotFoundError"),
-    *("SchedulerError", "SchedulerShutdownError", "StoreError"),
+    *("SchedulerError", "SchedulerShutdownError", "StoreError", "StoreOutdatedError"),
 }
 
 

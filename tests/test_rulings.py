@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +430,39 @@ async def test_occurrences_that_pass_during_a_run_merge_into_one_row(
     assert (await job_of(scheduler)).next_run_at == NOON + 7 * MINUTE
 
 
+async def test_occurrences_of_a_new_schedule_that_pass_during_the_run_merge_into_one_row(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """Whichever schedule they belong to: they came while the job ran, and are not caught up with."""
+    worker.takes = "10m"
+    await scheduler.add_job(Every("1h"), handler="work", id="a")
+    await clock.advance("1h")
+
+    await scheduler.update_job("a", schedule=Every("1m"))
+    await clock.advance("10m")
+
+    (skipped,) = await scheduler.run_log("a", outcome="skipped")
+    assert (skipped.reason, skipped.missed) == (SkipReason.ALREADY_RUNNING, 10)
+    assert skipped.scheduled_for == NOON + HOUR + MINUTE
+    assert (await job_of(scheduler)).next_run_at == NOON + HOUR + 11 * MINUTE
+    await clock.advance("1m")
+    assert [run.trigger for run in worker.runs] == [Trigger.SCHEDULE, Trigger.SCHEDULE]
+
+
+async def test_with_jitter_only_occurrences_that_come_during_a_run_are_left_out(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """An occurrence comes when its jitter has passed; of those of an hour, about one in fifty meets a run of 20 s."""
+    worker.takes = "20s"
+    await scheduler.add_job(Every("1m", jitter="50s"), handler="work", id="a")
+
+    await clock.advance("1h")
+
+    rows = await scheduler.run_log("a", limit=None, outcome="skipped")
+    assert len(worker.runs) >= 57
+    assert len(worker.runs) + sum(row.missed for row in rows) >= 59
+
+
 # ---------------------------------------------------------------- 4: failures
 
 
@@ -502,18 +536,65 @@ async def test_retries_in_the_window_come_with_the_next_pass_and_are_renewed(
     assert (await job_of(scheduler)).status is Status.IDLE
 
 
-async def test_the_loop_retries_in_the_window_at_once(
+async def test_the_loop_retries_in_the_window_after_a_second(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
-    """The next pass of a loop is the next moment; the window ends with the retries."""
+    """A job that fails at once does not keep the loop busy; the window ends with the retries."""
     worker.answer = ValueError("no")
     await scheduler.add_job(Every("1h"), handler="work", id="a", retry=Retry.in_window())
 
     await clock.advance("90m")
 
     assert [run.attempt for run in worker.runs] == [1, 2, 3]
-    assert worker.runs[-1].fired_at - (NOON + HOUR) < SECOND
+    assert [run.fired_at - NOON - HOUR for run in worker.runs] == [0 * SECOND, SECOND, 2 * SECOND]
     assert (await job_of(scheduler)).next_run_at == NOON + 2 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("schedule", "retry"),
+    [
+        (Every("1m"), Retry.in_window(10**9)),
+        (Every("1m"), Retry.in_window(10**9, delay=timedelta(microseconds=1))),
+        (At(NOON + MINUTE), Retry.backoff([timedelta(microseconds=1)], disable_after=None)),
+        (Every("1m"), Retry.budget(5, timedelta(microseconds=1))),
+        (Every("1s"), Retry.in_window(10**9)),
+    ],
+    ids=[
+        "at the next pass",
+        "after no time",
+        "a one-shot with short delays",
+        "a period that ends at once",
+        "regularly",
+    ],
+)
+async def test_no_policy_lets_a_failing_job_run_more_than_once_a_second(
+    schedule: Schedule, retry: Retry, scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """Whoever may add jobs could otherwise keep everybody else's from running."""
+    worker.answer = ValueError("no")
+    await scheduler.add_job(schedule, handler="work", id="a", retry=retry)
+
+    await clock.advance("70s")
+
+    moments = [run.fired_at for run in worker.runs]
+    assert moments[-11:] == [NOON + MINUTE + n * SECOND for n in range(11)]
+    assert all(later - earlier >= SECOND for earlier, later in pairwise(moments))
+
+
+async def test_passes_of_one_s_own_retry_in_the_window_as_often_as_they_are_made(
+    new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
+) -> None:
+    """Whoever makes the passes says how long it takes until the next."""
+    scheduler = new_scheduler(store)
+    worker.answer = ValueError("no")
+    await scheduler.add_job(Every("1h"), handler="work", id="a", retry=Retry.in_window())
+    await clock.advance("1h")
+
+    for _ in range(5):
+        await scheduler.run_pending()
+        await clock.advance(timedelta(milliseconds=1))
+
+    assert [run.attempt for run in worker.runs] == [1, 2, 3]
 
 
 async def test_a_budget_doubles_the_wait_and_then_holds_until_the_period_ends(
@@ -721,6 +802,27 @@ async def test_an_interrupted_run_is_not_run_again_if_so_asked(
 
     assert (job.consecutive_errors, job.next_run_at) == (1, NOON + 2 * HOUR)
     assert worker.fired() == [120]
+
+
+@pytest.mark.parametrize("retry", [None, Retry.backoff(), Retry.in_window(), Retry.budget(), Retry.none()])
+async def test_an_interrupted_one_shot_is_not_run_again_if_so_asked(
+    retry: Retry | None, path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """Whatever its policy for failures says: nothing is left of it, and its error is kept."""
+    first = new_scheduler(path)
+    await first.add_job(At(NOON + HOUR), handler="work", id="a", on_interrupt="skip", retry=retry)
+    await first.stop()
+    await clock.advance("1h")
+    await die_running(path, clock)
+
+    second = new_scheduler(path)
+    await second.start()
+    await clock.advance("2d")
+
+    job = await job_of(second)
+    assert worker.runs == []
+    assert (job.status, job.consecutive_errors) == (Status.DISABLED, 1)
+    assert [row.outcome for row in await second.run_log("a")] == [Outcome.INTERRUPTED]
 
 
 @pytest.mark.parametrize("retry", [Retry.backoff(), Retry.none()], ids=["backoff", "none"])
@@ -936,7 +1038,7 @@ async def test_a_late_result_is_dropped(
 async def test_a_removed_run_is_cancelled_and_writes_nothing(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
-    """What was removed is gone, with all that would have come of it."""
+    """What was removed is gone, with all that would have come of it. Its row says so."""
     worker.blocks = True
     await scheduler.add_job(Every("1m"), handler="work", id="a")
     await clock.advance("1m")
@@ -945,7 +1047,7 @@ async def test_a_removed_run_is_cancelled_and_writes_nothing(
     await clock.advance("5m")
 
     assert (worker.cancelled, len(worker.runs)) == (1, 1)
-    assert await scheduler.run_log() == []
+    assert [(row.outcome, row.message) for row in await scheduler.run_log()] == [(Outcome.CANCELLED, None)]
     assert scheduler.state().running == 0
 
 
@@ -963,7 +1065,7 @@ async def test_a_run_whose_job_is_removed_elsewhere_is_cancelled(
     await clock.advance("2s")
 
     assert worker.cancelled == 1
-    assert await first.run_log() == []
+    assert [row.outcome for row in await first.run_log()] == [Outcome.CANCELLED]
 
 
 # ---------------------------------------------------------------- 6: limits
@@ -1342,6 +1444,28 @@ async def test_disabling_during_a_run_is_not_overwritten(
     assert (job.status, job.next_run_at) == (Status.DISABLED, None)
     assert (await scheduler.run_log("a", outcome="success"))[0].finished_at == NOON + 90 * SECOND
     assert len(worker.runs) == 1
+
+
+async def test_a_job_that_is_disabled_edited_and_resumed_during_a_run_goes_by_its_new_schedule(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """Nothing has failed: there is nothing to wait for but the new moment, and no row says otherwise."""
+    worker.takes = "90s"
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    await clock.advance("65s")
+
+    await scheduler.disable_job("a")
+    disabled = await job_of(scheduler)
+    await scheduler.update_job("a", schedule=At(NOON + HOUR))
+    await scheduler.resume_job("a")
+    await clock.advance("10m")
+    explanation = await scheduler.explain("a")
+    await clock.advance("1h")
+
+    assert (disabled.status, disabled.next_run_at) == (Status.RUNNING, None)
+    assert (explanation.reason, explanation.until) == (SkipReason.NOT_DUE, NOON + HOUR)
+    assert worker.fired() == [1, 60]
+    assert await skips_of(scheduler) == []
 
 
 async def test_adding_a_removed_job_again_starts_fresh(
@@ -1847,6 +1971,57 @@ async def test_no_job_waits_if_the_clock_went_back_while_nobody_looked(
     assert len(worker.runs) == 5
 
 
+async def test_no_job_waits_although_a_recovery_by_the_new_time_is_what_was_recorded_last(
+    new_scheduler: NewScheduler, path: Path, worker: Worker, clock: VirtualClock
+) -> None:
+    """A process died, the clock went back, and what it left behind is recorded when the next one starts."""
+    first = new_scheduler(path)
+    await first.add_job(Every("1m"), handler="work", id="a")
+    await clock.advance("1m")
+    dying, identity = SQLiteStore(path), nodes.new_identity()
+    await dying.open()
+    node = await dying.join(identity, clock.micros())
+    await dying.claim_due(clock.micros(), ClaimTerms(node=node, limit=1, slots=None, handlers=None, rules=Rules()))
+    await first.add_job(Every("1m"), handler="work", id="b")
+    await first.start()
+    await clock.advance("30m")
+    await first.stop()
+    await dying.close()
+    nodes.retire(identity)
+
+    clock.set(NOON + 10 * MINUTE)
+    second = new_scheduler(path)
+    await second.start()
+    await clock.advance("3m")
+
+    b = await job_of(second, "b")
+    assert (await oldest_first(second))[0].outcome is Outcome.INTERRUPTED
+    assert b.next_run_at is not None
+    assert b.next_run_at - clock.now() <= MINUTE
+
+
+@pytest.mark.parametrize("first", ["run_pending", "trigger_job"])
+async def test_no_job_waits_out_a_clock_that_goes_back_between_passes_without_the_loop(
+    idle: Scheduler, worker: Worker, clock: VirtualClock, first: str
+) -> None:
+    """No loop looks at the clock. What is triggered meanwhile has a row of the new time, and hides that of the old."""
+    await idle.add_job(Every("1m"), handler="work", id="a")
+    await idle.add_job(Manual(), handler="work", id="b")
+    for _ in range(3):
+        await clock.advance("1m")
+        await idle.run_pending()
+    assert worker.ids == ["a"] * 3
+
+    clock.set(NOON - DAY)
+    await (idle.run_pending() if first == "run_pending" else idle.trigger_job("b"))
+    worker.runs.clear()
+    for _ in range(3):
+        await clock.advance("1m")
+        await idle.run_pending()
+
+    assert worker.ids == ["a"] * 3
+
+
 async def test_no_job_waits_since_rows_of_another_time_are_old(
     new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -2293,6 +2468,10 @@ def test_a_bad_schedule_is_refused_when_it_is_made(make: Callable[[], object], e
         {"queue_size": -1},
         {"group_limits": 0},
         {"group_limits": {"x": 0}},
+        {"group_limits": {"": 1}},
+        {"group_limits": {"*/": 1}},
+        {"group_limits": {"*/ x": 1}},
+        {"group_limits": {1: 1}},
         {"misfire_grace": "5"},
         {"stuck_after": "soon"},
         {"max_sleep": "0s"},

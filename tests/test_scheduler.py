@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import FrozenInstanceError
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -41,10 +43,12 @@ from scheduler_async import (
     SQLiteStore,
     Status,
     Trigger,
+    UnknownZoneError,
     current_run,
     events,
 )
 from scheduler_async.events import EventStream
+from scheduler_async.instants import to_micros
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
@@ -687,7 +691,9 @@ async def test_reading_an_unknown_id_is_no_error(idle: Scheduler) -> None:
     assert await idle.run_log("x") == []
 
 
-async def test_a_removed_job_is_gone_with_its_runs(scheduler: Scheduler, worker: Worker, clock: VirtualClock) -> None:
+async def test_a_removed_job_is_gone_but_for_its_runs(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
     """It runs no more, and is not listed."""
     await scheduler.add_job(Every("1m"), handler="work", id="a")
     await clock.advance("1m")
@@ -696,7 +702,8 @@ async def test_a_removed_job_is_gone_with_its_runs(scheduler: Scheduler, worker:
     await clock.advance("5m")
 
     assert removed.id == "a"
-    assert (await scheduler.get_job("a"), await scheduler.run_log()) == (None, [])
+    assert await scheduler.get_job("a") is None
+    assert [row.outcome for row in await scheduler.run_log()] == [Outcome.SUCCESS]
     assert len(worker.runs) == 1
 
 
@@ -1340,6 +1347,15 @@ async def test_a_job_that_is_not_due_is_explained(idle: Scheduler) -> None:
     assert str(why) == 'Job "a" is not due: it runs every 5 minutes, next at 2026-01-05 12:05 UTC, in 5 minutes.'
 
 
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", ZoneInfo("Asia/Tokyo"), timezone(9 * HOUR, "JST")], ids=repr)
+async def test_a_reader_may_name_a_zone(zone: Any, idle: Scheduler) -> None:
+    await idle.add_job(At(NOON + HOUR), handler="work", id="a")
+
+    assert "2026-01-05 22:00 JST" in str(await idle.explain("a", zone=zone))
+    with pytest.raises(UnknownZoneError):
+        await idle.explain("a", zone="Asia/Tokio")
+
+
 async def test_a_job_that_would_run_is_explained(idle: Scheduler) -> None:
     """No reason is a good answer too."""
     await idle.add_job(At(NOON), handler="work", id="a")
@@ -1447,6 +1463,40 @@ async def test_a_job_without_room_is_explained(
     assert (await scheduler.explain("c")).reason is reason
 
 
+@pytest.mark.parametrize(
+    ("limits", "running", "reasons"),
+    [
+        pytest.param(1, ["a", "c"], [SkipReason.GROUP_FULL, SkipReason.GROUP_FULL], id="each in its namespace"),
+        pytest.param({"x": 1, "*/x": 3}, ["a", "c"], [SkipReason.GROUP_FULL, SkipReason.GROUP_FULL], id="the narrower"),
+        pytest.param({"*/x": 3}, ["a", "b", "c"], [SkipReason.ALREADY_RUNNING, SkipReason.GROUP_FULL], id="across all"),
+        pytest.param({"one/x": 1}, ["a", "b", "c", "d"], [SkipReason.ALREADY_RUNNING] * 2, id="another group"),
+    ],
+)
+async def test_groups_are_limited_within_their_namespaces_and_across_them(
+    limits: int | dict[str, int],
+    running: list[str],
+    reasons: list[SkipReason],
+    new_scheduler: NewScheduler,
+    store: str,
+    worker: Worker,
+    clock: VirtualClock,
+) -> None:
+    """And `explain` goes by the same limits."""
+    scheduler = new_scheduler(store, group_limits=limits)
+    worker.blocks = True
+    await scheduler.start()
+    names = [("one", "a"), ("one", "b"), ("two", "c"), ("two", "d")]
+    await scheduler.add_jobs(
+        [JobSpec(At(NOON), handler="work", id=name, namespace=namespace, group="x") for namespace, name in names]
+    )
+    await clock.advance()
+
+    assert sorted(worker.ids) == running
+    assert [
+        (await scheduler.explain(name, namespace=of)).reason for of, name in (("one", "b"), ("two", "d"))
+    ] == reasons
+
+
 async def test_a_job_is_explained_while_the_scheduler_stops(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -1473,6 +1523,37 @@ async def test_a_job_of_another_namespace_is_explained_by_its_full_name(idle: Sc
 
 
 # ---------------------------------------------------------------- namespaces
+
+
+async def test_the_name_of_a_namespace_cannot_be_changed(idle: Scheduler) -> None:
+    """Who is handed a view of one namespace must not reach another by it."""
+    mine = idle.namespace("mine")
+
+    with pytest.raises(AttributeError):
+        mine.name = "other"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        mine.anything = "else"  # type: ignore[attr-defined]
+
+    assert (mine.name, repr(mine)) == ("mine", "Namespace('mine')")
+
+
+async def test_a_job_of_a_namespace_with_a_slash_has_its_key_everywhere(
+    idle: Scheduler, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log, in the key of its runs, and as the seed of its jitter."""
+    caplog.set_level(logging.INFO, "scheduler_async")
+    schedule = Every("1h", jitter="10%")
+    await idle.add_job(schedule, handler="work", id="c", namespace="a/b")
+    await idle.trigger_job("c", namespace="a/b")
+
+    job = await idle.get_job("c", namespace="a/b")
+    await idle.stop()
+
+    assert job is not None
+    assert job.key == worker.runs[0].job.key == "/a%2Fb/c"
+    assert worker.runs[0].idempotency_key.startswith("/a%2Fb/c@")
+    assert job.state.next_run_at == schedule.jittered(to_micros(NOON + HOUR), "/a%2Fb/c")
+    assert {record.job for record in caplog.records if hasattr(record, "job")} == {"/a%2Fb/c"}
 
 
 async def test_a_namespace_sees_only_its_own_jobs(idle: Scheduler) -> None:
@@ -2314,3 +2395,19 @@ def test_a_store_that_is_none_is_refused(store: Any) -> None:
     """When it is given, with a word about what would be one."""
     with pytest.raises((SchedulerError, ImportError)):
         Scheduler(store)
+
+
+async def test_what_is_noted_of_jobs_that_ran_once_is_forgotten(
+    new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Millions of jobs may come and go while a scheduler runs."""
+    monkeypatch.setattr("scheduler_async.engine.MOST_GROWN", 3)
+    scheduler = new_scheduler(store)
+    await scheduler.start()
+    await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=str(number)) for number in range(5)])
+    await clock.advance("1s")
+    noted = len(scheduler._engine._grown)
+
+    await clock.advance("2m")
+
+    assert (noted, len(scheduler._engine._grown)) == (5, 0)

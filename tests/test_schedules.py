@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from importlib.resources import files
+from io import BytesIO
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -247,8 +249,93 @@ def test_what_is_no_zone_is_refused(zone: Any) -> None:
         Cron("0 9 * * *", tz=zone)
 
 
-def test_a_zone_may_be_given_as_a_zoneinfo() -> None:
-    assert Cron("0 9 * * *", tz=ZoneInfo("Europe/Stockholm")) == Cron("0 9 * * *", tz="Europe/Stockholm")
+class Fixed(tzinfo):
+    """As small as such classes are."""
+
+    def __init__(self, offset: Any) -> None:
+        self.offset = offset
+
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        if isinstance(self.offset, Exception):
+            raise self.offset
+        return self.offset  # type: ignore[no-any-return]
+
+    def tzname(self, _: datetime | None) -> None:
+        return None
+
+    def dst(self, _: datetime | None) -> None:
+        return None
+
+
+class Changing(Fixed):
+    """A zone as pytz makes them: with itself as the zone of a moment, it answers with its first offset."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        return HOUR * 2 if moment is not None and moment.tzinfo is None and moment.month > 3 else HOUR
+
+
+INDIA = 5.5 * HOUR
+STOCKHOLM = files("tzdata").joinpath("zoneinfo/Europe/Stockholm").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        pytest.param(ZoneInfo("Europe/Stockholm"), "Europe/Stockholm", id="ZoneInfo"),
+        pytest.param(ZoneInfo("UTC"), "UTC", id="ZoneInfo of UTC"),
+        pytest.param(UTC, "UTC", id="UTC"),
+        pytest.param(timezone(timedelta(0), "Zulu"), "UTC", id="UTC by another name"),
+        pytest.param(timezone(INDIA), "UTC+05:30", id="timezone"),
+        pytest.param(timezone(INDIA, "IST"), "UTC+05:30", id="timezone with a name"),
+        pytest.param(timezone(-INDIA), "UTC-05:30", id="timezone in the west"),
+        pytest.param(timezone(24 * HOUR - MINUTE), "UTC+23:59", id="the largest offset"),
+        pytest.param(Fixed(INDIA), "UTC+05:30", id="another class"),
+        pytest.param("+05:30", "UTC+05:30", id="offset"),
+        pytest.param("-0530", "UTC-05:30", id="offset without a colon"),
+        pytest.param("+05", "UTC+05:00", id="offset without minutes"),
+        pytest.param("utc+05:30", "UTC+05:30", id="offset from UTC"),
+        pytest.param("-00:00", "UTC", id="no offset"),
+    ],
+)
+def test_a_zone_has_one_name_however_it_is_given(zone: Any, name: str) -> None:
+    schedule = Cron("0 9 * * *", tz=zone)
+
+    assert schedule.tz == name
+    assert schedule == Cron("0 9 * * *", tz=name) == parse_schedule("0 9 * * *", tz=zone)
+    assert hash(schedule) == hash(Cron("0 9 * * *", tz=name))
+    assert Schedule.from_json(schedule.json_text()) == schedule == pickle.loads(pickle.dumps(schedule))
+    assert schedule.describe() == f"at 09:00 ({name})"
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour"), [("+05:30", 3.5), (timezone(-INDIA), 14.5), ("UTC+23:59", 9 - 24 + 1 / 60 + 24)], ids=str
+)
+def test_a_fixed_offset_is_the_same_all_year(zone: Any, hour: float) -> None:
+    schedule = Cron("0 9 * * *", tz=zone)
+
+    for day in (datetime(2026, month, 1, tzinfo=UTC) for month in range(1, 13)):
+        assert schedule.next_after(day) == day + hour * HOUR
+        assert schedule.previous(day + 24 * HOUR) == day + hour * HOUR
+
+
+@pytest.mark.parametrize(
+    ("zone", "words"),
+    [
+        pytest.param(Changing(HOUR), "type Changing changes its offset", id="pytz"),
+        pytest.param(ZoneInfo.from_file(BytesIO(STOCKHOLM)), "ZoneInfo must have a key", id="a file"),
+        pytest.param(timezone(timedelta(hours=1, seconds=1)), "must be whole minutes", id="seconds"),
+        pytest.param(Fixed(timedelta(days=1)), "less than a day", id="a day"),
+        pytest.param(Fixed(None), "has no offset", id="nothing"),
+        pytest.param(Fixed(5), "has no offset", id="number"),
+        pytest.param(Fixed([]), "does not tell its offset", id="list"),
+        pytest.param(Fixed(KeyError("x")), "does not tell its offset", id="error"),
+    ],
+)
+def test_a_zone_that_cannot_be_stored_is_refused_with_what_can(zone: tzinfo, words: str) -> None:
+    with pytest.raises(UnknownZoneError, match=words) as caught:
+        Cron("0 9 * * *", tz=zone)
+
+    assert 'Use ZoneInfo("Europe/Stockholm")' in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_async import Outcome, RunRow, Scheduler
+from scheduler_async import Outcome, RunRow, Scheduler, SchedulerError
 from tests.cast import line_of, started
 
 PATIENCE = 60.0  # seconds: a machine may be busy; what hangs, hangs longer
@@ -289,3 +289,16 @@ async def test_who_is_cancelled_while_waiting_for_a_signal_has_stopped(path: Pat
 
     assert scheduler.status == "stopped"
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+async def test_outside_the_main_thread_an_error_says_what_to_do() -> None:
+    """Python delivers signals to the main thread alone; nothing has been started by then."""
+    scheduler = Scheduler(":memory:")
+
+    def run() -> None:
+        asyncio.run(scheduler.run_until_signal())
+
+    with pytest.raises(SchedulerError, match=r"Call run_until_signal\(\) there; .* start\(\) and stop\(\)"):
+        await asyncio.to_thread(run)
+
+    assert scheduler.status == "stopped"

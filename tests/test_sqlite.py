@@ -7,9 +7,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import itertools
 import json
+import os
 import sqlite3
+import stat
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,10 +35,11 @@ from scheduler_async import (
     lifecycle,
     sqlite,
     sqlite_copying,
+    sqlite_schema,
     sqlite_work,
 )
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_async.models import Ending
+from scheduler_async.models import Ending, Phase
 from scheduler_async.store import ClaimedRun, Decision, Edit, JobFilter, NodeRow
 from tests.test_stores import (
     EVERY_MINUTE,
@@ -48,7 +52,9 @@ from tests.test_stores import (
     claim,
     claim_only,
     claimed_ids,
+    disable,
     edit,
+    editing,
     ended,
     finish,
     identity,
@@ -151,8 +157,8 @@ def test_less_than_normal_is_refused(path: Path) -> None:
 
 async def test_the_file_says_whose_it_is_and_which_schema_it_has(store: SQLiteStore, path: Path) -> None:
     """So that it is never taken for another program's, nor read by a version that cannot."""
-    assert sql(path, "PRAGMA application_id") == [(sqlite.APPLICATION_ID,)]
-    assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
+    assert sql(path, "PRAGMA application_id") == [(sqlite_schema.APPLICATION_ID,)]
+    assert sql(path, "PRAGMA user_version") == [(len(sqlite_schema.MIGRATIONS),)]
     assert sql(path, "PRAGMA integrity_check") == [("ok",)]
 
 
@@ -372,65 +378,54 @@ async def test_an_empty_file_becomes_a_store(path: Path, make: Callable[[Path], 
 async def test_an_older_schema_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Upgrading the package must not cost a single job."""
     await make_store(path)
-    monkeypatch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, ("ALTER TABLE job ADD COLUMN colour TEXT",)))
+    monkeypatch.setattr(
+        sqlite_schema, "MIGRATIONS", (*sqlite_schema.MIGRATIONS, ("ALTER TABLE job ADD COLUMN colour TEXT",))
+    )
 
     async with opened(path) as store:
         assert sorted(await ids(store)) == ["job 0", "job 1", "job 2"]
 
-    assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
+    assert sql(path, "PRAGMA user_version") == [(len(sqlite_schema.MIGRATIONS),)]
     assert sql(path, "SELECT DISTINCT colour FROM job") == [(None,)]
 
 
-@pytest.mark.parametrize("version", range(1, len(sqlite.MIGRATIONS)))
-async def test_a_file_of_any_older_version_is_brought_up_to_date(path: Path, version: int) -> None:
-    """With what is in it: a job, a run, and a node that may live."""
-    with plain(path) as db:
-        for statement in itertools.chain(*sqlite.MIGRATIONS[:version]):
-            db.execute(statement)
-        for statement in OLD_ROWS:
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {version}")
-        db.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
-
+async def test_handlers_that_no_job_uses_any_more_are_forgotten(path: Path) -> None:
+    """Every claim walks through them: those of jobs that came and went would make it slower for all."""
     async with opened(path) as store:
-        assert await ids(store) == ["a"]
-        assert await store.output_of(1) is None
-        assert [row.outcome for row in await runs(store)] == [Outcome.SUCCESS]
-        (old,) = await store.nodes()
-        assert (old.node.identity.name, old.node.beat) == ("old", 7)
-        assert old.age > DAY, "nobody knows when it last beat"
-        assert claimed_ids(await claim(store, old.node.id)) == ["a"]
+        for number in range(5):
+            await add(store, f"job {number}", handler=f"handler {number}")
+        await add(store, "paused", handler="handler 0", state={"phase": Phase.PAUSED})
+        await store.remove("default", "job 0", NOON)
+        await store.remove("default", "job 1", NOON)
+        await edit(store, "job 2", handler="edited")
+        await change_state(store, "job 3", disable, NOON)
+        await store.purge_disabled(NOON + DAY, 100)
+        await add(store, "again", handler="handler 1")
 
-    assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
+    names = sql(path, "SELECT name, number FROM handler ORDER BY number")
+    assert names == [("handler 0", 1), ("handler 4", 5), ("edited", 6), ("handler 1", 7)], "no number is given twice"
 
 
-# As the first version wrote them.
-OLD_ROWS = (
-    "INSERT INTO handler (name) VALUES ('h')",
-    """
-    INSERT INTO job (namespace, id, handler, schedule, payload, metadata, priority, misfire, on_interrupt, anchor,
-                     created_at, updated_at, revision)
-    VALUES ('default', 'a', 'h', '{"version":1,"kind":"every","interval":"1h"}', 'null', '{}', 'standard', 'run_once',
-            'rerun', 0, 0, 0, 1)
-    """,
-    """
-    INSERT INTO state (uid, revision, handler, rank, id, phase, activity, next_run_at, attempts, consecutive_errors,
-                       retry_count)
-    VALUES (1, 1, 1, 1, 'a', 'active', 'idle', 3600000000, 0, 0, 0)
-    """,
-    """
-    INSERT INTO run (uid, scheduled_for, attempt, trigger, claimed_at, started_at, finished_at, outcome)
-    VALUES (1, 0, 1, 'schedule', 0, 0, 1, 'success')
-    """,
-    "INSERT INTO node (name, host, pid, process_start, beat, since) VALUES ('old', 'far', 1, '1', 7, 0)",
-)
+async def test_a_job_that_is_removed_and_one_that_comes_leave_no_handler_behind(path: Path) -> None:
+    """All in one transaction, in whatever order."""
+    async with opened(path) as store:
+        await add(store, "a", handler="one")
+        await add(store, "b", handler="two")
+        changes = [editing("a", handler="two"), adding("c", handler="one"), editing("b", handler="three")]
+        await store.change(changes, NOON)
+        node = await store.join(identity("here"), NOON)
+        assert claimed_ids(await claim(store, node, handlers=["one"])) == ["c"]
+        assert claimed_ids(await claim(store, node, handlers=["two"])) == ["a"]
+        assert claimed_ids(await claim(store, node, handlers=["three"])) == ["b"]
+
+    assert sorted(sql(path, "SELECT name FROM handler")) == [("one",), ("three",), ("two",)]
 
 
 async def test_an_upgrade_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a schema would be refused by the old version and by the new."""
     await make_store(path)
     statements = ("ALTER TABLE job ADD COLUMN colour TEXT", "ALTER TABLE nowhere ADD COLUMN colour TEXT")
-    monkeypatch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, statements))
+    monkeypatch.setattr(sqlite_schema, "MIGRATIONS", (*sqlite_schema.MIGRATIONS, statements))
     before = contents(path.parent)
 
     await assert_refused(path, "nowhere")
@@ -674,7 +669,9 @@ async def test_many_connections_open_a_new_file_at_once(path: Path, again: int) 
 async def test_many_connections_upgrade_a_file_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is taken once, by whoever comes first."""
     await make_store(path)
-    monkeypatch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, ("ALTER TABLE job ADD COLUMN colour TEXT",)))
+    monkeypatch.setattr(
+        sqlite_schema, "MIGRATIONS", (*sqlite_schema.MIGRATIONS, ("ALTER TABLE job ADD COLUMN colour TEXT",))
+    )
     stores = [SQLiteStore(path) for _ in range(4)]
 
     try:
@@ -684,7 +681,7 @@ async def test_many_connections_upgrade_a_file_at_once(path: Path, monkeypatch: 
     finally:
         for store in stores:
             await store.close()
-    assert sql(path, "PRAGMA user_version") == [(len(sqlite.MIGRATIONS),)]
+    assert sql(path, "PRAGMA user_version") == [(len(sqlite_schema.MIGRATIONS),)]
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM job WHERE id = 'a'", "UPDATE job SET revision = 2, name = 'New'"])
@@ -791,7 +788,7 @@ async def test_a_row_that_cannot_be_read_hides_no_other(path: Path, column: str,
         assert [id for id, job in listed.items() if not job.enabled] == ["bad"]
         assert listed["bad"] == await store.get("default", "bad")
         assert {"fine", "good"} <= set(await ids(store, metadata={"team": "blue"}))
-        removed = await store.remove("default", "bad")
+        removed = await store.remove("default", "bad", NOON)
         assert removed is not None
 
 
@@ -1037,7 +1034,7 @@ async def test_a_look_at_nothing_due_costs_the_same_with_a_hundred_times_the_job
 
 
 async def test_a_write_whose_caller_is_cancelled_is_whole(store: SQLiteStore) -> None:
-    """The caller does not wait, the transaction goes on, and none is left open."""
+    """The caller goes when the thread is done with it, so that its event loop cannot end before; all is committed."""
     begun, go_on = threading.Event(), threading.Event()
 
     def wait(_: Job | None) -> Edit | None:
@@ -1050,11 +1047,11 @@ async def test_a_write_whose_caller_is_cancelled_is_whole(store: SQLiteStore) ->
     await asyncio.to_thread(begun.wait, 10)
 
     task.cancel()
+    assert await ids(store) == []
+    assert not task.done()
+    go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await ids(store) == []
-    go_on.set()
-    await store.join(identity("next in line"), NOON)
 
     assert not writer_of(store).in_transaction
     assert await ids(store) == ["a", "b"]
@@ -1127,3 +1124,74 @@ async def test_ids_and_payloads_of_all_kinds_round_trip_through_the_file(path: P
     assert sql(path, "SELECT count(*) FROM job") == [(len(names),)]
     stored = [payload for (payload,) in sql(path, "SELECT payload FROM job")]
     assert sorted(next(iter(json.loads(payload))) for payload in stored) == sorted(names)
+
+
+# ---------------------------------------------------------------- who may read it
+
+
+def modes(path: Path) -> dict[str, int]:
+    """The permissions of a store's files."""
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.glob(f"{path.name}*")}
+
+
+@pytest.fixture
+def umask() -> Iterator[Callable[[int], object]]:
+    before = os.umask(0)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no modes")
+async def test_only_the_owner_can_read_a_new_store(path: Path, umask: Callable[[int], object]) -> None:
+    """The file, its log and its shared memory: jobs hold commands and payloads."""
+    umask(0)
+    store = SQLiteStore(path)
+
+    await store.open()
+    found = modes(path)
+    await store.close()
+
+    assert found == {"jobs.db": 0o600, "jobs.db-wal": 0o600, "jobs.db-shm": 0o600}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no modes")
+async def test_a_file_that_is_there_keeps_its_mode(path: Path) -> None:
+    """Whoever shares a store with a group has said so."""
+    path.touch()
+    path.chmod(0o660)
+    store = SQLiteStore(path)
+
+    await store.open()
+    found = modes(path)
+    await store.close()
+
+    assert set(found.values()) == {0o660}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no modes")
+async def test_what_a_link_points_to_is_made_for_its_owner_too(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    store = SQLiteStore(link)
+
+    await store.open()
+    await store.close()
+
+    assert modes(path) == {"jobs.db": 0o600}
+
+
+async def test_making_a_store_that_is_there_drops_no_locks(path: Path) -> None:
+    """POSIX forgets the locks of a process on a file when it closes that file, however often it has it open."""
+    first, second = SQLiteStore(path), SQLiteStore(path)
+    await first.open()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+
+    await second.open()
+    code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    other = subprocess.run([sys.executable, "-c", code, path], check=False, capture_output=True, text=True)
+
+    holder.close()
+    await first.close()
+    await second.close()
+    assert "database is locked" in other.stderr

@@ -1,9 +1,11 @@
 """The whole engine, loop and store included, against a small model: whatever happens, the promises hold.
 
-Hypothesis adds, edits, pauses, triggers and removes jobs, lets their handlers fail, hang and give up, moves the clock
-and makes it jump, kills the scheduler in the middle of a sentence and starts another on the same file. The model knows
-only arithmetic: which points of its grid a job went past while it was active. Each must have run or have a row that
-says why not, none twice, and none that came while the job was paused.
+Hypothesis adds, edits, pauses, triggers and removes jobs, also in the last moments before they are due. It lets their
+handlers fail, hang, give up and change their own jobs. It moves the clock, steps it and makes it jump. It stops the
+scheduler in the middle of other calls, kills it in the middle of a sentence, and starts another on the same file. The
+model knows only arithmetic: which points of its grid a job went past while it was active. Each must have run or have a
+row that says why not, none twice, and none that came while the job was paused. A stopped scheduler leaves no call
+without an answer, no open row and no claim.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import asyncio
 import gc
 import logging
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -46,17 +49,22 @@ from scheduler_async import (
     RunRow,
     Schedule,
     Scheduler,
+    SchedulerError,
+    SchedulerShutdownError,
     SQLiteStore,
     Status,
     Store,
     Trigger,
     engine,
     foresight,
+    testing,
     waiting,
 )
 from scheduler_async.foresight import EARLIEST_CLAIM, Foresight
-from scheduler_async.instants import HOUR, MINUTE, Micros, from_micros, to_micros
+from scheduler_async.instants import HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
+from scheduler_async.jumps import JUMP
 from scheduler_async.nodes import retire
+from scheduler_async.store import ClaimedRun, JobFilter, RunFilter
 from scheduler_async.testing import VirtualClock
 from tests.postgres_server import url_of_schema, url_of_server
 
@@ -65,7 +73,9 @@ pytestmark = pytest.mark.deep
 T = TypeVar("T")
 NOON = "2026-01-05T12:00:00Z"
 PATIENCE = 30.0  # seconds of real time: a step takes milliseconds, on a busy machine seconds; what hangs, for ever
-SHORTLY = timedelta(milliseconds=5)
+MILLISECOND = timedelta(milliseconds=1)
+# More often than this, no call of a scheduler that is being stopped can open its store again.
+MOST_STOPS = 20
 
 
 # ---------------------------------------------------------------- a process that can be killed
@@ -84,6 +94,9 @@ class MortalStore:
         self.dying: Death | None = None
         self.has_asked = False
         self.died = asyncio.Event()
+        self.asking = 0
+        """How many questions are under way."""
+        self.interjection: Interjection | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -97,7 +110,7 @@ class MortalStore:
 
         async def call(*args: Any, **options: Any) -> Any:
             if self.dying is None:
-                return await method(*args, **options)
+                return await self._ask(method, *args, **options)
             is_last = self.dying != "asks no more" and not self.has_asked and not self.died.is_set()
             if self.dying != "hears no more":
                 self.died.set()
@@ -111,6 +124,34 @@ class MortalStore:
 
         return call
 
+    async def _ask(self, method: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
+        interjection = self.interjection
+        if interjection is not None and not interjection.is_due():
+            interjection = None
+        if interjection is not None and interjection.before:
+            await interjection.act()
+        self.asking += 1
+        try:
+            answer = await method(*args, **options)
+        finally:
+            self.asking -= 1
+        if interjection is not None and not interjection.before:
+            await interjection.act()
+        return answer
+
+
+@dataclass
+class Interjection:
+    """What happens *before* or after the *at*-th question to the store from now on, while that is held up."""
+
+    at: int
+    before: bool
+    act: Callable[[], Awaitable[None]]
+
+    def is_due(self) -> bool:
+        self.at -= 1
+        return self.at == 0
+
 
 # ---------------------------------------------------------------- the model
 
@@ -119,38 +160,50 @@ Phase: TypeAlias = Literal["active", "paused", "disabled"]
 
 @dataclass(frozen=True)
 class Grid:
-    """The regular times of a schedule that has some: *origin* + k * *step*, later than *after*, up to *end*."""
+    """The regular times of a schedule that has some: *origin* + k * *step*, later than *after*, up to *end*.
+
+    Each is moved by the jitter that the schedule has for it.
+    """
 
     origin: Micros
     step: Micros
     after: Micros
     end: Micros
+    moved: Callable[[Micros], Micros]
 
     @classmethod
-    def of(cls, schedule: Schedule, now: Micros) -> Grid | None:
-        """None for schedules without a grid, and for those with jitter, whose times only they know."""
-        if schedule.jitter is not None:
-            return None
+    def of(cls, schedule: Schedule, now: Micros, id: str) -> Grid | None:
+        """None for schedules without a grid."""
         end = 2**62 if schedule.end is None else to_micros(schedule.end)
+
+        def moved(at: Micros) -> Micros:
+            return schedule.jittered(at, f"default/{id}")
+
         if isinstance(schedule, Every):
-            return cls(now, schedule.interval // timedelta(microseconds=1), now, end)
+            return cls(now, schedule.interval // timedelta(microseconds=1), now, end, moved)
         if isinstance(schedule, Cron):
-            return cls(0, CRON_STEPS[schedule.expression], now, end)
+            return cls(0, CRON_STEPS[schedule.expression], now, end, moved)
         return None
 
-    def points(self, after: Micros, until: Micros) -> range:
+    def points(self, after: Micros, until: Micros) -> Iterator[Micros]:
         """Those later than *after*, up to *until*."""
-        after, until = max(after, self.after), min(until, self.end)
-        first = after + self.step - (after - self.origin) % self.step
-        return range(first, until + 1, self.step)
+        first = self._bare(max(after, self.after))
+        bare = range(first if first > self.after else first + self.step, min(until, self.end) + 1, self.step)
+        return (at for at in map(self.moved, bare) if after < at <= until)
+
+    def has(self, point: Micros) -> bool:
+        return self.moved(self._bare(point)) == point
 
     def expand(self, row: RunRow) -> Iterator[Micros]:
         """The points a row of the log stands for. One that was put off may lie between them, and is not counted."""
         first = to_micros(row.scheduled_for)
-        if (first - self.origin) % self.step == 0:
-            yield first
-        following = first + self.step - (first - self.origin) % self.step
-        yield from range(following, following + (row.missed - 1) * self.step, self.step)
+        bare, count = self._bare(first), row.missed
+        if not self.has(first):
+            bare, count = bare if self.moved(bare) > first else bare + self.step, count - 1
+        return (self.moved(bare + number * self.step) for number in range(count))
+
+    def _bare(self, at: Micros) -> Micros:
+        return at - (at - self.origin) % self.step
 
 
 @dataclass
@@ -175,11 +228,18 @@ class Tracked:
     """The latest the clock has been."""
     lenient_until: Micros = 0
     """The clock went back from here: up to this moment points come again, and only runs must not be repeated."""
+    is_unsure: bool = False
+    """Somebody changed it, and nobody knows when, or whether that got through: it is as the store says."""
 
     def new_schedule(self, schedule: Schedule, now: Micros) -> None:
-        self.schedule, self.grid = schedule, Grid.of(schedule, now)
+        self.schedule, self.grid = schedule, Grid.of(schedule, now, self.id)
         self.went_past, self.covered = set(), set()
         self.away = []
+
+    def change_phase(self, phase: Phase, now: Micros) -> None:
+        """What it went past so far, it went past in its phase until now."""
+        self.pass_time(self.high, now, now)
+        self.phase = phase
 
     def pass_time(self, start: Micros, end: Micros, active_until: Micros) -> None:
         """The wall clock went from *start* to *end*; the job was given up on the way if *active_until* is earlier."""
@@ -221,15 +281,16 @@ SCHEDULES = st.one_of(
     st.sampled_from(sorted(CRON_STEPS)).map(lambda text: ("cron", text)),
     st.sampled_from(["2m", "11m"]).map(lambda text: ("delay", text)),
     st.integers(-30, 90).map(lambda minutes: ("at", minutes)),
-    st.sampled_from(
-        [("every at once", "5m"), ("every until", "3m"), ("jitter", "5m"), ("manual", ""), ("patient", "4m")]
-    ),
+    st.sampled_from([("every at once", "5m"), ("every until", "3m"), ("manual", ""), ("patient", "4m")]),
+    st.sampled_from(["10%", "50s", "1h"]).map(lambda jitter: ("jitter", jitter)),
 )
 ENDINGS = st.sampled_from(["succeed", "fail", "fail", "noop", "give up"])
 WAITS = st.one_of(st.none(), st.none(), st.just("hang"), st.integers(1, 900))
-
-
-BEHAVIOURS = st.tuples(WAITS, ENDINGS)
+DEEDS = st.sampled_from([None, None, None, None, "pause", "disable", "edit", "change"])
+# What a handler does to its own job, how long it takes then, and how it ends.
+Behaviour: TypeAlias = tuple[str | None, object, str]
+WELL_BEHAVED: Behaviour = (None, None, "succeed")
+BEHAVIOURS = st.tuples(DEEDS, WAITS, ENDINGS)
 JOBS = st.fixed_dictionaries(
     {
         "schedule": SCHEDULES,
@@ -239,6 +300,36 @@ JOBS = st.fixed_dictionaries(
         "enabled": st.sampled_from([True, True, True, True, False]),
     }
 )
+CHANGES = st.one_of(
+    st.fixed_dictionaries({"payload": st.integers(0, 9)}),
+    st.fixed_dictionaries({"retry": RETRIES}),
+    st.fixed_dictionaries({"misfire": st.sampled_from(["run_once", "skip"])}),
+    st.fixed_dictionaries({"timeout": st.sampled_from([None, "5m"])}),
+    st.fixed_dictionaries({"enabled": st.booleans()}),
+)
+# Jobs are claimed up to 50 ms before they are due, crowds earlier than that.
+LEADS = st.sampled_from([1, 5, 12, 20, 35, 49, 60]).map(lambda number: number * MILLISECOND)
+STEPS = st.one_of(st.integers(1, 60), st.integers(-60, -1))
+# A rule, and what else it takes besides the job: what is done in the last moments before that is due.
+MEDDLING: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
+    SCHEDULES.map(lambda drawn: ("edit_the_schedule", {"drawn": drawn})),
+    CHANGES.map(lambda changes: ("edit_something_else", {"changes": changes})),
+    st.sampled_from([("pause", {}), ("trigger", {}), ("remove", {})]),
+)
+Call: TypeAlias = tuple[str, int]
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            2 * ["trigger_job", "run_pending"]
+            + ["pause_job", "resume_job", "update_job", "reschedule", "remove_job", "add_job", "get_job"]
+        ),
+        WHICH,
+    ),
+    min_size=1,
+    max_size=4,
+)
+Stop: TypeAlias = Literal["cancels", "waits", "does not wait", "is cancelled"]
+STOPS = st.sampled_from(get_args(Stop))
 
 
 def schedule_of(drawn: tuple[str, Any], now: Micros) -> Schedule:
@@ -249,8 +340,8 @@ def schedule_of(drawn: tuple[str, Any], now: Micros) -> Schedule:
             return Every(interval, immediately=True)
         case "every until", str(interval):
             return Every(interval, end=from_micros(now + 2 * HOUR))
-        case "jitter", str(interval):
-            return Every(interval, jitter="10%")
+        case "jitter", str(jitter):
+            return Every("90s", jitter=jitter)
         case "cron", str(expression):
             return Cron(expression, tz="UTC")
         case "delay", str(interval):
@@ -287,11 +378,22 @@ class EngineMachine(RuleBasedStateMachine):
         # takes long would outlive its lease.
         self.patches = pytest.MonkeyPatch()
         self.patches.setattr(engine, "SystemClock", VirtualClock)
+        self.patches.setattr(testing, "REAL_PATIENCE", 0.01)  # handlers here wait for the clock, or for ever
         self.jobs: dict[str, Tracked] = {}
-        self.behaviour: dict[str, tuple[object, str]] = {}
+        self.calls: dict[asyncio.Task[object], str] = {}
+        """Calls that need not have come to their end: only `stop()` must let them."""
+        self.behaviour: dict[str, Behaviour] = {}
         self.handling: dict[int, int] = {}
         self.hanging: set[asyncio.Event] = set()
         self.max_concurrent: int | None = None
+        self.unnoticed: Micros = 0
+        """How far the clock went back in steps that are too small to be a jump."""
+        self.went_back_unseen = False
+        """The clock went back, and no scheduler runs."""
+        self.excused: set[tuple[str, Micros]] = set()
+        """Jobs that wait for these moments since then: no row is younger than the new time, so nobody can know."""
+        self.was_killed = False
+        """And nobody has started since who could tidy up."""
         self.is_well = True
 
     @initialize(
@@ -302,7 +404,7 @@ class EngineMachine(RuleBasedStateMachine):
         max_concurrent: int | None,
         first: dict[str, Any],
         second: dict[str, Any],
-        how: tuple[tuple[object, str], tuple[object, str]],
+        how: tuple[Behaviour, Behaviour],
     ) -> None:
         self.max_concurrent = max_concurrent
         self.run(self.make_clock())
@@ -324,14 +426,18 @@ class EngineMachine(RuleBasedStateMachine):
     async def make_clock(self) -> None:
         self.clock = VirtualClock(NOON)
 
-    async def start(self) -> None:
+    def make_scheduler(self) -> None:
         self.store = MortalStore(self.new_store())
         self.scheduler = Scheduler(
             cast(Store, self.store), clock=self.clock, keep_runs=None, max_concurrent=self.max_concurrent
         )
         self.scheduler.handler("work")(self.work)
+
+    async def start(self) -> None:
+        self.make_scheduler()
         self.is_up = True
         await self.scheduler.start()
+        self.was_killed = False
         await self.clock.advance()
         await self.let_the_claimed_begin()
 
@@ -341,10 +447,13 @@ class EngineMachine(RuleBasedStateMachine):
         return SQLiteStore(Path(self.directory.name, "jobs.db") if self.kind == "file" else ":memory:")
 
     async def work(self, run: Run) -> object:
-        assert run.job.uid not in self.handling, f"{run} and run {self.handling[run.job.uid]} at once"
+        if run.job.uid in self.handling:  # what a handler raises is a failure like any other
+            self.complaints.append(f"{run} and run {self.handling[run.job.uid]} at once")
         self.handling[run.job.uid] = run.id
-        wait, ending = self.behaviour.get(run.job_id, (None, "succeed"))
+        deed, wait, ending = self.behaviour.get(run.job_id, WELL_BEHAVED)
         try:
+            if deed is not None and run.job_id in self.jobs:
+                await self.change_own_job(self.jobs[run.job_id], deed)
             if wait == "hang":
                 released = asyncio.Event()
                 self.hanging.add(released)
@@ -361,6 +470,23 @@ class EngineMachine(RuleBasedStateMachine):
             case "give up":
                 return False
         return None
+
+    async def change_own_job(self, model: Tracked, deed: str) -> None:
+        """What a handler does to its own job. If it is cancelled meanwhile, the store knows how far that got."""
+        was_unsure, model.is_unsure = model.is_unsure, True
+        match deed:
+            case "pause":
+                await self.scheduler.pause_job(model.id)
+                model.change_phase("paused" if model.phase == "active" else model.phase, self.clock.micros())
+            case "disable":
+                await self.scheduler.disable_job(model.id)
+                model.change_phase("disabled", self.clock.micros())
+            case "change":
+                await self.scheduler.update_job(model.id, payload=self.clock.micros())
+            case _:
+                await self.scheduler.update_job(model.id, schedule=Every("3m"))
+                return  # from when on it counts, the store knows
+        model.is_unsure = was_unsure
 
     def teardown(self) -> None:
         try:
@@ -381,11 +507,9 @@ class EngineMachine(RuleBasedStateMachine):
     async def end_well(self) -> None:
         """Once all handlers are let go, nothing stays running; and the log has not changed behind our back."""
         if not self.is_up:
-            before = self.clock.micros()
-            await self.start()
-            await self.sync(before)
+            await self.start_again()
         for job_id in self.jobs:
-            self.behaviour[job_id] = (None, "succeed")
+            self.behaviour[job_id] = WELL_BEHAVED
         before = self.clock.micros()
         self.let_go()
         await self.clock.advance("16m")  # the longest a handler takes, and a minute
@@ -398,8 +522,10 @@ class EngineMachine(RuleBasedStateMachine):
             assert job.status not in (Status.RUNNING, Status.QUEUED)
             log = await self.scheduler.run_log(model.id, limit=None)
             assert {row.id: row for row in log} == model.rows, "the log was rewritten"
-        await self.scheduler.stop()
-        self.is_up = False
+        await self.halt("waits")
+        assert not self.calls
+        if self.kind != "memory":
+            await self.check_what_is_left()
 
     def let_go(self) -> None:
         for released in self.hanging:
@@ -414,6 +540,9 @@ class EngineMachine(RuleBasedStateMachine):
             for task in others:
                 task.cancel()
             await asyncio.wait(others)
+        for call in self.calls:
+            if not call.cancelled():
+                call.exception()  # nobody waits for it any more
         identity = self.scheduler._engine._identity
         if identity is not None:
             retire(identity)
@@ -422,7 +551,9 @@ class EngineMachine(RuleBasedStateMachine):
         await self.store.inner.close()
         self.hanging.clear()
         self.handling.clear()
+        self.calls.clear()
         self.is_up = False
+        self.was_killed = True
 
     # ------------------------------------------------------------ what people do
 
@@ -440,17 +571,20 @@ class EngineMachine(RuleBasedStateMachine):
 
     @precondition(has_room)
     @rule(fields=JOBS, behaviour=BEHAVIOURS)
-    def add_a_job(self, fields: dict[str, Any], behaviour: tuple[object, str]) -> None:
+    def add_a_job(self, fields: dict[str, Any], behaviour: Behaviour) -> None:
         self.add(fields, behaviour)
 
-    def add(self, fields: dict[str, Any], behaviour: tuple[object, str]) -> None:
-        job_id = next(free for free in IDS if free not in self.jobs)
-        now = self.clock.micros()
-        fields = {**fields, "schedule": schedule_of(fields["schedule"], now)}
-        phase: Phase = "active" if fields["enabled"] else "disabled"
-        self.jobs[job_id] = Tracked(job_id, fields["schedule"], Grid.of(fields["schedule"], now), phase, high=now)
-        self.behaviour[job_id] = behaviour
-        self.do(self.scheduler.add_job(handler="work", id=job_id, **fields))
+    def add(self, fields: dict[str, Any], behaviour: Behaviour) -> None:
+        fields = {**fields, "schedule": schedule_of(fields["schedule"], self.clock.micros())}
+        model = self.new_model(fields["schedule"], "active" if fields["enabled"] else "disabled")
+        self.behaviour[model.id] = behaviour
+        self.do(self.scheduler.add_job(handler="work", id=model.id, **fields))
+
+    def new_model(self, schedule: Schedule, phase: Phase = "active") -> Tracked:
+        """The model of a job that is about to be added."""
+        now, free = self.clock.micros(), next(free for free in IDS if free not in self.jobs)
+        self.jobs[free] = model = Tracked(free, schedule, Grid.of(schedule, now, free), phase, high=now)
+        return model
 
     @precondition(has_jobs)
     @rule(which=WHICH, drawn=SCHEDULES)
@@ -478,16 +612,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.do(act())
 
     @precondition(has_jobs)
-    @rule(
-        which=WHICH,
-        changes=st.one_of(
-            st.fixed_dictionaries({"payload": st.integers(0, 9)}),
-            st.fixed_dictionaries({"retry": RETRIES}),
-            st.fixed_dictionaries({"misfire": st.sampled_from(["run_once", "skip"])}),
-            st.fixed_dictionaries({"timeout": st.sampled_from([None, "5m"])}),
-            st.fixed_dictionaries({"enabled": st.booleans()}),
-        ),
-    )
+    @rule(which=WHICH, changes=CHANGES)
     def edit_something_else(self, which: int, changes: dict[str, Any]) -> None:
         model = self.pick(which)
 
@@ -555,8 +680,32 @@ class EngineMachine(RuleBasedStateMachine):
         self.do(act())
 
     @rule(id=st.sampled_from(IDS), behaviour=BEHAVIOURS)
-    def change_the_handler(self, id: str, behaviour: tuple[object, str]) -> None:
+    def change_the_handler(self, id: str, behaviour: Behaviour) -> None:
         self.behaviour[id] = behaviour
+
+    @precondition(is_running_here)
+    @rule()
+    def run_pending(self) -> None:
+        """What is due has been claimed by the loop, unless there is no room for it."""
+
+        async def act() -> None:
+            self.launch(self.scheduler.run_pending(), "run_pending")
+
+        self.do(act())
+
+    def launch(self, call: Coroutine[Any, Any, object], name: str) -> None:
+        """Make a *call* that need not come to its end before the scheduler is stopped."""
+        self.calls[asyncio.create_task(call, name=name)] = name
+
+    @precondition(has_jobs)
+    @rule(which=WHICH, lead=LEADS, let_go=st.booleans(), meddling=MEDDLING)
+    def meddle_at_the_last_moment(
+        self, which: int, lead: timedelta, let_go: bool, meddling: tuple[str, dict[str, Any]]
+    ) -> None:
+        """Where it may be claimed, and has not begun."""
+        self.approach(which, lead, let_go)
+        name, arguments = meddling
+        getattr(self, name)(which, **arguments)
 
     # ------------------------------------------------------------ what time does
 
@@ -571,16 +720,18 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(has_jobs)
     @rule(which=WHICH, let_go=st.booleans())
     def advance_to_the_next_run(self, which: int, let_go: bool) -> None:
-        job = self.run(self.job(self.pick(which).id))
-        wait = timedelta(0) if job.next_run_at is None else job.next_run_at - self.clock.now()
-        self.move(min(max(wait, timedelta(0)), timedelta(hours=3)), let_go)
+        self.approach(which, timedelta(0), let_go)
 
     @precondition(has_jobs)
-    @rule(which=WHICH, let_go=st.booleans())
-    def advance_to_shortly_before_the_next_run(self, which: int, let_go: bool) -> None:
+    @rule(which=WHICH, lead=LEADS, let_go=st.booleans())
+    def advance_to_shortly_before_the_next_run(self, which: int, lead: timedelta, let_go: bool) -> None:
         """Where it may be claimed, and has not begun: whatever comes then takes it back."""
+        self.approach(which, lead, let_go)
+
+    def approach(self, which: int, lead: timedelta, let_go: bool) -> None:
+        """Go to the next run of a job, or to shortly before it."""
         job = self.run(self.job(self.pick(which).id))
-        wait = timedelta(0) if job.next_run_at is None else job.next_run_at - self.clock.now() - SHORTLY
+        wait = timedelta(0) if job.next_run_at is None else job.next_run_at - self.clock.now() - lead
         self.move(min(max(wait, timedelta(0)), timedelta(hours=3)), let_go)
 
     def move(self, duration: timedelta, let_go: bool) -> None:
@@ -593,15 +744,30 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(-180, 240))
     def jump(self, minutes: int) -> None:
+        self.shift(timedelta(minutes=minutes))
+
+    @rule(seconds=STEPS)
+    def step(self, seconds: int) -> None:
+        self.shift(timedelta(seconds=seconds))
+
+    @precondition(has_jobs)
+    @rule(which=WHICH, lead=LEADS, let_go=st.booleans(), seconds=STEPS)
+    def step_at_the_last_moment(self, which: int, lead: timedelta, let_go: bool, seconds: int) -> None:
+        self.approach(which, lead, let_go)
+        self.step(seconds)
+
+    def shift(self, by: timedelta) -> None:
+        """Let the wall clock go forward or back at once."""
         now = self.clock.micros()
-        for model in self.jobs.values():
-            if minutes < 0:
+        if by < timedelta(0):
+            self.went_back_unseen |= not self.is_up
+            self.unnoticed += JUMP if -by <= timedelta(microseconds=JUMP) else 0
+            for model in self.jobs.values():
                 ahead = now + EARLIEST_CLAIM  # what was claimed ahead has its row before its time
                 model.lenient_until = max(model.lenient_until, model.high, ahead)
 
         async def act() -> None:
-            await self.let_the_claimed_begin()
-            self.clock.set(from_micros(self.clock.micros() + minutes * MINUTE))
+            self.clock.set(self.clock.now() + by)
 
         self.do(act())
 
@@ -633,22 +799,152 @@ class EngineMachine(RuleBasedStateMachine):
         self.down_since = before
 
     @precondition(can_be_left)
-    @rule()
-    def stop(self) -> None:
-        before = self.clock.micros()
-        self.run(self.scheduler.stop(cancel=True))
-        self.hanging.clear()
+    @rule(how=STOPS)
+    def stop(self, how: Stop) -> None:
+        self.down_since = self.clock.micros()
+
+        async def act() -> None:
+            await self.halt(how)
+            await self.check_what_is_left()
+
+        self.run(act())
+
+    @precondition(lambda self: self.can_be_left() or self.was_left())
+    @rule(calls=CALLS, at=st.integers(1, 14), before=st.booleans(), how=STOPS)
+    def stop_in_the_middle(self, calls: list[Call], at: int, before: bool, how: Stop) -> None:
+        """While others call it, with the loop or without, somebody stops it."""
+        if self.is_up:
+            self.down_since = self.clock.micros()
+        else:
+            self.make_scheduler()
+
+        async def act() -> None:
+            stopping: list[asyncio.Task[None]] = []
+
+            async def interject() -> None:
+                stopping.append(asyncio.create_task(self.halt(how)))
+                await self.stand_still()
+
+            self.store.interjection = Interjection(at, before, interject)
+            for name, which in calls:
+                self.call(name, which)
+            await self.stand_still()
+            self.store.interjection = None
+            await (stopping[0] if stopping else self.halt(how))
+            await self.check_what_is_left()
+
+        self.run(act())
+
+    def call(self, name: str, which: int) -> None:
+        """Begin a call of which nobody knows whether it comes before the stop, or after it."""
+        scheduler = self.scheduler
+        if name == "run_pending":
+            return self.launch(scheduler.run_pending(), name)
+        if name == "add_job":
+            if len(self.jobs) < len(IDS):
+                model = self.new_model(Every("2m"))
+                model.is_unsure = True
+                self.launch(scheduler.add_job(model.schedule, handler="work", id=model.id), name)
+            return None
+        if not self.jobs:
+            return None
+        model = self.pick(which)
+        model.is_unsure |= name not in ("trigger_job", "get_job")
+        match name:
+            case "update_job":
+                work: Coroutine[Any, Any, object] = scheduler.update_job(model.id, payload=which)
+            case "reschedule":
+                work = scheduler.update_job(model.id, schedule=Cron("*/5 * * * *", tz="UTC"))
+            case _:
+                work = getattr(scheduler, name)(model.id)
+        return self.launch(work, name)
+
+    async def halt(self, how: Stop) -> None:
+        """Stop the scheduler; every call that was made before, or meanwhile, comes to an end with it."""
+        match how:
+            case "cancels":
+                await self.scheduler.stop(cancel=True)
+            case "waits":
+                with suppress(SchedulerShutdownError):
+                    await self.scheduler.stop()
+            case "does not wait":
+                await self.scheduler.stop(wait=False)
+            case "is cancelled":
+                stopping = asyncio.create_task(self.scheduler.stop())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                stopping.cancel()
+                await asyncio.wait([stopping])
+        for _ in range(MOST_STOPS):
+            are_done = all(call.done() for call in self.calls)
+            await self.scheduler.stop(cancel=True)
+            if are_done:
+                break
+            await self.clock.advance("1s")  # one that came after all this has opened the store once more
         self.is_up = False
-        self.down_since = before
+        self.hanging.clear()
+        assert self.scheduler.status == "stopped"
+        assert not self.handling, f"runs go on: {self.handling}"
+        for call, name in self.calls.items():
+            assert call.done(), f"{name} hangs: {call}"
+            error = call.exception()
+            assert error is None or isinstance(error, SchedulerError), f"{name} raised {error!r}"
+        self.calls.clear()
+
+    async def check_what_is_left(self) -> None:
+        """In the store of a scheduler that was stopped, no row is open, no job runs, and nobody is a node."""
+        async with self.a_look_at_the_store() as store:
+            jobs, rows = await store.list_jobs(JobFilter()), await store.list_runs(RunFilter())
+            nodes = await store.nodes()
+        if not self.was_killed:
+            assert not [row for row in rows if row.outcome is None], "a row is open, and nobody runs"
+            assert not [job for job in jobs if job.status in (Status.RUNNING, Status.QUEUED)], "a claim has no owner"
+            assert not nodes
+        names = {job.id for job in jobs}
+        for model in [*self.jobs.values()]:
+            if model.id not in names:
+                assert model.is_unsure, f"{model.id} is lost"
+                del self.jobs[model.id]
+        assert names == self.jobs.keys()
+
+    async def stand_still(self) -> None:
+        """Return when nothing more can happen without time moving, or without what we hold up."""
+        quiet = 0
+        while quiet < 2:
+            await asyncio.sleep(0.001)  # not at once: the clock waits until nobody is ready to go on
+            is_busy = self.store.asking or self.loop._ready  # type: ignore[attr-defined]
+            quiet = 0 if is_busy else quiet + 1
 
     @precondition(was_left)
     @rule()
     def restart(self) -> None:
-        async def act() -> None:
-            await self.start()
-            await self.sync(self.down_since)
+        self.run(self.start_again())
 
-        self.run(act())
+    async def start_again(self) -> None:
+        if self.went_back_unseen:
+            await self.excuse_those_who_cannot_know()
+        await self.start()
+        await self.sync(self.down_since)
+
+    async def excuse_those_who_cannot_know(self) -> None:
+        """What was recorded last shows that the clock went back; if it was long before, nothing does."""
+        self.went_back_unseen = False
+        async with self.a_look_at_the_store() as store:
+            newest = await store.list_runs(RunFilter(limit=1))
+            moments = [moment for row in newest for moment in (row.started_at, row.finished_at) if moment is not None]
+            if all(to_micros(moment) <= self.clock.micros() + JUMP for moment in moments):
+                jobs = await store.list_jobs(JobFilter())
+                self.excused = {(job.id, at) for job in jobs if (at := job.state.next_run_at) is not None}
+
+    @asynccontextmanager
+    async def a_look_at_the_store(self) -> AsyncIterator[Store]:
+        """The store, as others see it."""
+        store = self.new_store()
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
 
     # ------------------------------------------------------------ what must hold
 
@@ -673,10 +969,13 @@ class EngineMachine(RuleBasedStateMachine):
         """A job; one that was claimed ahead of its time as it was before, since nobody is to notice."""
         job = await self.scheduler.get_job(id)
         assert job is not None, f"{id} is gone"
-        for active in self.scheduler._engine.runner:
-            if active.waits and active.claimed.job.uid == job.uid:
-                return job.with_state(active.claimed.before)
-        return job
+        early = self.early_claim(job)
+        return job if early is None else job.with_state(early.before)
+
+    def early_claim(self, job: Job) -> ClaimedRun | None:
+        """The claim of a job that was made ahead of its time, and may yet be undone."""
+        claims = [active.claimed for active in self.scheduler._engine.runner if active.waits]
+        return next((claimed for claimed in claims if claimed.uid == job.uid), None)
 
     async def sync(self, before: Micros) -> None:
         """Let the model catch up with the time since *before*, and hold the store against it."""
@@ -684,6 +983,9 @@ class EngineMachine(RuleBasedStateMachine):
         for model in self.jobs.values():
             job = await self.job(model.id)
             rows = await self.new_rows(model)
+            if model.is_unsure:
+                self.relearn(model, job, rows, now)
+                continue
             active_until = now
             if model.phase == "active" and not job.enabled:
                 # Only the end of a run, or of the schedule itself, gives up a job that nobody touched.
@@ -697,6 +999,18 @@ class EngineMachine(RuleBasedStateMachine):
                 self.take_row(model, row)
             self.check_job(model, job, now)
             self.check_grid(model, job)
+
+    def relearn(self, model: Tracked, job: Job, rows: list[RunRow], now: Micros) -> None:
+        """Take the word of the store for what a job is; only that nothing is repeated is known for sure."""
+        model.grid = None
+        for row in rows:
+            self.take_row(model, row)
+        model.new_schedule(job.schedule, job.anchor)
+        model.phase = job.state.phase.value
+        model.errors, model.is_unsure = job.consecutive_errors, False
+        model.high = max(model.high, now)
+        model.lenient_until = max(model.lenient_until, model.high + EARLIEST_CLAIM)
+        self.check_job(model, job, now)
 
     async def new_rows(self, model: Tracked) -> list[RunRow]:
         """Rows that are new or were unfinished, oldest first. Those of a claim ahead of its time may yet be undone."""
@@ -749,7 +1063,7 @@ class EngineMachine(RuleBasedStateMachine):
             points = list(model.grid.expand(row))
         else:
             points = [to_micros(row.scheduled_for)]
-            on_grid = (points[0] - model.grid.origin) % model.grid.step == 0
+            on_grid = model.grid.has(points[0])
             assert on_grid or model.errors, f"{row} is between the regular times, and nothing had failed"
             if not on_grid:
                 return  # put off after a failure: an occurrence of its own
@@ -789,6 +1103,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert (job.state.phase == "paused") == (model.phase == "paused"), f"{job.state}"
         if job.status in (Status.RUNNING, Status.QUEUED):
             assert len(model.unfinished) == 1
+            assert job.uid in {active.claimed.uid for active in self.scheduler._engine.runner}, f"{job} runs nowhere"
         else:
             assert not model.unfinished, f"{model.running} is forgotten"
         if job.status is Status.DISABLED:
@@ -798,9 +1113,26 @@ class EngineMachine(RuleBasedStateMachine):
             assert job.disabled_reason is None or job.state.phase == "disabled"
         if job.status is Status.IDLE and not isinstance(job.schedule, Manual):
             assert job.next_run_at is not None, f"nothing will ever wake {job}"
-            if self.max_concurrent is None:
-                assert job.state.next_run_at is not None
-                assert job.state.next_run_at > now, f"{job} is due, and does not run"
+            assert job.state.next_run_at is not None
+            if self.early_claim(job) is None:  # it waits for its timer, wherever the clock has stepped meanwhile
+                self.check_that_it_does_not_wait_out_a_jump(job, job.state.next_run_at - now)
+                assert job.state.next_run_at > now or self.max_concurrent, f"{job} is due, and does not run"
+
+    def check_that_it_does_not_wait_out_a_jump(self, job: Job, wait: Micros) -> None:
+        """It waits for no longer than its schedule says, or its policy after a failure."""
+        schedule, state = job.schedule, job.state
+        if isinstance(schedule, Every | Delay):
+            longest = schedule.interval // timedelta(microseconds=1)
+        elif isinstance(schedule, Cron):
+            longest = CRON_STEPS[schedule.expression]
+        else:
+            return  # a one-shot keeps its moment
+        if state.retry_of is not None or state.regular_at is not None:
+            longest = max(longest, HOUR)
+        # What ran before the clock went back is left out as soon as it could be claimed: then the next one comes.
+        longest += longest * (schedule.jitter is not None) + EARLIEST_CLAIM + self.unnoticed
+        is_excused = (job.id, state.next_run_at) in self.excused
+        assert wait <= longest or is_excused, f"{job.id} waits for {wait / SECOND:g} s: {state}"
 
     def check_that_there_was_a_reason(self, model: Tracked, job: Job) -> None:
         reason = job.disabled_reason or ""

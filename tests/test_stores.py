@@ -52,11 +52,14 @@ from scheduler_async import (
     lifecycle,
 )
 from scheduler_async.copying import Copy
+from scheduler_async.groups import group_key
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.lifecycle import Room, Rules, decide, order
 from scheduler_async.models import ENDED, Ending, Phase, Skip
 from scheduler_async.nodes import LEASE
 from scheduler_async.store import (
+    MOST_UNHANDLED,
+    REMOVED,
     Aftermath,
     Change,
     ClaimedRun,
@@ -67,6 +70,7 @@ from scheduler_async.store import (
     EndedRun,
     JobFilter,
     JobRecord,
+    LeftOut,
     NodeIdentity,
     NodeLost,
     NodeRow,
@@ -75,6 +79,7 @@ from scheduler_async.store import (
     RunRecord,
     Verdict,
 )
+from scheduler_async.texts import storable
 from tests.postgres_server import url_of_schema
 
 NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
@@ -332,7 +337,7 @@ async def test_an_id_is_only_ever_a_name(store: Store, id: str) -> None:
     assert (await job_of(store, id, id)).payload == {id: id}
     assert await ids(store, namespace=id) == [id]
     assert await ids(store, handler=id, group=id, user_id=id, metadata={id: id}) == ["bystander"]
-    removed = await store.remove(id, id)
+    removed = await store.remove(id, id, NOON)
     assert removed is not None
     assert removed.id == id
     assert (await job_of(store, "bystander")).payload == id
@@ -543,26 +548,61 @@ async def test_no_changes_are_fine(store: Store) -> None:
 # ---------------------------------------------------------------- remove
 
 
-async def test_removing_a_job_takes_its_runs_along(store: Store, node: int) -> None:
-    """A job that is gone must leave nothing behind that another one could be mixed up with."""
+async def test_the_runs_of_a_removed_job_stay_in_the_log(store: Store, node: int) -> None:
+    """A job that is gone leaves nothing else behind, and another one cannot be mixed up with it."""
     await add(store, "a")
     await add(store, "b")
     await store.finish([ended(run) for run in (await claim(store, node)).runs], RULES)
     as_it_was = await job_of(store, "a")
 
-    removed = await store.remove("default", "a")
+    removed = await store.remove("default", "a", NOON)
 
     assert removed == as_it_was
     assert await store.get("default", "a") is None
-    assert [row.job_id for row in await runs(store)] == ["b"]
+    assert await ids(store) == ["b"]
+    assert [row.job_id for row in await runs(store)] == ["b", "a"]
+    assert [row.job_id for row in await runs(store, namespace="default", id="a")] == ["a"]
+
+
+async def test_the_runs_of_removed_jobs_are_purged_a_few_jobs_at_a_time(store: Store, node: int) -> None:
+    """Those that were removed first go first; one whose own run goes on waits for that."""
+    for id in ("a", "b", "c", "busy"):
+        await add(store, id)
+    claims = await claim(store, node)
+    busy = next(run for run in claims.runs if run.job.id == "busy")
+    await store.finish([ended(run) for run in claims.runs if run is not busy], RULES)
+    await store.remove("default", "busy", NOON, busy.id)
+    for place, id in enumerate(("c", "b", "a"), 1):
+        await store.remove("default", id, NOON + place)
+
+    assert await store.purge_removed(NOON + 1, 10) == 0
+    assert await store.purge_removed(NOON + HOUR, 2) == 2
+    assert {row.job_id for row in await runs(store)} == {"a", "busy"}
+    assert await store.purge_removed(NOON + HOUR, 2) == 1
+    assert await finish(store, busy) is not None
+    assert await store.purge_removed(NOON + HOUR, 2) == 1
+    assert await runs(store) == []
+
+
+async def test_a_run_that_removes_its_own_job_is_recorded_when_it_ends(store: Store, node: int) -> None:
+    await add(store, "a")
+    run = await claim_only(store, node)
+
+    await store.remove("default", "a", NOON, run.id)
+
+    assert await ids(store) == []
+    assert await store.held(node) == {run.id}
+    assert await finish(store, run) is not None
+    assert [row.outcome for row in await runs(store)] == [Outcome.SUCCESS]
+    assert await store.held(node) == set()
 
 
 async def test_removing_what_is_not_there_says_so(store: Store) -> None:
     """The scheduler turns this into `JobNotFoundError`."""
     await add(store, "a")
 
-    assert await store.remove("default", "b") is None
-    assert await store.remove("other", "a") is None
+    assert await store.remove("default", "b", NOON) is None
+    assert await store.remove("other", "a", NOON) is None
     assert await ids(store) == ["a"]
 
 
@@ -570,19 +610,19 @@ async def test_the_late_end_of_a_removed_job_is_refused(store: Store, node: int)
     """A run that was removed can write nothing."""
     await add(store, "a")
     run = await claim_only(store, node)
-    await store.remove("default", "a")
+    await store.remove("default", "a", NOON)
 
     assert await finish(store, run) is None
     assert await store.start([run], NOON) == set()
     assert await store.held(node) == set()
-    assert await runs(store) == []
+    assert [(row.outcome, row.error) for row in await runs(store)] == [(Outcome.CANCELLED, REMOVED)]
 
 
 async def test_a_job_that_is_added_again_starts_fresh(store: Store, node: int) -> None:
     """It has another identity, so that the late end of its namesake's run does not reach it."""
     first = await add(store, "a", payload=1)
     run = await claim_only(store, node)
-    await store.remove("default", "a")
+    await store.remove("default", "a", NOON)
 
     second = await add(store, "a", payload=2)
 
@@ -591,7 +631,7 @@ async def test_a_job_that_is_added_again_starts_fresh(store: Store, node: int) -
     await store.release([run])
     assert await job_of(store, "a") == second
     assert (await job_of(store, "a")).payload == 2
-    assert await runs(store) == []
+    assert [(row.outcome, row.error) for row in await runs(store)] == [(Outcome.CANCELLED, REMOVED)]
 
 
 async def test_the_newest_job_leaves_its_number_to_nobody(store: Store) -> None:
@@ -599,7 +639,7 @@ async def test_the_newest_job_leaves_its_number_to_nobody(store: Store) -> None:
     numbers = []
     for _ in range(3):
         numbers.append((await add(store, "a")).uid)
-        await store.remove("default", "a")
+        await store.remove("default", "a", NOON)
 
     assert len(set(numbers)) == 3
 
@@ -683,6 +723,28 @@ async def test_jobs_are_filtered(store: Store, wanted: dict[str, Any], expected:
     await add(store, "carl", Every("3h"), handler="other", priority="low", metadata={"nothing": None})
 
     assert await ids(store, **wanted) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_there"),
+    [
+        pytest.param({"flag": True}, True, id="a boolean"),
+        pytest.param({"flag": 1}, False, id="a number for a boolean"),
+        pytest.param({"count": 1}, True, id="a number"),
+        pytest.param({"count": 1.0}, True, id="the same number"),
+        pytest.param({"count": True}, False, id="a boolean for a number"),
+        pytest.param({"deep": {"list": [0, {"flag": False}]}}, True, id="booleans and numbers below"),
+        pytest.param({"deep": {"list": [False, {"flag": False}]}}, False, id="a boolean for a number below"),
+        pytest.param({"deep": {"list": [0, {"flag": 0}]}}, False, id="a number for a boolean below"),
+        pytest.param({"deep": {"list": [0]}}, False, id="a shorter list"),
+        pytest.param({"deep": {}}, False, id="a smaller object"),
+    ],
+)
+async def test_metadata_is_compared_as_json(store: Store, wanted: dict[str, Any], is_there: bool) -> None:
+    """In JSON, true is not 1, however deep it is; Python thinks otherwise."""
+    await add(store, "ann", metadata={"flag": True, "count": 1, "deep": {"list": [0, {"flag": False}]}})
+
+    assert await ids(store, metadata=wanted) == (["ann"] if is_there else [])
 
 
 async def test_jobs_are_filtered_by_status(store: Store, node: int) -> None:
@@ -1004,7 +1066,7 @@ async def test_who_comes_back_to_the_line_is_claimed(store: Store, node: int) ->
 async def test_who_stands_in_line_twice_is_claimed_once(store: Store, node: int) -> None:
     """Removed and added again, and edited: whichever place comes first, and however many are taken at a time."""
     await a_line_of_two(store, node)
-    await store.remove("default", "b")
+    await store.remove("default", "b", NOON)
     await add(store, "b")
     for number in range(3):
         await edit(store, "b", payload=number)
@@ -1168,8 +1230,82 @@ async def test_a_group_is_counted_across_nodes_and_kinds_of_runs(store: Store, n
     claims = await claim(store, node, group_limits={"g": 3})
 
     assert claimed_ids(claims) == ["c"]
-    assert await store.running_in_group("g") == 3
-    assert await store.running_in_group("another") == 0
+    assert await store.running_by_group() == {group_key("default", "g"): 3}
+
+
+async def test_a_group_belongs_to_its_namespace(store: Store, node: int) -> None:
+    """A tenant that fills its group must not keep the group of another from running."""
+    for namespace, id in (("one", "a"), ("one", "b"), ("two", "c"), ("two", "d"), ("a/b", "e")):
+        await add(store, id, namespace=namespace, group="mail")
+    await add(store, "f", namespace="one/mail", group="other")
+
+    first = await claim(store, node, group_limits={"mail": 1})
+    second = await claim(store, node, group_limit=1)
+
+    assert claimed_ids(first) == ["a", "c", "e", "f"]
+    assert claimed_ids(second) == []
+    assert await store.running_by_group() == {
+        group_key("one", "mail"): 1,
+        group_key("two", "mail"): 1,
+        group_key("a/b", "mail"): 1,
+        group_key("one/mail", "other"): 1,
+    }
+
+
+async def test_a_group_can_be_bounded_across_all_namespaces(store: Store, node: int) -> None:
+    """For what all tenants share: with the limit within a namespace, or without. The order is that of the line."""
+    names = [("one", "a"), ("one", "b"), ("one", "c"), ("two", "d"), ("two", "e"), ("three", "f"), ("three", "g")]
+    for namespace, id in names:
+        await add(store, id, namespace=namespace, group="mail")
+    await add(store, "h", namespace="*", group="mail")
+    await add(store, "i", namespace="one", group="other")
+    limits = {"mail": 1, "*/mail": 3}
+
+    first = await claim(store, node, group_limits=limits)
+    full = await claim(store, node, group_limits=limits)
+    await finish(store, first.runs[0])
+    second = await claim(store, node, group_limits=limits)
+    rest = await claim(store, node, group_limits={"*/mail": 5})
+
+    assert claimed_ids(first) == ["a", "d", "f", "i"]
+    assert claimed_ids(full) == []
+    assert claimed_ids(second) == ["b"]
+    assert claimed_ids(rest) == ["c", "e"]
+
+
+async def test_a_job_that_waits_for_its_group_is_not_late(store: Store, node: int) -> None:
+    """Within its namespace, or in all of them: what cannot start is not the earliest that could."""
+    await add(store, "running", now=NOON - 9 * MINUTE, namespace="one", group="mail")
+    await claim(store, node)
+    await add(store, "waiting", now=NOON - 8 * MINUTE, namespace="one", group="mail")
+    await add(store, "free", now=NOON - 7 * MINUTE, namespace="two", group="mail")
+    await add(store, "later", now=NOON - 6 * MINUTE, namespace="two", group="other")
+
+    async def earliest(**limits: Any) -> Micros | None:
+        return await store.earliest_due(NOON, on_terms(node, **limits))
+
+    assert await earliest(group_limits={"mail": 1}) == NOON - 7 * MINUTE
+    assert await earliest(group_limit=1) == NOON - 7 * MINUTE
+    assert await earliest(group_limits={"*/mail": 1}) == NOON - 6 * MINUTE
+    assert await earliest(group_limits={"*/mail": 2}) == NOON - 8 * MINUTE
+    assert await earliest(group_limits={"mail": 1, "*/mail": 2}) == NOON - 7 * MINUTE
+
+
+async def test_a_job_keeps_its_group_through_edits_and_copies(store: Store, node: int, tmp_path: Path) -> None:
+    """Whatever writes its state writes whose group it is in."""
+    await add(store, "a", group="old")
+    await add(store, "b", group="g")
+    await edit(store, "a", group="g")
+    target = SQLiteStore(tmp_path / "copy.db")
+    await target.open()
+    async for _ in Copy(store, target).slices():
+        pass
+    there = await target.join(identity("there"), NOON)
+
+    assert claimed_ids(await claim(store, node, group_limits={"g": 1})) == ["a"]
+    assert claimed_ids(await claim(target, there, group_limits={"g": 1})) == ["a"]
+
+    await target.close()
 
 
 async def test_the_earliest_due_job_is_found_among_those_that_could_start(store: Store, node: int) -> None:
@@ -1356,7 +1492,7 @@ async def test_an_occurrence_that_ran_does_not_hold_up_others(store: Store, node
     for run in (await claim(store, node)).runs:
         await finish(store, run)
     for id in "ac":
-        await store.remove("default", id)
+        await store.remove("default", id, NOON)
         await add(store, id)
     await reschedule(store, "b", NOON)
 
@@ -1377,7 +1513,7 @@ async def test_run_ids_are_never_used_again(store: Store, node: int) -> None:
         run = await claim_only(store, node)
         used.append(run.id)
         await store.release([run])
-    await store.remove("default", "a")
+    await store.remove("default", "a", NOON)
     await add(store, "a")
     used.append((await claim_only(store, node)).id)
 
@@ -1493,7 +1629,7 @@ async def test_only_runs_that_are_still_ours_start(store: Store, node: int) -> N
         await add(store, id)
     queued = {run.job.id: run for run in (await claim(store, node, slots=0)).runs}
     await store.release([queued["released"]])
-    await store.remove("default", "removed")
+    await store.remove("default", "removed", NOON)
 
     assert await store.start(list(queued.values()), NOON) == {queued["kept"].id}
     assert await store.start([], NOON) == set()
@@ -1716,7 +1852,7 @@ async def test_runs_that_end_together_do_not_share_what_was_done_to_one_of_their
         await add(store, id)
     claims = await claim(store, node)
     await edit(store, "edited", name="New")
-    await store.remove("default", "removed")
+    await store.remove("default", "removed", NOON)
     wordy = Ending(outcome=Outcome.SUCCESS, output="said")
 
     done = await store.finish([ended(run, wordy if run.job.id == "wordy" else SUCCESS) for run in claims.runs], RULES)
@@ -1724,7 +1860,8 @@ async def test_runs_that_end_together_do_not_share_what_was_done_to_one_of_their
     by_id = {run.job.id: edit for run, edit in zip(claims.runs, done, strict=True)}
     assert {id for id, edit in by_id.items() if edit is None} == {"removed"}
     assert {(row.job_id, row.outcome) for row in await runs(store)} == {
-        (id, Outcome.SUCCESS) for id in ("edited", "plain", "wordy")
+        *((id, Outcome.SUCCESS) for id in ("edited", "plain", "wordy")),
+        ("removed", Outcome.CANCELLED),
     }
     assert ((await job_of(store, "edited")).name, (await job_of(store, "plain")).status) == ("New", Status.IDLE)
     assert await store.output_of(next(run.id for run in claims.runs if run.job.id == "wordy")) == "said"
@@ -1844,7 +1981,7 @@ async def test_many_runs_end_at_once(store: Store, node: int) -> None:
         await add(store, f"{number:03}")
     taken = (await claim(store, node, limit=300)).runs
     for number in (0, 150, 299):
-        await store.remove("default", f"{number:03}")
+        await store.remove("default", f"{number:03}", NOON)
     endings = [ended(run, ERROR if number % 2 else SUCCESS) for number, run in enumerate(taken)]
     endings.reverse()
 
@@ -1861,7 +1998,8 @@ async def test_many_runs_end_at_once(store: Store, node: int) -> None:
     assert await store.held(node) == set()
     outcomes = {row.id: row.outcome for row in await runs(store)}
     assert outcomes == {
-        item.run.id: item.ending.outcome for item in endings if item.run.job.id not in ("000", "150", "299")
+        item.run.id: Outcome.CANCELLED if item.run.job.id in ("000", "150", "299") else item.ending.outcome
+        for item in endings
     }
     assert await store.list_jobs(JobFilter()) == sorted(
         (answer.job for answer in answers if answer is not None), key=lambda job: (job.state.next_run_at, job.id)
@@ -1889,7 +2027,7 @@ async def test_whatever_an_error_says_it_can_be_recorded(store: Store, node: int
     rows = {row.id: row for row in await runs(store)}
     assert (rows[odd.id].outcome, rows[plain.id].outcome) == (Outcome.ERROR, Outcome.SUCCESS)
     if text.isascii():
-        assert rows[odd.id].error == rows[odd.id].message == text
+        assert rows[odd.id].error == rows[odd.id].message == storable(text)
 
 
 # ---------------------------------------------------------------- nodes
@@ -2158,12 +2296,12 @@ async def test_several_jobs_are_purged_at_once(store: Store, node: int) -> None:
     uids = [(await add(store, id, Manual())).uid for id in "abc"]
     for id in "abc" * 3:
         await finish(store, await trigger(store, node, id))
-    await store.remove("default", "c")
+    await store.remove("default", "c", NOON)
 
     await store.purge_runs(uids, 1, NOON + HOUR)
     await store.purge_runs([], 0, NOON + HOUR)
 
-    assert sorted(row.job_id for row in await runs(store)) == ["a", "b"]
+    assert sorted(row.job_id for row in await runs(store)) == ["a", "b", "c"]
 
 
 async def test_a_run_in_progress_is_never_purged(store: Store, node: int) -> None:
@@ -2234,9 +2372,22 @@ async def copied(source: Store, target: Store) -> Copy:
 
 async def all_of(store: Store) -> tuple[list[JobRecord], list[RunRecord]]:
     """What a store holds, but for the numbers that are its own."""
-    jobs, rows = await store.read_jobs(0, 10_000), await store.read_runs(0, 10_000)
-    plain = [job._replace(uid=0, revision=0) for job in jobs]
-    return sorted(plain, key=lambda job: (job.namespace, job.id)), [run._replace(id=0) for run in rows]
+    plain = [job._replace(uid=0, revision=0) for job in await jobs_in(store)]
+    return sorted(plain, key=lambda job: (job.namespace, job.id)), [run._replace(id=0) for run in await runs_in(store)]
+
+
+async def jobs_in(store: Store, after: int = 0, limit: int = 10_000) -> list[JobRecord]:
+    """The jobs of a store, all of which can be read."""
+    jobs = await store.read_jobs(after, limit)
+    assert not [job for job in jobs if isinstance(job, LeftOut)]
+    return [job for job in jobs if isinstance(job, JobRecord)]
+
+
+async def runs_in(store: Store, after: int = 0, limit: int = 10_000) -> list[RunRecord]:
+    """The runs of a store, all of which can be read."""
+    rows = await store.read_runs(after, limit)
+    assert not [row for row in rows if isinstance(row, LeftOut)]
+    return [row for row in rows if isinstance(row, RunRecord)]
 
 
 async def a_life(store: Store) -> None:
@@ -2306,13 +2457,13 @@ async def test_a_second_copy_adds_what_is_new_and_nothing_else(pair: tuple[Store
     node = await source.join(identity("second"), NOON + 2 * HOUR)
     await add(source, "new", Manual(), now=NOON + 2 * HOUR)
     await finish(source, await trigger(source, node, "b", NOON + 2 * HOUR), at=NOON + 2 * HOUR + SECOND)
-    numbers = {row.scheduled_for: row.id for row in await target.read_runs(0, 1_000)}
+    numbers = {row.scheduled_for: row.id for row in await runs_in(target)}
 
     copy = await copied(source, target)
 
     assert (copy.verdicts[Verdict.ADDED], copy.verdicts[Verdict.UPDATED], copy.runs_added) == (1, 1, 1)
     assert await all_of(target) == await all_of(source)
-    assert {row.scheduled_for: row.id for row in await target.read_runs(0, 1_000)}.items() > numbers.items()
+    assert {row.scheduled_for: row.id for row in await runs_in(target)}.items() > numbers.items()
     again = await copied(source, target)
     assert (again.verdicts, again.runs_added) == ({Verdict.SAME: copy.jobs}, 0)
 
@@ -2396,12 +2547,12 @@ async def test_jobs_and_runs_are_read_in_slices(store: Store, node: int) -> None
         await finish(store, run)
     await claim(store, node)
 
-    jobs = [await store.read_jobs(0, 2)]
-    rows = [await store.read_runs(0, 3)]
+    jobs = [await jobs_in(store, 0, 2)]
+    rows = [await runs_in(store, 0, 3)]
     while jobs[-1]:
-        jobs.append(await store.read_jobs(jobs[-1][-1].uid, 2))
+        jobs.append(await jobs_in(store, jobs[-1][-1].uid, 2))
     while rows[-1]:
-        rows.append(await store.read_runs(rows[-1][-1].id, 3))
+        rows.append(await runs_in(store, rows[-1][-1].id, 3))
 
     assert [[job.id for job in some] for some in jobs] == [["a", "b"], ["c", "d"], ["e"], []]
     assert [[run.job_id for run in some] for some in rows] == [["a", "b", "c"], ["d"], []]
@@ -2413,13 +2564,13 @@ async def test_a_slice_of_a_copy_is_whole_or_not_there(pair: tuple[Store, Store]
     for id in "ab":
         await add(source, id)
 
-    def fail_at_b(job: JobRecord, there: JobRecord | None) -> Ruling:
+    def fail_at_b(job: JobRecord, there: JobRecord | LeftOut | None) -> Ruling:
         if job.id == "b":
             raise ValueError("no")
         return Ruling(Verdict.ADDED, job._replace(uid=0))
 
     with pytest.raises(ValueError, match="no"):
-        await target.write_jobs(await source.read_jobs(0, 10), fail_at_b)
+        await target.write_jobs(await jobs_in(source), fail_at_b)
 
     assert await target.count() == (0, 0)
     assert (await copied(source, target)).verdicts == {Verdict.ADDED: 2}
@@ -2475,7 +2626,7 @@ async def test_other_processes_see_what_was_written(neighbours: tuple[Store, Sto
     await edit(other, "a", name="New")
     assert (await job_of(one, "a")).name == "New"
 
-    await one.remove("default", "a")
+    await one.remove("default", "a", NOON)
     assert await other.get("default", "a") is None
 
 
@@ -2504,7 +2655,7 @@ async def test_limits_and_recovery_reach_across_processes(neighbours: tuple[Stor
     lost = await claim_only(one, here, group_limits={"g": 1})
 
     assert not (await claim(other, there, group_limits={"g": 1})).runs
-    assert await other.running_in_group("g") == 1
+    assert await other.running_by_group() == {group_key("default", "g"): 1}
     ((_, recovered),) = await other.recover([await node_row(other, here, seen_by=there)], NOON + MINUTE, RULES)
 
     assert recovered.id == lost.id
@@ -2512,6 +2663,49 @@ async def test_limits_and_recovery_reach_across_processes(neighbours: tuple[Stor
     with pytest.raises(NodeLost):
         await claim(one, here)
     assert claimed_ids(await claim(other, there, NOON + MINUTE, group_limits={"g": 1})) == ["b"]
+
+
+async def test_a_handler_that_another_process_forgot_is_found_again(neighbours: tuple[Store, Store]) -> None:
+    """What one process knows of handlers may be out of date: it must neither miss jobs nor take those of others."""
+    one, other = neighbours
+    node = await one.join(identity("here"), NOON)
+    await add(one, "a", handler="h")
+    await add(one, "kept", handler="h2", schedule=HOURLY)
+    assert claimed_ids(await claim(one, node, handlers=["h"], limit=0)) == []
+    await other.remove("default", "a", NOON)
+    await add(other, "b", handler="another")
+    await add(other, "c", handler="h")
+
+    await add(one, "d", handler="h")
+    await edit(one, "kept", handler="h", schedule=EVERY_MINUTE)
+
+    assert claimed_ids(await claim(one, node, handlers=["h"])) == ["c", "d", "kept"]
+    assert claimed_ids(await claim(one, node, handlers=["another"])) == ["b"]
+
+
+async def test_jobs_that_wait_for_a_handler_are_told_although_another_handler_was_forgotten(
+    neighbours: tuple[Store, Store],
+) -> None:
+    one, other = neighbours
+    node = await one.join(identity("here"), NOON)
+    for id, handler in (("a", "x"), ("b", "y"), ("c", "z")):
+        await add(one, id, handler=handler)
+    first = await claim(one, node, handlers=["x", "y"])
+    await finish(one, first.runs[1])
+    await other.remove("default", "b", NOON)
+
+    claims = await claim(one, node, handlers=["x", "y"])
+
+    assert [job.id for job in claims.unhandled] == ["c"]
+
+
+async def test_a_claim_names_only_so_many_jobs_that_wait_for_a_handler(store: Store, node: int) -> None:
+    """One tenant may name a thousand handlers that nobody has."""
+    await store.change([adding(f"{n}", handler=f"h {n}") for n in range(MOST_UNHANDLED + 5)], NOON)
+
+    claims = await claim(store, node, handlers=["here"])
+
+    assert len(claims.unhandled) == MOST_UNHANDLED
 
 
 # ---------------------------------------------------------------- any sequence of all that
@@ -2530,6 +2724,7 @@ class Sharing(RuleBasedStateMachine):
         self.nodes: list[int] = []
         self.held: dict[int, tuple[int, ClaimedRun]] = {}  # what runs now: whose it is, and the claim
         self.lost: list[ClaimedRun] = []  # claims that are not theirs any more
+        self.removed: set[int] = set()  # runs of jobs that are gone
         self.outcomes: dict[int, Outcome] = {}  # how runs ended, as far as their jobs are there
         self.released: set[int] = set()
 
@@ -2577,11 +2772,12 @@ class Sharing(RuleBasedStateMachine):
     @rule(id=st.sampled_from(NAMES))
     def remove(self, id: str) -> None:
         rows = self.do(runs(self.store, namespace="default", id=id))
-        self.do(self.store.remove("default", id))
+        self.do(self.store.remove("default", id, NOON))
         for run_id in [row.id for row in rows]:
-            self.outcomes.pop(run_id, None)
+            self.removed.add(run_id)
             if run_id in self.held:
                 self.lost.append(self.held.pop(run_id)[1])
+                self.outcomes[run_id] = Outcome.CANCELLED
 
     @rule(step=st.sampled_from([1, SECOND, 30 * SECOND, MINUTE, 10 * MINUTE, HOUR, -30 * SECOND, -HOUR]))
     def let_time_pass(self, step: Micros) -> None:
@@ -2592,7 +2788,8 @@ class Sharing(RuleBasedStateMachine):
     @rule(who=st.sampled_from([0, 1]), limit=st.sampled_from([1, 2, 100]), slots=st.sampled_from([None, 0, 1]))
     def claim_what_is_due(self, who: int, limit: int, slots: int | None) -> None:
         before = self.jobs()
-        log = [row for row in self.do(runs(self.store)) if row.trigger is not Trigger.MANUAL]
+        rows = [row for row in self.do(runs(self.store)) if row.id not in self.removed]
+        log = [row for row in rows if row.trigger is not Trigger.MANUAL]
         ran = {(row.job_id, row.scheduled_for, row.attempt) for row in log}
         verdicts = {id: decide(job, self.now, Room(), RULES)[0] for id, job in before.items()}
         due = sorted((job for job in before.values() if verdicts[job.id] in (None, SkipReason.MISFIRE)), key=order)
@@ -2715,7 +2912,7 @@ class Sharing(RuleBasedStateMachine):
             rows = [row for row in self.do(runs(self.store)) if row.attempt > 0]
             assert {row.id: row.outcome for row in rows} == {**dict.fromkeys(self.held), **self.outcomes}
             assert len({row.id for row in rows}) == len(rows)
-            planned = [row for row in rows if row.trigger is not Trigger.MANUAL]
+            planned = [row for row in rows if row.trigger is not Trigger.MANUAL and row.id not in self.removed]
             assert len({(row.job_id, row.scheduled_for, row.attempt) for row in planned}) == len(planned)
 
 

@@ -170,3 +170,23 @@ def test_the_end_of_the_program_is_not_held_up() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(carried_through(interrupt()))
+
+
+def test_an_interrupt_is_raised_once() -> None:
+    """By the work itself; whoever waits for it is cancelled, and the event loop can be used to tidy up."""
+    loop = asyncio.new_event_loop()
+    asking: list[asyncio.Task[None]] = []
+
+    async def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def ask() -> None:
+        asking.append(asyncio.create_task(carried_through(interrupt())))
+        await turns()
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(ask())
+    loop.run_until_complete(turns())
+    loop.close()
+
+    assert asking[0].cancelled()

@@ -27,6 +27,7 @@ from opentelemetry.trace import StatusCode, get_current_span
 from scheduler_async import At, Every, JobSpec, Manual, Outcome, Result, Retry, Run, RunRow, Scheduler, SchedulerError
 from scheduler_async.telemetry import instrument, uninstrument
 from scheduler_async.testing import VirtualClock
+from scheduler_async.texts import LONGEST
 from tests.cast import HOUR, MINUTE, NOON, NewScheduler, Worker
 
 
@@ -216,6 +217,32 @@ async def test_an_exception_is_on_the_span(
     assert (event.attributes or {})["exception.message"] == "no paper"
     assert "tests/cast.py" in str((event.attributes or {})["exception.stacktrace"])
     assert outcome_of(span) == "error"
+
+
+@pytest.mark.parametrize(
+    "message", [ValueError("no"), SystemExit(3), "x" * 3_000_000], ids=lambda it: type(it).__name__
+)
+async def test_an_exception_is_on_the_span_whatever_it_does_when_it_is_asked(
+    message: BaseException | str, watched: Scheduler, clock: VirtualClock, collector: Collector
+) -> None:
+    class Odd(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            if isinstance(message, str):
+                return message
+            raise message
+
+    @watched.handler("odd")
+    async def odd() -> None:
+        raise Odd
+
+    await watched.add_job(At(NOON), handler="odd", id="a")
+    await clock.advance()
+
+    (span,) = collector.spans
+    (event,) = span.events
+    texts = [str(span.status.description), *map(str, (event.attributes or {}).values())]
+    assert max(map(len, texts)) <= LONGEST
+    assert [row.outcome for row in await watched.run_log()] == [Outcome.ERROR]
 
 
 async def test_a_failure_without_an_exception_is_an_error_too(

@@ -606,7 +606,8 @@ async def test_trap_12_a_job_that_is_added_again_does_not_inherit_a_late_result(
     job = await job_of(scheduler)
     assert (job.status, job.consecutive_errors, job.last_message, job.last_error) == (Status.IDLE, 0, None, None)
     assert (job.last_run_at, job.next_run_at) == (None, NOON + HOUR)
-    assert await scheduler.run_log() == []
+    assert await scheduler.run_log("a") == []
+    assert [(row.outcome, row.message) for row in await scheduler.run_log()] == [(Outcome.CANCELLED, None)]
 
 
 async def test_trap_12_a_run_that_swallows_its_cancellation_writes_nothing(
@@ -633,7 +634,8 @@ async def test_trap_12_a_run_that_swallows_its_cancellation_writes_nothing(
     go.set()
     await advance(clock)
 
-    assert [(row.id, row.message) for row in await scheduler.run_log()] == [(second, f"run {second}")]
+    assert [(row.id, row.message) for row in await scheduler.run_log("a")] == [(second, f"run {second}")]
+    assert [row.message for row in await scheduler.run_log(outcome="cancelled")] == [None]
 
 
 # ---------------------------------------------------------------- 13: one bad row

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from scheduler_async import At, Cron, Delay, Every, Job, JobSpec, RunRow
-from scheduler_async.lifecycle import MAX_MISSED
+from scheduler_async.occurrences import MAX_MISSED
 from scheduler_async.schedules import Schedule
 from torturing.accounts import (
     MILLISECOND,
@@ -36,10 +36,10 @@ ABSURD = 400 * DAY
 
 # There and back, ahead of the time and behind it. Three seconds back lead to what has just run.
 JUMPS = (
-    *(1, -1, -3, 3, HOUR, -HOUR, -HOUR, HOUR, DAY, -DAY, -DAY, DAY),
+    *(1, -1, -3, 3, -MINUTE, MINUTE, HOUR, -HOUR, -HOUR, HOUR, DAY, -DAY, -DAY, DAY),
     *(YEAR, -YEAR, -YEAR, YEAR, ABSURD, -ABSURD, -ABSURD, ABSURD),
 )
-QUICK = (-1, HOUR, -HOUR, -YEAR, YEAR, ABSURD, -ABSURD)
+QUICK = (-1, -3, 3, HOUR, -HOUR, -YEAR, YEAR, ABSURD, -ABSURD)
 
 PACE = 200_000  # microseconds
 # Half of that: whenever the clock jumps, many runs are in progress.

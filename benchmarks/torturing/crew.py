@@ -21,6 +21,7 @@ from typing import Self
 from scheduler_async import EventKind, Job, JobSpec, Run, RunRow, Scheduler, engine, nodes, postgres
 from scheduler_async.clock import SystemClock
 from torturing.accounts import MILLISECOND, SECOND, Line, micros_of
+from torturing.unrest import Unrest, Write
 
 # How long anything may take that should take a moment, on a machine that is busy with other things.
 PATIENCE = 60.0  # seconds
@@ -32,12 +33,12 @@ class Log:
 
     path: Path
 
-    def writer(self) -> Callable[[str, Run | None], None]:
+    def writer(self) -> Write:
         """A function that appends `what job scheduled_for attempt pid monotonic`."""
         file, pid = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), os.getpid()
 
-        def write(what: str, run: Run | None = None) -> None:
-            which = "- 0 0" if run is None else f"{run.job_id} {micros_of(run.scheduled_for)} {run.attempt}"
+        def write(what: str, run: Run | None = None, *, about: str = "- 0 0") -> None:
+            which = about if run is None else f"{run.job_id} {micros_of(run.scheduled_for)} {run.attempt}"
             os.write(file, f"{what} {which} {pid} {time.monotonic_ns()}\n".encode())
 
         return write
@@ -58,6 +59,8 @@ class Terms:
     """Seconds; None is what the scheduler takes by itself."""
     offset: str | None = None
     """A file with the seconds that the worker's wall clock is ahead."""
+    restless: bool = False
+    """Whether it stops and starts its scheduler all the time, and calls it meanwhile."""
 
 
 class ShiftedClock(SystemClock):
@@ -142,6 +145,8 @@ async def work(store: Path | str, log: Log, terms: Terms) -> None:
     telling = asyncio.ensure_future(tell_of_faults())
     await scheduler.start()
     write("ready", None)
+    if terms.restless:
+        await Unrest(scheduler, write).last_until(asked)
     await asked.wait()
     await scheduler.stop(cancel=True)
     telling.cancel()
@@ -251,6 +256,17 @@ class Crew:
             return records
 
         return asyncio.run(read())
+
+    def nodes(self) -> int:
+        """How many processes the store takes for living, or does not yet know to be dead."""
+
+        async def count() -> int:
+            scheduler = Scheduler(self._address)
+            nodes = await scheduler.nodes()
+            await scheduler.stop()
+            return len(nodes)
+
+        return asyncio.run(count())
 
 
 def wait_until(is_so: Callable[[], bool], what: str, pause: float = 0.05) -> None:

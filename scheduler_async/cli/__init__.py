@@ -15,6 +15,10 @@ def main() -> None:
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, leave)
+        if any("@" in argument or "password" in argument.lower() for argument in sys.argv):
+            from scheduler_async.cli.secrets import hide_passwords
+
+            hide_passwords()
         from scheduler_async.cli.app import run_app  # with packages that the library alone does not need
 
         run_app()

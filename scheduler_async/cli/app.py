@@ -9,15 +9,16 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import click
 import typer
-from typer.core import TyperArgument, TyperCommand
+from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from scheduler_async.cli import INTERRUPTED, leave
+from scheduler_async.cli.printing import put, put_json, put_output
 
 if TYPE_CHECKING:
     import asyncio
@@ -59,6 +60,8 @@ ARGUMENTS = {
 }
 
 
+TRUST_HELP = "Use a store file of another user. Its commands run as you."
+
 CANNOT_WRITE = "Cannot write the output"
 
 
@@ -70,6 +73,10 @@ class Command(TyperCommand):
         for parameter in self.params:
             if isinstance(parameter, TyperArgument) and parameter.name in ARGUMENTS:
                 parameter.help = ARGUMENTS[parameter.name]
+        if any(parameter.name in ("store", "source") for parameter in self.params):
+            self.params.append(
+                TyperOption(param_decls=["--trust"], is_flag=True, expose_value=False, callback=trust, help=TRUST_HELP)
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
         """Do it. A reader who leaves is an output that cannot be written, about which click would say nothing."""
@@ -116,6 +123,11 @@ def run_app() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what could not be written is not tried again at the end
         what = CANNOT_WRITE if error.filename is None else f"Cannot use {error.filename}"
         fail(f"{what}: {error.strerror or error}.", 1)
+    except Exception as error:  # a mistake of ours; what it says may hold anything
+        from scheduler_async.texts import traceback_of
+
+        put(traceback_of(error), stderr=True, keep="\n")
+        sys.exit(1)
 
 
 def check_arguments(arguments: list[str]) -> None:
@@ -129,15 +141,22 @@ def check_arguments(arguments: list[str]) -> None:
 
 def fail(sentence: str, code: int) -> NoReturn:
     """End the program: it was asked for what makes no sense (2), or what did not work (1)."""
-    print(f"Error: {sentence}", file=sys.stderr)
+    put_error(sentence)
     sys.exit(code)
+
+
+def put_error(sentence: str) -> None:
+    """Print what went wrong, without the passwords of URLs that were given."""
+    from scheduler_async.addresses import redacted
+
+    put(f"Error: {redacted(sentence)}", stderr=True)
 
 
 def refuse(error: click.UsageError) -> NoReturn:
     """Say in a sentence what click has to say in four lines."""
     message = error.format_message()
     if "\n" in message:  # all of the help, for who asked for nothing
-        print(message, file=sys.stderr)
+        put(message, stderr=True, keep="\n")
         sys.exit(2)
     program = "scheduler-async" if error.ctx is None else error.ctx.command_path
     misused(f'{message.rstrip(".")}. "{program} --help" shows what there is.')
@@ -162,7 +181,7 @@ def slugs(context: typer.Context) -> list[tuple[str, str]]:
     async def read() -> list[tuple[str, str]]:
         async with opened(store) as scheduler:
             jobs = await scheduler.list_jobs(namespace=given.get("namespace"))
-            return [(job.id, job.schedule.describe(ReadersZone())) for job in jobs]
+            return [(job.id, job.schedule.describe(ReadersZone())) for job in jobs if job.id.isprintable()]
 
     try:
         return list(ask(read(), with_warnings=False))
@@ -236,18 +255,28 @@ async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoRe
     raise typer.Exit(INTERRUPTED)
 
 
+def trust(_context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    """Use a store file that belongs to somebody else, if that was asked for, before the command or with it."""
+    global _is_trusted  # noqa: PLW0603 - a program has one command line
+    _is_trusted = _is_trusted or asked
+
+
+_is_trusted = False
+
+
 def show_version(asked: bool) -> None:
     """Print the version and end, if that was asked for."""
     if asked:
         from scheduler_async import __version__
 
-        print(f"scheduler-async {__version__}")
+        put(f"scheduler-async {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def common(
     store: StoreOption = None,
+    trusted: Annotated[bool, typer.Option("--trust", help=TRUST_HELP, callback=trust)] = False,  # noqa: ARG001
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
@@ -272,11 +301,26 @@ def store_path(given: str | None) -> str:
     return path
 
 
+def is_url(path: str) -> bool:
+    """Whether a store is a database elsewhere; `SchedulerError` if it cannot be told."""
+    from scheduler_async import addresses
+
+    return addresses.is_url(path)
+
+
+def store_at(path: str) -> Store:
+    """The store itself. A file has to belong to who asks, unless --trust says otherwise."""
+    from scheduler_async.cli.ownership import OwnStore
+    from scheduler_async.scheduler import _store_of
+
+    return _store_of(path) if _is_trusted or is_url(path) else OwnStore(path)
+
+
 def check_there(path: str, remedy: str = "Add a job to make one, or name another with --store.") -> None:
     """Refuse to go on without a store: a file with something in it, or a database elsewhere, which says so itself."""
-    if "://" in path:
+    if is_url(path):
         return
-    if not Path(path).exists():
+    if not os.path.exists(path):  # noqa: PTH110 - it takes every text
         fail(f"There is no store {path} here yet. {remedy}", 1)
     if Path(path).is_file() and Path(path).stat().st_size == 0:
         fail(f"The file {path} is empty, and no store yet. {remedy}", 1)
@@ -291,7 +335,7 @@ async def opened(store: str | None, *, create: bool = False, **options: Any) -> 
     path = store_path(store)
     if not create:
         check_there(path)
-    scheduler = Scheduler(path, **options)
+    scheduler = Scheduler(store_at(path), **options)
     scheduler.handler(HANDLER)(run_command)
     try:
         yield scheduler
@@ -324,11 +368,6 @@ def show_warnings(*, about_jobs: bool) -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-
-
-def print_json(value: object) -> None:
-    """For programs: the same names always, one value."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 async def find(scheduler: Scheduler, slug: str, namespace: str) -> Job:
@@ -428,11 +467,10 @@ def schedule_of(
 def moment_of(text: str, tz: str | None) -> Schedule:
     """A one-shot. A time without a zone is on the clock of *tz*, or of the system."""
     from datetime import UTC, datetime
-    from zoneinfo import ZoneInfo
 
     from scheduler_async import At
     from scheduler_async.cli.words import ReadersZone
-    from scheduler_async.zones import check_zone
+    from scheduler_async.zones import as_tzinfo
 
     try:
         parsed = datetime.fromisoformat(text.strip())
@@ -441,7 +479,7 @@ def moment_of(text: str, tz: str | None) -> Schedule:
         misused(f"{text!r} is no time{why}. One is 2026-06-15T09:00, on the clock here, or 2026-06-15T09:00Z, in UTC.")
     if parsed.tzinfo is not None:
         return At(parsed)
-    there = parsed.replace(tzinfo=ReadersZone() if tz is None else ZoneInfo(check_zone(tz)))
+    there = parsed.replace(tzinfo=ReadersZone() if tz is None else as_tzinfo(tz))
     try:
         shown = there.astimezone(UTC).astimezone(there.tzinfo).replace(tzinfo=None)
     except (OverflowError, ValueError):
@@ -486,7 +524,7 @@ def directory_of(cwd: str | None, store: str | None) -> str | None:
     if cwd is None:
         return None
     where = Path(cwd).absolute()
-    if not where.is_dir() and "://" not in store_path(store):
+    if not where.is_dir() and not is_url(store_path(store)):
         misused(f"--cwd {cwd}: there is no such directory. Make it first, or name another.")
     return str(where)
 
@@ -648,7 +686,7 @@ def tell_of_job(job: Job, did: str, as_json: bool) -> None:
     from scheduler_async.cli import forms, screen
 
     if as_json:
-        print_json(forms.job_form(job))
+        put_json(forms.job_form(job))
     else:
         screen.say(f"{did} {job.id}: {screen.outlook(job)}")
 
@@ -728,7 +766,7 @@ def list_jobs(
             if watch:
                 await until_enough(lambda enough: screen.watch(lambda: read(scheduler), enough))
             elif as_json:
-                print_json([forms.listed_form(job) for job in await read(scheduler)])
+                put_json([forms.listed_form(job) for job in await read(scheduler)])
             else:
                 screen.show_jobs(await read(scheduler))
 
@@ -749,7 +787,7 @@ def show(
 
     job, explanation = ask(read())
     if as_json:
-        print_json(forms.job_form(job))
+        put_json(forms.job_form(job))
     else:
         screen.show_job(job, explanation)
 
@@ -771,12 +809,12 @@ def log(
 
     async def read() -> None:
         async with opened(store) as scheduler:
-            if slug is not None:
-                await find(scheduler, slug, namespace or "default")
             rows = await scheduler.run_log(slug, namespace=namespace, limit=limit)
+            if slug is not None and not rows:  # of a job that was removed, there may be rows
+                await find(scheduler, slug, namespace or "default")
             outputs = {row.id: await scheduler.run_output(row.id) for row in rows} if output else {}
             if as_json and not follow:
-                print_json([forms.row_form(row, outputs.get(row.id), with_output=output) for row in rows])
+                put_json([forms.row_form(row, outputs.get(row.id), with_output=output) for row in rows])
             elif follow:
                 await until_enough(
                     lambda enough: screen.follow(
@@ -807,7 +845,7 @@ def stats(
     found = ask(read())
     if as_json:
         all_of_it = [forms.stats_form(name, of_job) for name, of_job in found]
-        print_json(all_of_it if slug is None else all_of_it[0])
+        put_json(all_of_it if slug is None else all_of_it[0])
     else:
         screen.show_stats(found)
 
@@ -832,7 +870,7 @@ def preview(
 
     upcoming = ask(read())
     if as_json:
-        print_json([forms.upcoming_form(line) for line in upcoming])
+        put_json([forms.upcoming_form(line) for line in upcoming])
     else:
         screen.show_preview(upcoming, duration)
 
@@ -852,7 +890,7 @@ def explain(
 
     job, explanation = ask(read())
     if as_json:
-        print_json(forms.explanation_form(explanation, explained(job, explanation)))
+        put_json(forms.explanation_form(explanation, explained(job, explanation)))
     else:
         screen.say(explained(job, explanation))
 
@@ -868,7 +906,7 @@ def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     found = ask(read())
     if as_json:
-        print_json([forms.node_form(node) for node in found])
+        put_json([forms.node_form(node) for node in found])
     else:
         screen.show_nodes(found)
 
@@ -896,7 +934,7 @@ def following(
     if zone is not None and not isinstance(schedule, Cron | At):
         misused(f"--tz is for cron expressions and times; {expression!r} is the same in every zone.")
     if as_json:
-        print_json(screen.following_form(schedule, count))
+        put_json(screen.following_form(schedule, count))
     else:
         screen.show_following(schedule, count)
 
@@ -908,20 +946,18 @@ def is_same_store(one: str, other: str) -> bool:
     """Whether two names are those of one store, as far as names tell."""
     if one == other:
         return True
-    if "://" in one or "://" in other:
+    if is_url(one) or is_url(other):
         return False
     try:
         return Path(one).samefile(other)
-    except FileNotFoundError:
+    except OSError:  # one of them is not there
         return False
 
 
 @asynccontextmanager
 async def opened_store(path: str) -> AsyncIterator[Store]:
     """The store itself, without a scheduler."""
-    from scheduler_async.scheduler import _store_of
-
-    store = _store_of(path)
+    store = store_at(path)
     try:
         await store.open()
         yield store
@@ -961,7 +997,7 @@ def copy(
         misused("SOURCE and TARGET are the same store.")
 
     def tell_of_silent(node: NodeRow) -> None:
-        print(f"Node {node.identity.name} has been silent for long; waiting to see whether it lives …", file=sys.stderr)
+        put(f"Node {node.identity.name} has been silent for long; waiting to see whether it lives …", stderr=True)
 
     async def work() -> tuple[Copy, bool]:
         enough = asyncio.Event()
@@ -985,10 +1021,10 @@ def copy(
 
     done, was_interrupted = ask(work())
     if was_interrupted:
-        print(sentences.copied_so_far(done), file=sys.stderr)
+        put(sentences.copied_so_far(done), stderr=True)
         raise typer.Exit(INTERRUPTED)
     if as_json:
-        print_json(forms.copy_form(done, sentences.copied(done)))
+        put_json(forms.copy_form(done, sentences.copied(done)))
     else:
         screen.show_copy(done)
 
@@ -1021,10 +1057,11 @@ def load(target: str) -> Scheduler:
 async def ready_to_run(
     target: str | None, store: str | None, *, create: bool, **options: Any
 ) -> AsyncIterator[Scheduler]:
-    """A scheduler with handlers: that of a program, or one on a store that runs commands."""
-    from scheduler_async import InvalidJobError
-    from scheduler_async.command import HANDLER, run_command
+    """Yield the scheduler of a program, or one that runs commands.
 
+    A program's scheduler keeps the handlers that the program gave it: `command` would let everyone who may add a job
+    run a shell.
+    """
     if target is not None and (_store_before_command or store) not in (None, os.environ.get(STORE_VARIABLE)):
         misused(f"{target} has a store of its own: leave out --store.")
     if target is None:
@@ -1032,8 +1069,6 @@ async def ready_to_run(
             yield scheduler
         return
     scheduler = load(target)
-    with suppress(InvalidJobError):  # it has one of its own
-        scheduler.handler(HANDLER)(run_command)
     try:
         yield scheduler
     finally:
@@ -1068,7 +1103,7 @@ def trigger(
     from scheduler_async.cli import forms, screen
     from scheduler_async.command import HANDLER
 
-    async def run_it() -> tuple[Any, str | None]:
+    async def run_it() -> tuple[Any, str | None, bool]:
         async with ready_to_run(target, store, create=False) as scheduler:
             job = await find(scheduler, slug, namespace)
             if target is None and job.handler != HANDLER:
@@ -1079,22 +1114,22 @@ def trigger(
                 await scheduler.wait_for_run(number)
                 return number
 
-            number, _ = await heeding_signals(scheduler, to_its_end())
+            number, was_interrupted = await heeding_signals(scheduler, to_its_end())
             row = await scheduler.get_run(number)
             if row is None:
                 fail(f"The job {slug} was removed while it ran, and its run was ended.", 1)
-            return row, await scheduler.run_output(number)
+            return row, await scheduler.run_output(number), was_interrupted
 
-    row, output = ask(run_it())
+    row, output, was_interrupted = ask(run_it())
     if as_json:
-        print_json(forms.row_form(row, output, with_output=True))
+        put_json(forms.row_form(row, output, with_output=True))
     else:
         if output:
-            sys.stdout.write(output if output.endswith("\n") else f"{output}\n")
+            put_output(output)
         screen.tell_of_run(row)
-    if row.outcome == "cancelled":
+    if row.outcome == "cancelled" and was_interrupted:
         raise typer.Exit(INTERRUPTED)
-    if row.outcome.is_failure:
+    if row.outcome.is_failure or row.outcome == "cancelled":
         raise typer.Exit(1)
 
 
@@ -1120,7 +1155,7 @@ def cron(
 
     summary, interrupted = ask(one_pass())
     if as_json:
-        print_json(forms.summary_form(summary))
+        put_json(forms.summary_form(summary))
     else:
         screen.say(str(summary))
     if interrupted:
@@ -1142,6 +1177,7 @@ def run(
 ) -> None:
     """Run jobs when they are due, until SIGTERM or SIGINT. The second one ends what runs."""
     from scheduler_async import SchedulerShutdownError
+    from scheduler_async.addresses import redacted
     from scheduler_async.cli import screen
     from scheduler_async.cli.sentences import sentence_of
     from scheduler_async.durations import parse_interval
@@ -1149,7 +1185,8 @@ def run(
     patience = parse_interval(timeout).total_seconds()
 
     async def until_asked_to_end() -> None:
-        screen.say_aside(f"Running the jobs of {target or store_path(store)} when they are due, until Ctrl-C.")
+        where = redacted(target or store_path(store))
+        screen.say_aside(f"Running the jobs of {where} when they are due, until Ctrl-C.")
         options = {} if target is not None else {"max_concurrent": max_concurrent}
         async with (
             ready_to_run(target, store, create=True, **options) as scheduler,
@@ -1158,7 +1195,7 @@ def run(
             try:
                 await scheduler.run_until_signal(patience)
             except SchedulerShutdownError as error:
-                print(f"Error: {sentence_of(error)}", file=sys.stderr, flush=True)
+                put_error(sentence_of(error))
                 os._exit(1)  # who does not end when told to must not keep the program; the next start records it
 
     if target is not None and max_concurrent is not None:

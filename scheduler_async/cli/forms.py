@@ -106,7 +106,7 @@ def copy_form(copy: Copy, sentence: str) -> Form:
     """What a copy came to; the *sentence* is for people."""
     return {
         "jobs": {verdict.value: copy.verdicts[verdict] for verdict in Verdict},
-        "runs": {"added": copy.runs_added, "seen": copy.runs_seen},
+        "runs": {"added": copy.runs_added, "seen": copy.runs_seen, "left_out": len(copy.unreadable_runs)},
         "exceptions": [
             {
                 "slug": ruling.job.id,
@@ -115,6 +115,13 @@ def copy_form(copy: Copy, sentence: str) -> Form:
                 "why": ruling.why,
             }
             for ruling in copy.exceptions
+        ],
+        "unreadable": [
+            {"slug": found.job_id, "namespace": found.namespace, "run": run, "why": found.why}
+            for found, run in (
+                *((job, None) for job in copy.unreadable_jobs),
+                *((run, run.number) for run in copy.unreadable_runs),
+            )
         ],
         "sentence": sentence,
     }

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from scheduler_async.cron import LONGEST_GAP, MONTHS, WEEKDAYS, CronLine, Field, parse_cron
 from scheduler_async.cron_words import describe_line, join_words
 from scheduler_async.durations import describe_duration
 from scheduler_async.instants import SECOND, from_micros, to_micros
 from scheduler_async.schedules import Cron, Delay, Schedule
-from scheduler_async.zones import DAY, Zone, find_zone
+from scheduler_async.zones import DAY, Zone, as_tzinfo, find_zone
 
 # Between runs that are further apart nobody counts the hours.
 CLOSE = 2 * DAY
@@ -86,7 +85,7 @@ def _zone_of(schedule: Schedule) -> tzinfo | None:
     """The zone that *schedule* is written for; None is the zone of the system."""
     if not isinstance(schedule, Cron):
         return UTC
-    return None if schedule.tz is None else ZoneInfo(schedule.tz)
+    return None if schedule.tz is None else as_tzinfo(schedule.tz)
 
 
 def _in_zone(at: datetime, zone: tzinfo | None) -> datetime:

@@ -14,20 +14,35 @@ from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from scheduler_async.cli import forms, tables, words
+from scheduler_async.cli.printing import lines_of, put_json_line
 from scheduler_async.cli.sentences import copied, explained
 from scheduler_async.cli.tables import Cell, Row
+from scheduler_async.cli.text import Text
 from scheduler_async.clock import SystemClock
 from scheduler_async.command import HANDLER, Command
 from scheduler_async.copying import Copy
 from scheduler_async.durations import short_span
+from scheduler_async.errors import InvalidJobError
 from scheduler_async.events import EventKind
 from scheduler_async.instants import to_micros
 from scheduler_async.lifecycle import Rules, claim
-from scheduler_async.models import ENDED, Explanation, Job, Node, Outcome, Phase, Priority, RunRow, Status, Upcoming
+from scheduler_async.models import (
+    ENDED,
+    Explanation,
+    Job,
+    Node,
+    Outcome,
+    Phase,
+    Priority,
+    RunRow,
+    Status,
+    Upcoming,
+    key_of,
+)
 from scheduler_async.nodes import SKEW
+from scheduler_async.records import is_unreadable
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.schedules import At, Cron, Manual, Schedule
 from scheduler_async.stats import RunStats
@@ -99,7 +114,7 @@ def say_aside(sentence: str) -> None:
         print_line(Text(sentence, "dim"), stderr=True)
 
 
-def print_line(line: Text, *, stderr: bool = False) -> None:
+def print_line(line: RenderableType, *, stderr: bool = False) -> None:
     """A line, which a terminal breaks between words, and nobody else breaks."""
     screen = console(stderr=stderr)
     screen.print(line, soft_wrap=not screen.is_terminal)
@@ -203,13 +218,15 @@ def show_job(job: Job, explanation: Explanation) -> None:
         "status": coloured(job.status),
     }
     if job.handler == HANDLER:
-        shown = {**_command_shown(job), **shown, "payload": None}
+        with suppress(InvalidJobError):  # it is no command, and shown as it is
+            shown = {**_command_shown(job), **shown, "payload": None}
     shown |= {name: moment(getattr(job, name)) for name in form if name.endswith("_at") and form[name] is not None}
     for name, value in shown.items():
         if value is not None:
-            found.add_row(name, value if isinstance(value, Text) else Text(str(value)))
+            found.add_row(name, value if isinstance(value, Text) else Text(str(value), keep="\n\t"))
     console().print(found)
-    say(f"\n{explained(job, explanation)}")
+    console().print()
+    say(explained(job, explanation))
 
 
 def _command_shown(job: Job) -> dict[str, object]:
@@ -246,6 +263,8 @@ def show_nodes(nodes: Sequence[Node]) -> None:
     ]
     console().print(laid_out(("id", "host", "pid", "since", "lease", "running", "clock_skew"), rows))
     for node in nodes:
+        if node.unreadable is not None:
+            say(f"Look out: the row of {node.id} cannot be read from the store: {node.unreadable}.")
         if abs(node.clock_skew) > SKEW:
             which = "ahead of" if node.clock_skew > timedelta(0) else "behind"
             skew = words.lasting(abs(node.clock_skew))
@@ -276,13 +295,26 @@ def copying(copy: Copy) -> Iterator[Callable[[], None]]:
 
 def show_copy(copy: Copy) -> None:
     """What a copy came to: the jobs that were not copied, with the reason, and the sum."""
-    for ruling in copy.exceptions[:MANY]:
-        job = ruling.job
-        name = job.id if job.namespace == "default" else f"{job.namespace}/{job.id}"
-        say(f"{'Kept' if ruling.verdict is Verdict.KEPT else 'Left out'} {name}: {ruling.why}.")
-    if len(copy.exceptions) > MANY:
-        say(f"And {len(copy.exceptions) - MANY:,} more; --json names them all.")
+    lines = [
+        f"{'Kept' if verdict is Verdict.KEPT else 'Left out'} {_named(job.namespace, job.id)}: {why}."
+        for verdict, job, why in copy.exceptions
+    ]
+    lines += [
+        f"Left out {_named(job.namespace, job.job_id)}: it cannot be read: {job.why}." for job in copy.unreadable_jobs
+    ]
+    lines += [
+        f"Left out run {run.number} of {_named(run.namespace, run.job_id)}: it cannot be read: {run.why}."
+        for run in copy.unreadable_runs
+    ]
+    for line in lines[:MANY]:
+        say(line)
+    if len(lines) > MANY:
+        say(f"And {len(lines) - MANY:,} more; --json names them all.")
     say(copied(copy))
+
+
+def _named(namespace: str, id: str) -> str:
+    return id if namespace == "default" else key_of(namespace, id)
 
 
 # ---------------------------------------------------------------- runs
@@ -302,7 +334,8 @@ LOG = ("when", "slug", "trigger", "outcome", "took", "message")
 def cells_of(row: RunRow) -> tuple[str | Text, ...]:
     """A run, for a line."""
     at = row.started_at or row.scheduled_for
-    outcome = Text("running", "cyan") if row.outcome is None else coloured(row.outcome)
+    going_on = Text("unreadable", "red") if is_unreadable(row) else Text("running", "cyan")
+    outcome = going_on if row.outcome is None else coloured(row.outcome)
     attempt = f"{row.trigger.value} {row.attempt}" if row.attempt > 1 else row.trigger.value
     return words.absolute(at, now(), HERE), row.job_id, attempt, outcome, words.took(row.duration_ms), story_of(row)
 
@@ -324,13 +357,8 @@ def print_row(row: RunRow, output: str | None = None) -> None:
     """A run as a line of its own, and what it wrote below it."""
     line = Text("  ").join(Text(cell) if isinstance(cell, str) else cell for cell in cells_of(row) if cell)
     print_line(line)
-    for written in (output or "").splitlines():
-        print_line(Text(f"    {harmless(written)}"))
-
-
-def harmless(text: str) -> str:
-    """*text* without what a terminal would obey."""
-    return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)
+    for written in lines_of(output) if output else []:
+        print_line(Text(f"    {written}", keep="\t"))
 
 
 def tell_of_run(row: RunRow) -> None:
@@ -365,9 +393,7 @@ async def follow(
                 told.add(row.id)
                 output = await scheduler.run_output(row.id) if with_output else None
                 if as_json:
-                    print(
-                        json.dumps(forms.row_form(row, output, with_output=with_output), ensure_ascii=False), flush=True
-                    )
+                    put_json_line(forms.row_form(row, output, with_output=with_output))
                 else:
                     print_row(row, output)
         if await _clock.wait(enough, 0.5):
@@ -387,7 +413,7 @@ async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]
         async for event in events:
             if event.kind in (EventKind.RUN_FINISHED, EventKind.RUN_SKIPPED) and event.run is not None:
                 if as_json:
-                    print(json.dumps(forms.row_form(event.run), ensure_ascii=False), flush=True)
+                    put_json_line(forms.row_form(event.run))
                 else:
                     print_row(event.run)
             elif event.kind is EventKind.STOPPED:

@@ -75,6 +75,8 @@ def copied(copy: Copy) -> str:
         )
         if count[verdict]
     ]
+    unread = len(copy.unreadable_runs)
+    asides += [f"{_counted(unread, 'run')} {'was' if unread == 1 else 'were'} left out"] if unread else []
     if jobs or runs:
         sentence = f"Copied {_counted(jobs, 'job')} and {_counted(runs, 'run')}"
     elif count[Verdict.SAME] == copy.jobs_seen:

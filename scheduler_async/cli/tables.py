@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from scheduler_async.cli import words
+from scheduler_async.cli.text import Text
 
 Cell: TypeAlias = str | Text | datetime
 Row: TypeAlias = Sequence[Cell]

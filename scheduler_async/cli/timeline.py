@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from scheduler_async.escapes import escaped
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
-from scheduler_async.models import Upcoming
+from scheduler_async.models import Upcoming, key_of
 
 NARROWEST = 20
 # Names longer than this leave too little to the marks; nor may they take more than a third of a line.
@@ -73,7 +74,7 @@ def _runs_by_name(upcoming: Sequence[Upcoming], *, ascii: bool) -> list[tuple[st
     has_namespaces = len({namespace for namespace, _ in runs}) > 1
     named = []
     for (namespace, slug), moments in runs.items():
-        name = f"{namespace}/{slug}" if has_namespaces else slug
+        name = escaped(key_of(namespace, slug) if has_namespaces else slug)
         named.append((name.encode("ascii", "replace").decode("ascii") if ascii else name, moments))
     return named
 

@@ -1,0 +1,123 @@
+"""Text from outside: whatever it is, and whatever its class does, it is storable and short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_async.texts import CUT, LONGEST, describe_error, message_of, name_of_class, storable, traceback_of
+
+MEGABYTES = 3_000_000
+
+
+class Shouting(str):
+    """A string that redefines what strings do."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __len__ = __eq__ = __hash__ = __format__ = encode = isascii = __str__  # type: ignore[assignment]
+
+
+class Meta(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError
+
+
+class Hostile(Exception, metaclass=Meta):  # noqa: N818
+    """An exception that raises its own kind of trouble wherever it is touched."""
+
+    trouble: BaseException = ValueError("no words")
+
+    def raises(self, *_: object) -> Any:
+        raise self.trouble
+
+    __str__ = __repr__ = __bool__ = __eq__ = __len__ = __hash__ = raises
+    __class__ = __traceback__ = __cause__ = __context__ = __notes__ = property(raises)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param("", "", id="nothing"),
+        pytest.param("Räksmörgås €", "Räksmörgås €", id="well-formed"),
+        pytest.param("a\ud800b", "a\\ud800b", id="half a character"),
+        pytest.param("a" * LONGEST, "a" * LONGEST, id="as long as it may be"),
+        pytest.param("a" * (LONGEST + 1), "a" * (LONGEST - len(CUT.encode())) + CUT, id="one character too long"),
+        pytest.param(Shouting("hello"), "hello", id="a subclass"),
+    ],
+)
+def test_text_is_kept_as_far_as_it_can_be(text: str, kept: str) -> None:
+    found = storable(text)
+
+    assert type(found) is str
+    assert found == kept
+
+
+@given(st.text(st.characters(), min_size=1, max_size=8), st.integers(LONGEST // 32, LONGEST))
+def test_every_text_fits_and_says_if_it_was_cut(part: str, count: int) -> None:
+    whole = part * count
+
+    found = storable(whole)
+
+    assert len(found.encode()) <= LONGEST
+    escaped = whole.encode("utf-8", "backslashreplace").decode()
+    assert found == escaped or (found.endswith(CUT) and escaped.startswith(found.removesuffix(CUT)[:-6]))
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError):
+        storable(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trouble", [ValueError("no"), SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_an_exception_is_described_whatever_its_class_does(trouble: BaseException) -> None:
+    error = Hostile()
+    error.trouble = trouble
+
+    assert name_of_class(type(error)) == "Hostile"
+    assert message_of(error) == f"its text cannot be had ({type(trouble).__name__})"
+    assert describe_error(error) == f"Hostile: its text cannot be had ({type(trouble).__name__})"
+    assert traceback_of(error)
+
+
+def test_a_long_message_is_cut_with_its_class_in_front() -> None:
+    found = describe_error(ValueError("x" * MEGABYTES))
+
+    assert found.startswith("ValueError: xxx")
+    assert found.endswith(f"x{CUT}")
+    assert len(found.encode()) <= LONGEST
+
+
+def test_an_exception_without_a_message_is_described_by_its_class() -> None:
+    assert describe_error(KeyError()) == "KeyError"
+
+
+def test_a_traceback_is_as_python_prints_it() -> None:
+    try:
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise ValueError("second") from error
+    except ValueError as error:
+        lines = traceback_of(error).splitlines()
+
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "KeyError: 'first'" in lines
+    assert lines[-1] == "ValueError: second"
+
+
+def test_a_long_traceback_is_cut() -> None:
+    error = ValueError("x" * MEGABYTES)
+    error.__cause__ = KeyError("y" * MEGABYTES)
+
+    found = traceback_of(error)
+
+    assert len(found.encode()) <= LONGEST
+    assert found.endswith(CUT)

@@ -374,7 +374,7 @@ PURGE_REMOVED: Final = """
 """
 # Only its runs keep a removed job: what it was for is nobody's business any more.
 REMOVE: Final = "UPDATE job SET removed_at = ?, payload = 'null', metadata = '{}' WHERE uid = ?"
-FORGET_UNRUN: Final = "DELETE FROM job WHERE uid = ?1 AND NOT EXISTS (SELECT 1 FROM run WHERE uid = ?1)"
+FORGET_UNRUN: Final = "DELETE FROM job WHERE uid = ? AND NOT EXISTS (SELECT 1 FROM run WHERE run.uid = job.uid)"
 DELETE_STATE: Final = """
     DELETE FROM state
      WHERE uid = ? AND EXISTS (SELECT 1 FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)

@@ -91,11 +91,11 @@ def poison(path: Path, *, all_of_it: bool) -> None:
         assert len(texts) > 30
         for table, column in texts:
             value = EVIL if all_of_it else READABLE.get(column, EVIL)
-            new = "CASE uid WHEN 1 THEN ?1 ELSE ?1 || uid END" if column == "id" else "?1"
+            new = ":value || CASE uid WHEN 1 THEN '' ELSE uid END" if column == "id" else ":value"
             is_handler = (table, column) in (("job", "handler"), ("handler", "name"))
             which = f"WHERE {column} <> 'command'" if is_handler else ""  # without it, nothing would run
             if value is not None:
-                db.execute(f"UPDATE {table} SET {column} = {new} {which}", (value,))
+                db.execute(f"UPDATE {table} SET {column} = {new} {which}", {"value": value})
 
 
 @pytest.fixture(scope="module")

@@ -327,6 +327,8 @@ class Engine:
                 await self.clock.wait_for_end(waiting, timeout)
             finally:
                 waiting.cancel()
+            async with self._claim_lock:  # a claim under way outlasts any timeout, and may bring one more run
+                pass
         if len(runner):
             raise SchedulerShutdownError(timeout, len(runner))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from scheduler_async import (
     Outcome,
     PassSummary,
     Scheduler,
+    SchedulerShutdownError,
     SchedulerStoppingError,
     SQLiteStore,
     Status,
@@ -83,7 +86,8 @@ async def _stopped_during(store: InterruptedStore, call: Awaitable[object]) -> o
     assert calling.done(), "the call hangs"
     store.is_armed = False
     if store.stopping is not None:
-        await asyncio.wait_for(store.stopping, PATIENCE)
+        with suppress(SchedulerShutdownError):  # it was in a hurry
+            await asyncio.wait_for(store.stopping, PATIENCE)
     return calling.exception() or calling.result()
 
 
@@ -97,17 +101,18 @@ async def _nothing_is_left_behind(path: Path) -> None:
         await other.stop()
 
 
+@pytest.mark.parametrize("timeout", [30.0, 0.0], ids=["a stop that waits", "a stop in a hurry"])
 @pytest.mark.parametrize("with_loop", [False, True], ids=["without the loop", "with the loop"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("at", range(1, CALLS + 1))
 @pytest.mark.parametrize("what", ["run_pending", "trigger_job"])
 async def test_a_call_that_meets_stop_comes_to_an_end(
-    path: Path, worker: Worker, at: int, before: bool, what: str, with_loop: bool
+    path: Path, worker: Worker, at: int, before: bool, what: str, with_loop: bool, timeout: float
 ) -> None:
     store = InterruptedStore(path, at, before)
     scheduler = Scheduler(store)  # type: ignore[arg-type]  # what it is asked for, the store inside answers
     scheduler.handler("work")(worker)
-    store.stop = scheduler.stop
+    store.stop = partial(scheduler.stop, timeout=timeout)
     await scheduler.add_job(Every("1h", immediately=not with_loop), handler="work", id="a")
     if with_loop:
         await scheduler.start()

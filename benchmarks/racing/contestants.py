@@ -28,6 +28,8 @@ class Contestant:
     module: str
     colour: str
     packages: tuple[str, ...] = ()
+    checkout: Path = BENCHMARKS.parent
+    """Where its scheduler_async is."""
 
     @property
     def is_peer(self) -> bool:
@@ -36,8 +38,8 @@ class Contestant:
     def send(self, course: str, *, limit: float, **arguments: object) -> Figures:
         """One measurement in a process of its own; `NotMeasuredError` if it fails, or takes longer than *limit*."""
         command = [self.python(), "-m", "racing", self.module, course, json.dumps(arguments)]
-        places = [str(BENCHMARKS), str(BENCHMARKS.parent)]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+        places = [str(BENCHMARKS), str(self.checkout)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}
         try:
             done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit, check=False)
         except subprocess.TimeoutExpired:
@@ -64,6 +66,8 @@ class Contestant:
 
 BARE = Contestant(name="bare limit", module="bare", colour="#888888")
 OURS = Contestant(name="scheduler_async", module="ours", colour="#0b6e4f")
+# An older version of this project, from the checkout that `--before` names, on the courses of this one.
+BEFORE = Contestant(name="version before", module="ours", colour="#7fb069")
 APSCHEDULER_3 = Contestant(
     name="APScheduler 3.11",
     module="apscheduler3",

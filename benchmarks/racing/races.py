@@ -13,14 +13,14 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import Any
 
-from racing.contestants import BENCHMARKS, EVERYBODY, OURS, Contestant, NotMeasuredError
+from racing.contestants import BEFORE, BENCHMARKS, EVERYBODY, OURS, Contestant, NotMeasuredError
 from racing.courses import Figures
 
 Size = int | str
@@ -67,6 +67,7 @@ def options_of(description: str, add: Callable[[argparse.ArgumentParser], object
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "results", help="where JSON and plots go")
     parser.add_argument("--limit", type=float, default=90.0, help="seconds that one measurement may take")
     parser.add_argument("--fill-limit", type=float, default=120.0, help="seconds that filling a peer's store may take")
+    parser.add_argument("--before", type=Path, help="the checkout of an older version, to be compared with this one")
     parser.add_argument("--only", help="contestants, by their modules: bare,ours,apscheduler3, …")
     add(parser)
     options = parser.parse_args()
@@ -100,6 +101,9 @@ class Race:
         kept = vars(self.options)
         chosen = kept["only"].split(",") if kept["only"] else [contestant.module for contestant in self.everybody]
         self.contestants = [contestant for contestant in self.everybody if contestant.module in chosen]
+        if kept["before"]:
+            before = replace(BEFORE, checkout=kept["before"].resolve())
+            self.contestants.insert(self.contestants.index(OURS) + 1, before)
         for contestant in self.contestants:
             contestant.python()
         print(f"CPython {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores", end=", ")
@@ -113,7 +117,7 @@ class Race:
 
     def filled(self, contestant: Contestant, count: int, due: int = 0) -> Path | None:
         """A store with *count* far jobs; None, and a note, if that takes too long. To be copied, not used."""
-        path = Path(self._work.name, f"{contestant.module}-{count}-{due}.store")
+        path = Path(self._work.name, f"{contestant.name}-{count}-{due}.store")
         if path.exists():  # the bare limit uses ours
             return path
         self._tell(f"filling {count:,} for {contestant.name}")
@@ -223,8 +227,20 @@ class Race:
                 for (figure, text), width in zip(columns.items(), widths, strict=True):
                     value = self.median(contestant, size, figure)
                     cells.append(f"{'–' if value is None else format(value, text.partition('|')[2]):>{width}}")
-                shown = f"{size:,}" if isinstance(size, int) else size
-                print(f"{shown:>14}  {contestant.name:<20}", *cells)
+                self._print_row(size, contestant.name, cells)
+            if (BEFORE.name, size) in self.found:
+                changes = [
+                    ratio(self.median(OURS, size, figure), self.median(BEFORE, size, figure)) for figure in columns
+                ]
+                cells = [
+                    f"{'–' if change is None else format(change, '.3f'):>{width}}"
+                    for change, width in zip(changes, widths, strict=True)
+                ]
+                self._print_row(size, "now / before", cells)
+
+    def _print_row(self, size: Size, name: str, cells: Sequence[str]) -> None:
+        shown = f"{size:,}" if isinstance(size, int) else size
+        print(f"{shown:>14}  {name:<20}", *cells)
 
     def expect(
         self,

@@ -154,7 +154,8 @@ MIGRATIONS: Final = (
         )
         """,
     ),
-    # 2: a group belongs to its namespace; a handler that no job uses is forgotten
+    # 2: a group belongs to its namespace; a handler that no job uses is forgotten; a job that was removed stays as long
+    # as its runs do
     (
         # The first tables of version 1 differ from later ones.
         "ALTER TABLE state ADD COLUMN IF NOT EXISTS touched boolean NOT NULL DEFAULT true",
@@ -174,19 +175,14 @@ MIGRATIONS: Final = (
           FROM job
          WHERE job.uid = state.uid AND group_key IS NOT NULL
         """,
-        "CREATE INDEX job_of_handler ON job (handler)",
-        "DELETE FROM handler WHERE NOT EXISTS (SELECT FROM job WHERE job.handler = handler.name)",
-    ),
-    # 3: a job that was removed stays as long as its runs do, and gives up its name; so it does in the last tables of
-    # version 2
-    (
-        "ALTER TABLE job ADD COLUMN IF NOT EXISTS removed_at bigint",
-        "ALTER TABLE job DROP CONSTRAINT IF EXISTS job_namespace_id_key",
-        "CREATE UNIQUE INDEX IF NOT EXISTS job_name ON job (namespace, id) WHERE removed_at IS NULL",
-        "CREATE INDEX IF NOT EXISTS job_removed ON job (removed_at) WHERE removed_at IS NOT NULL",
-        "CREATE INDEX IF NOT EXISTS job_removed_name ON job (namespace, id) WHERE removed_at IS NOT NULL",
-        "DROP INDEX job_of_handler",
+        # A job that was removed stays as long as its runs do, and gives up its name.
+        "ALTER TABLE job ADD COLUMN removed_at bigint",
+        "ALTER TABLE job DROP CONSTRAINT job_namespace_id_key",
+        "CREATE UNIQUE INDEX job_name ON job (namespace, id) WHERE removed_at IS NULL",
+        "CREATE INDEX job_removed ON job (removed_at) WHERE removed_at IS NOT NULL",
+        "CREATE INDEX job_removed_name ON job (namespace, id) WHERE removed_at IS NOT NULL",
         "CREATE INDEX job_of_handler ON job (handler) WHERE removed_at IS NULL",
+        "DELETE FROM handler WHERE NOT EXISTS (SELECT FROM job WHERE job.handler = handler.name)",
     ),
 )
 

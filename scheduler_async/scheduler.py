@@ -253,6 +253,8 @@ class Scheduler:
     async def _prepare(self, now: Micros) -> None:
         if self._require_user:
             await self._disable_without_user(now)
+        if not self._declared:
+            return
         declarations = [self._declaration(spec, now) for spec in self._declared]
         for edit in await self._ask(self._store.change(declarations, now)):
             self._engine.announce_edit(edit, now)

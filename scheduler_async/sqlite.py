@@ -26,7 +26,7 @@ from scheduler_async.lifecycle import Rules
 from scheduler_async.logs import say
 from scheduler_async.models import Job, RunRow
 from scheduler_async.sqlite_copying import CopyingWork
-from scheduler_async.sqlite_schema import if_current, migrate, newest, recognise
+from scheduler_async.sqlite_schema import migrate, newest, recognise, require_current
 from scheduler_async.sqlite_work import data_version, in_transaction
 from scheduler_async.store import (
     MIGRATED,
@@ -174,11 +174,11 @@ class SQLiteStore:
         return await self._call(self._reader, _in_snapshot, work, *args)
 
     async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
-        return await self._call(self._writer, self._work.transact, if_current, work, *args)
+        return await self._call(self._writer, self._work.write, work, *args)
 
     async def _record(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         """As `_write`, about runs that this process has: they end, although a newer version has upgraded the store."""
-        return await self._call(self._writer, self._work.transact, work, *args)
+        return await self._call(self._writer, self._work.record, work, *args)
 
     async def _call(self, connection: aiosqlite.Connection | None, work: Callable[..., T], *args: Any) -> T:
         """Do *work* on the connection's thread, in one hop."""
@@ -208,7 +208,7 @@ class SQLiteStore:
         """Why *error* happened: tables that are not what this version knows belong to a newer one."""
         if getattr(error, "sqlite_errorname", None) == "SQLITE_ERROR" or isinstance(error, sqlite3.IntegrityError):
             try:
-                await connection.execute_fetchall(cast(str, if_current), (_nothing,))
+                await connection.execute_fetchall(cast(str, require_current), ())
             except StoreOutdatedError as outdated:
                 return outdated
         return self._explained(error)
@@ -411,7 +411,7 @@ class SQLiteStore:
                 f"The store {self.path} was deleted or replaced while it was open: what is written now goes nowhere. "
                 "Stop the scheduler and start it again."
             )
-        await self._read(if_current, _nothing)
+        await self._read(require_current)
 
 
 # ---------------------------------------------------------------- the connection's thread

@@ -106,6 +106,7 @@ class CopyingWork(Work):
         for job in wanted:
             self._number_of(db, job.handler, numbers)
         uid = self._last_number(db, LAST_JOB)
+        self._last_job = None  # it is about to change
         added = [job._replace(uid=uid + place) for place, job in enumerate((job for job in wanted if not job.uid), 1)]
         updated = [job for job in wanted if job.uid]
         INSERT_JOB.all(db, (job[:-1] for job in added))

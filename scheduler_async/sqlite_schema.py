@@ -12,72 +12,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from scheduler_async.errors import StoreError, StoreOutdatedError
 
 APPLICATION_ID: Final = 0x5C4EDA51  # in the file's header: this file is ours
 
-T = TypeVar("T")
-
-
-KEEP_REMOVED_JOBS: Final = (
-    """
-    CREATE TABLE new_job (
-        uid           INTEGER PRIMARY KEY AUTOINCREMENT,
-        namespace     TEXT NOT NULL,
-        id            TEXT NOT NULL,
-        handler       TEXT NOT NULL,
-        schedule      TEXT NOT NULL,
-        retry         TEXT,
-        payload       TEXT NOT NULL,
-        metadata      TEXT NOT NULL,
-        user_id       TEXT,
-        name          TEXT,
-        priority      TEXT NOT NULL,
-        job_group     TEXT,
-        misfire       TEXT NOT NULL,
-        timeout       INTEGER,
-        on_interrupt  TEXT NOT NULL,
-        anchor        INTEGER NOT NULL,
-        created_at    INTEGER NOT NULL,
-        updated_at    INTEGER NOT NULL,
-        revision      INTEGER NOT NULL,
-        removed_at    INTEGER
-    ) STRICT
-    """,
-    """
-    INSERT INTO new_job
-    SELECT uid, namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority, job_group,
-           misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision, NULL
-      FROM job
-    """,
-    # No number is given twice, also if those that had the highest are gone.
-    "DELETE FROM sqlite_sequence WHERE name = 'new_job'",
-    "INSERT INTO sqlite_sequence SELECT 'new_job', seq FROM sqlite_sequence WHERE name = 'job'",
-    "DROP TABLE job",
-    "ALTER TABLE new_job RENAME TO job",
-    "CREATE UNIQUE INDEX job_name ON job (namespace, id) WHERE removed_at IS NULL",
-    "CREATE INDEX job_removed ON job (removed_at) WHERE removed_at IS NOT NULL",
-    "CREATE INDEX job_removed_name ON job (namespace, id) WHERE removed_at IS NOT NULL",
-)
-
-
-def _has_column(db: sqlite3.Connection, table: str, column: str) -> bool:
-    return column in {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
+# Higher numbers are absurd: none is given.
+MOST_NUMBERS: Final = 2**53
 
 
 def _add_forgotten_until(db: sqlite3.Connection) -> None:
     """Add a column of version 1 that the first files of that version do not have."""
-    if not _has_column(db, "state", "forgotten_until"):
+    columns = {name for _, name, *_ in db.execute("PRAGMA table_info(state)")}
+    if "forgotten_until" not in columns:
         db.execute("ALTER TABLE state ADD COLUMN forgotten_until INTEGER")
-
-
-def _keep_removed_jobs(db: sqlite3.Connection) -> None:
-    """Let jobs that were removed keep their rows; the last files of version 6 do so already."""
-    if not _has_column(db, "job", "removed_at"):
-        for statement in KEEP_REMOVED_JOBS:
-            db.execute(statement)
 
 
 Step: TypeAlias = str | Callable[[sqlite3.Connection], None]
@@ -218,7 +167,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         WHERE attempt = 0 OR trigger = 'manual'
         """,
     ),
-    # 6: a group belongs to its namespace; a handler that no job uses is forgotten, and its number never given again
+    # 6: a group belongs to its namespace; a handler that no job uses is forgotten, and its number never given again; a
+    # job that was removed stays as long as its runs do
     (
         _add_forgotten_until,
         "ALTER TABLE state RENAME COLUMN job_group TO group_key",
@@ -238,9 +188,54 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE new_handler RENAME TO handler",
         "CREATE INDEX state_of_handler ON state (handler)",
         "DELETE FROM handler WHERE number NOT IN (SELECT handler FROM state)",
+        # A job that was removed stays as long as its runs do, and gives up its name.
+        """
+        CREATE TABLE new_job (
+            uid           INTEGER PRIMARY KEY,
+            namespace     TEXT NOT NULL,
+            id            TEXT NOT NULL,
+            handler       TEXT NOT NULL,
+            schedule      TEXT NOT NULL,
+            retry         TEXT,
+            payload       TEXT NOT NULL,
+            metadata      TEXT NOT NULL,
+            user_id       TEXT,
+            name          TEXT,
+            priority      TEXT NOT NULL,
+            job_group     TEXT,
+            misfire       TEXT NOT NULL,
+            timeout       INTEGER,
+            on_interrupt  TEXT NOT NULL,
+            anchor        INTEGER NOT NULL,
+            created_at    INTEGER NOT NULL,
+            updated_at    INTEGER NOT NULL,
+            revision      INTEGER NOT NULL,
+            removed_at    INTEGER
+        ) STRICT
+        """,
+        """
+        INSERT INTO new_job
+        SELECT uid, namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority, job_group,
+               misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision, NULL
+          FROM job
+        """,
+        "INSERT INTO sqlite_sequence SELECT 'new_job', seq FROM sqlite_sequence WHERE name = 'job'",
+        "DROP TABLE job",
+        "ALTER TABLE new_job RENAME TO job",
+        # No number is given twice, also if the job that had the highest is gone: the sequence remembers it then.
+        # AUTOINCREMENT would write to the sequence, one page more, for every job that is added.
+        f"""
+        CREATE TRIGGER job_number BEFORE DELETE ON job
+        WHEN old.uid < {MOST_NUMBERS} AND old.uid > coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'job'), 0)
+        BEGIN
+            DELETE FROM sqlite_sequence WHERE name = 'job';
+            INSERT INTO sqlite_sequence (name, seq) VALUES ('job', old.uid);
+        END
+        """,
+        "CREATE UNIQUE INDEX job_name ON job (namespace, id) WHERE removed_at IS NULL",
+        "CREATE INDEX job_removed ON job (removed_at) WHERE removed_at IS NOT NULL",
+        "CREATE INDEX job_removed_name ON job (namespace, id) WHERE removed_at IS NOT NULL",
     ),
-    # 7: a job that was removed stays as long as its runs do, and gives up its name
-    (_keep_removed_jobs,),
 )
 
 TABLES: Final = ("handler", "job", "run", "node", "state", "output", "sqlite_sequence")
@@ -308,9 +303,8 @@ def migrate(db: sqlite3.Connection) -> int:
     return version
 
 
-def if_current(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-    """Do *work*, unless a newer version has changed the schema: what is written then might make no sense to it."""
+def require_current(db: sqlite3.Connection) -> None:
+    """`StoreOutdatedError` if a newer version has changed the schema."""
     version = version_of(db)
     if version > newest():
         raise StoreOutdatedError(db.execute("PRAGMA database_list").fetchone()[2], version, newest())
-    return work(db, *args)

@@ -63,6 +63,7 @@ from scheduler_async.rows import (
     unreadable_job,
     unreadable_state,
 )
+from scheduler_async.sqlite_schema import MOST_NUMBERS, require_current
 from scheduler_async.sqlite_writing import inserting, updating
 from scheduler_async.store import (
     MOST_UNHANDLED,
@@ -116,16 +117,12 @@ def last_number(table: str, *keys: str) -> str:
     return f"max(coalesce(({given}), 0), {', '.join(in_use)})"
 
 
-MOST_NUMBERS: Final = 2**53
 LAST_JOB: Final = last_number("job", "job.uid", "state.uid")
 LAST_RUN: Final = last_number("run", "run.id")
 LAST_NODE: Final = last_number("node", "node.number")
 
 FIND_JOB: Final = f"{EDITED} WHERE j.namespace = ? AND j.id = ? AND j.removed_at IS NULL"
-# Whether there is one at all, and the highest number that a job ever got, in one go.
-FIND_NAME: Final = f"""
-    SELECT EXISTS (SELECT 1 FROM job WHERE namespace = ? AND id = ? AND removed_at IS NULL), {LAST_JOB}
-"""
+NAME_EXISTS: Final = "SELECT 1 FROM job WHERE namespace = ? AND id = ? AND removed_at IS NULL"
 
 # Of an object with a list of ids for each namespace.
 FIND_JOBS: Final = f"""
@@ -450,6 +447,8 @@ class Work:
         self._descriptions: Cache[int, Row] = Cache(REMEMBERED, REMEMBERED_BYTES)
         self._handlers: dict[str, int] = {}
         self._as_of = 0  # the version of the data when handlers and those in line were looked at
+        self._is_current = False  # whether the schema was looked at since then, and no newer version has changed it
+        self._last_job: int | None = None  # the highest number that a job ever got, if it was looked at since then
         self._unreadable: dict[tuple[int, int], str] = {}  # by number and revision, and why
         self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
         self.unreadable_rows = UnreadableRows()
@@ -457,15 +456,41 @@ class Work:
         self._line_terms: tuple[str, int] | None = None
         self._line_until: Micros = EARLIEST
 
-    def transact(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+    def write(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+        """As `record`, unless a newer version has upgraded the store, which might not understand what is written."""
+        return self._transact(db, True, work, args)
+
+    def record(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
         """As `in_transaction`, for work that changes what is remembered."""
+        return self._transact(db, False, work, args)
+
+    def _transact(
+        self, db: sqlite3.Connection, needs_current: bool, work: Callable[..., T], args: tuple[Any, ...]
+    ) -> T:
         try:
-            return in_transaction(db, work, *args)
+            result: T = in_transaction(db, self._in_view_of_others, needs_current, work, args)
         except BaseException as error:
             self._line = None  # whoever was taken out of it is still due
             if not isinstance(error, SchedulerError):  # a refusal comes before anything is written
                 self._descriptions.clear()  # whoever was added is not there, and its number goes to another
+                self._last_job = None
             raise
+        return result
+
+    def _in_view_of_others(
+        self, db: sqlite3.Connection, needs_current: bool, work: Callable[..., T], args: tuple[Any, ...]
+    ) -> T:
+        """Do *work*, after a look at whether another process has changed the file."""
+        version = data_version(db)
+        if version != self._as_of:
+            self._as_of = version
+            self._handlers.clear()  # some may be forgotten, and their names given to others
+            self._last_job = None
+            self._is_current = False
+        if needs_current and not self._is_current:
+            require_current(db)
+            self._is_current = True
+        return work(db, *args)
 
     # -------------------------------------------------------- jobs
 
@@ -492,6 +517,7 @@ class Work:
                     self._stand_in_line(job)
             edits.append(edit)
         self._insert(db, list(added.values()), numbers)
+        self._last_job = uid
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None and edit.skips])
         return edits
 
@@ -554,17 +580,17 @@ class Work:
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
         """The jobs that *changes* are about, as far as they exist; and the highest number that a job ever got."""
+        number = self._last_number(db, LAST_JOB) if self._last_job is None else self._last_job
         if len(changes) == 1:  # a third of the time
             name = changes[0].namespace, changes[0].id
-            exists, number = db.execute(FIND_NAME, name).fetchone()
-            job = self.get(db, *name) if exists else None
-            return {} if job is None else {name: job}, number or 0
+            job = self.get(db, *name) if db.execute(NAME_EXISTS, name).fetchone() else None
+            return {} if job is None else {name: job}, number
         ids: dict[str, list[str]] = {}
         for change in changes:
             ids.setdefault(change.namespace, []).append(change.id)
         rows = db.execute(FIND_JOBS, (json.dumps(ids),)).fetchall()
         jobs = self._jobs(db, rows).values()
-        return {(job.namespace, job.id): job for job in jobs}, self._last_number(db, LAST_JOB)
+        return {(job.namespace, job.id): job for job in jobs}, number
 
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
         """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""
@@ -659,7 +685,7 @@ class Work:
             conditions.append("r.id = ?")
             values.append(wanted.run)
         if wanted.id is not None and wanted.namespace is not None:
-            exists, _ = db.execute(FIND_NAME, (wanted.namespace, wanted.id)).fetchone()
+            exists = db.execute(NAME_EXISTS, (wanted.namespace, wanted.id)).fetchone() is not None
             which, is_removed = ("=", "IS NULL") if exists else ("IN", "IS NOT NULL")
             named = f"SELECT uid FROM job WHERE namespace = ? AND id = ? AND removed_at {is_removed}"
             conditions.append(f"r.uid {which} ({named})")
@@ -981,10 +1007,6 @@ class Work:
 
     def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> list[int]:
         """The numbers of the handlers with these names."""
-        version = data_version(db)
-        if version != self._as_of:  # another process may have forgotten some, and given others their names
-            self._handlers.clear()
-            self._as_of = version
         if names is None:
             return [number for (number,) in db.execute("SELECT number FROM handler")]
         unknown = [name for name in names if name not in self._handlers]

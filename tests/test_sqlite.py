@@ -406,6 +406,18 @@ async def test_handlers_that_no_job_uses_any_more_are_forgotten(path: Path) -> N
     assert names == [("handler 0", 1), ("handler 4", 5), ("edited", 6), ("handler 1", 7)], "no number is given twice"
 
 
+async def test_no_number_of_a_job_is_given_twice(path: Path) -> None:
+    """Also by a process that has not seen the jobs that had the highest numbers."""
+    numbers = []
+    for _ in range(3):
+        async with opened(path) as store:
+            numbers += [(await add(store, id)).uid for id in ("a", "b")]
+            await store.remove("default", "b", NOON)
+            await store.remove("default", "a", NOON)
+
+    assert numbers == [1, 2, 3, 4, 5, 6]
+
+
 async def test_a_job_that_is_removed_and_one_that_comes_leave_no_handler_behind(path: Path) -> None:
     """All in one transaction, in whatever order."""
     async with opened(path) as store:

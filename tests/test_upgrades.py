@@ -112,6 +112,7 @@ async def test_everything_in_an_older_store_survives(old: Store, caplog: pytest.
     ]
     assert await old.output_of(3) in ("what it wrote", None), "the first version kept none"
     assert [status.node.identity.name for status in await old.nodes()] == ["elsewhere:4711:00c0ffee"]
+    assert (await add(old, "new")).uid == 9, "the job with the number 8 was removed"
     (sentence,) = [record.getMessage() for record in caplog.records if "migrated" in record.getMessage()]
     assert "migrated from schema version" in sentence
 

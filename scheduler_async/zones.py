@@ -114,7 +114,7 @@ def find_zone(name: str | None) -> Zone:
 def check_zone(zone: object) -> str:
     """Return the name of *zone*: an IANA name, "UTC", or an offset such as "UTC+05:30".
 
-    *zone* is such a name, a `ZoneInfo`, or a `tzinfo` that always has the same offset.
+    *zone* is such a name, a `ZoneInfo`, or a `tzinfo` that always has the same offset. "Z" and "utc" are "UTC".
     """
     if isinstance(zone, ZoneInfo):
         if zone.key is None:
@@ -150,18 +150,35 @@ def _tzinfo_of(name: str) -> tzinfo:
     if offset is not None:
         ahead = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"] or 0))
         return timezone(-ahead if offset["sign"] == "-" else ahead)
-    if name == "UTC":
+    if name.upper() in _UTC_NAMES and name != "GMT":  # which is an IANA name, and stays what it is
         return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # not there; not a name; a directory of zones
-        close = difflib.get_close_matches(name, available_timezones(), n=1)
-        raise UnknownZoneError(name, close[0] if close else None) from None
+        raise UnknownZoneError(name, _suggestion(name)) from None
 
 
+_UTC_NAMES = {"UTC", "GMT", "Z"}
 _OFFSET = re.compile(
     r"(?:UTC)?(?P<sign>[+-])(?P<hours>[01]\d|2[0-3])(?::?(?P<minutes>[0-5]\d))?", re.ASCII | re.IGNORECASE
 )
+# An offset as people write it, such as "UTC+2", "GMT +5:30" or "-3".
+_LOOSE_OFFSET = re.compile(
+    r"(?:UTC|GMT)? ?(?P<sign>[+-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?", re.ASCII | re.IGNORECASE
+)
+
+
+def _suggestion(name: str) -> str | None:
+    """Return the zone that *name* probably stands for."""
+    offset = _LOOSE_OFFSET.fullmatch(name)
+    if offset is not None:
+        exact = f"{offset['sign']}{offset['hours']:0>2}:{offset['minutes'] or '00'}"
+        return exact if _OFFSET.fullmatch(exact) else None
+    known = {zone.lower(): zone for zone in available_timezones()}
+    # "CEST" resembles "EST", which is another clock: an abbreviation has to be the same, but for its case.
+    is_abbreviation = len(name) <= 4
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=1.0 if is_abbreviation else 0.6)
+    return known[close[0]] if close else None
 
 
 def _offset_name(offset: timedelta) -> str:

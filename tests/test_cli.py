@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from scheduler_async import Delay, Every, Misfire, Priority, Scheduler, Status
+from scheduler_async.sqlite_schema import newest
 from tests.cast import line_of, started
 from tests.postgres_server import url_of_schema
 from tests.prepared import Prepared
@@ -317,6 +318,19 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
     assert names("list", "--store", "one.db", SCHEDULER_ASYNC_STORE="two.db") == ["a"]
 
 
+@pytest.mark.parametrize("line", ["list", "show hourly --json", "log", "preview", "stats"])
+@pytest.mark.once
+def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) -> None:
+    """Also one that only reads: processes of an older version have to be restarted."""
+    with closing(sqlite3.connect(here / "scheduler.db")) as db:
+        db.executescript((Path(__file__).parent / "stores" / "sqlite-5.sql").read_text())
+
+    first, second = well(here, *line.split()), well(here, *line.split())
+
+    assert first.err == f"Store scheduler.db migrated from schema version 5 to {newest()}\n"
+    assert second.err == ""
+
+
 # ---------------------------------------------------------------- what goes wrong
 
 
@@ -337,6 +351,7 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
             ["add", "x", "y", "--every", "1h", "--tz", "UTC"], 2, "the same in every zone", id="needless zone"
         ),
         pytest.param(["add", "x", "y", "--cron", "@daily", "--tz", "Mars"], 2, "Mars", id="unknown zone"),
+        pytest.param(["next", "@daily", "--tz", "UTC+2"], 2, 'Did you mean "+02:00"?', id="offset without zeros"),
         pytest.param(["add", "x", "y", "--priority", "top"], 2, "not one of 'high', 'standard', 'low'", id="priority"),
         pytest.param(["add", "x", "y", "--retries", "-1"], 2, "'--retries': -1 is not between", id="retries"),
         pytest.param(["add", "x", "y", "--payload", "{"], 2, "--payload is no JSON", id="payload"),
@@ -368,7 +383,8 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
         ),
         pytest.param(["explain", "gone"], 1, 'There is no job "gone"', id="explain what is not there"),
         pytest.param(["show", "gone"], 1, '"scheduler-async list" shows the jobs', id="what to do about a wrong name"),
-        pytest.param(["show", "tenant/a"], 1, "are named with --namespace", id="a name with its namespace"),
+        pytest.param(["show", "tenant/a"], 1, 'There is no job "tenant/a"', id="a name with its namespace"),
+        pytest.param(["log", "tenant/a"], 1, 'There is no job "tenant/a"', id="log of a name with its namespace"),
         pytest.param(["resume", "over"], 1, '"scheduler-async trigger over" runs it once more', id="what has ended"),
         pytest.param(["log", "gone"], 1, 'There is no job "gone"', id="log of what is not there"),
         pytest.param(["list", "--status", "odd"], 2, "not one of 'idle', 'queued', 'running'", id="status"),
@@ -539,30 +555,62 @@ def test_a_loop_whose_reader_leaves_ends(here: Path) -> None:
         assert process.stderr is not None
         err = process.stderr.read()
 
-        assert process.wait(PATIENCE) == 1
-    assert err == NOBODY_READS
+        assert process.wait(PATIENCE) == READER_LEFT
+    assert err == ""
+    assert {row["outcome"] for row in well(here, "log", "--json").json} == {"success"}
 
 
-NOBODY_READS = "Error: Cannot write the output: Broken pipe.\n"
+READER_LEFT = 141  # what a shell says of a program that SIGPIPE has ended
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["log"], ["next", "@daily"]], ids=" ".join)
-def test_a_reader_who_has_left_is_a_sentence(arguments: list[str], here: Path) -> None:
+def test_a_log_whose_reader_leaves_ends(here: Path) -> None:
+    well(here, "add", "tick", "true", "--after", "1s")
+
+    with running(here, "run"), running(here, "log", "--follow") as process:
+        line_of(process)
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+
+        assert (process.wait(PATIENCE), err) == (READER_LEFT, "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("list", "list --json", "show a", "log", "stats", "preview", "explain a", "nodes", "next @daily"),
+        *("pause a", "cron", "--help", "list --help", "--version"),
+    ],
+)
+@pytest.mark.once
+def test_a_reader_who_has_left_ends_a_command_quietly(line: str, here: Path) -> None:
+    """As in "list | head -1": whoever has seen enough wants no message."""
     well(here, "add", "a", "true")
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "w") as pipe:
-        done = subprocess.run(
-            [*PROGRAM, *arguments],
-            cwd=here,
-            env=environment(),
-            stdout=pipe,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+    codes = []
+    with os.fdopen(writing, "w") as gone, open(here / "err", "w+") as err:  # noqa: PTH123
+        for stderr in (err, gone):
+            _prepared.begin(tuple(line.split()), here, environment(), [err.fileno(), gone.fileno(), stderr.fileno()])
+            codes.append(_prepared.end())
 
-    assert (done.returncode, done.stderr) == (1, NOBODY_READS)
+    assert codes == [READER_LEFT, READER_LEFT]
+    assert (here / "err").read_text() == ""
+
+
+def test_an_error_whose_reader_has_left_is_quiet(here: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{' '.join(PROGRAM)} list 2>&1 | true; echo ${{PIPESTATUS[0]}}"],
+        cwd=here,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout in (f"{READER_LEFT}\n", "1\n")  # whether it was sooner than its reader was gone
+    assert done.stderr == ""
 
 
 def test_who_has_closed_the_output_gets_none(here: Path) -> None:
@@ -1204,7 +1252,8 @@ def test_a_shell_completes_the_names_of_jobs(here: Path) -> None:
     assert completed(here, "show ") == ["backup"]
     assert completed(here, "--store other.db show o") == ["other"]
     assert completed(here, "show --store other.db o") == ["other"]
-    assert completed(here, "show ", SCHEDULER_ASYNC_STORE="other.db") == ["other"]
+    assert completed(here, "show ", SCHEDULER_ASYNC_STORE="other.db") == ["other", "tenant/theirs"]
+    assert completed(here, "log ", SCHEDULER_ASYNC_STORE="other.db") == ["other", "tenant/theirs"]
     assert completed(here, "show --store other.db --namespace tenant ") == ["theirs"]
     assert completed(here / "..", "show ") == []
     assert "show" in completed(here, "s")

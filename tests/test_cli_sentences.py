@@ -35,6 +35,17 @@ from scheduler_async.store import Verdict
             'There is no job "a". "scheduler-async list" shows the jobs there are.',
         ),
         (
+            JobNotFoundError("tenant/a"),
+            'There is no job "tenant/a". "scheduler-async list" shows the jobs there are.',
+        ),
+        (
+            JobNotFoundError("tenant/a", "tenant"),
+            (
+                'There is no job "tenant/a" in namespace "tenant". "scheduler-async list" shows the jobs there are. '
+                "Give either NAMESPACE/SLUG or --namespace, not both."
+            ),
+        ),
+        (
             JobExistsError("a b", "tenant"),
             (
                 'There is a job "a b" in namespace "tenant" already. Choose another name, or change that one with '

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler_async import UnknownZoneError
 from scheduler_async.cron import parse_cron
-from scheduler_async.zones import FIRST, LAST, Zone, find_zone
+from scheduler_async.zones import FIRST, LAST, Zone, check_zone, find_zone
 
 HOUR = 3600
 CHUNK = 1 << 25  # what a zone looks at in one go
@@ -67,3 +68,45 @@ def test_there_is_nothing_beyond_the_calendar() -> None:
     assert parse_cron("* * * * *").previous(FIRST - 1, zone) is None
     assert parse_cron("0 0 1 1 *").previous(FIRST, zone) is None
     assert parse_cron("0 0 1 1 *").next_after(LAST - 5, zone) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("UTC", "UTC"), ("utc", "UTC"), ("Utc", "UTC"), ("Z", "UTC"), ("z", "UTC"), ("gmt", "UTC"), ("GMT", "GMT")],
+)
+def test_utc_is_understood_however_it_is_written(given: str, name: str) -> None:
+    """ISO 8601 writes "Z". "GMT" is a name of the zone database, and stored schedules keep it."""
+    assert check_zone(given) == name
+
+
+@pytest.mark.parametrize(
+    ("given", "suggestion"),
+    [
+        ("UTC+2", "+02:00"),
+        ("GMT+2", "+02:00"),
+        ("utc +2", "+02:00"),
+        ("+2", "+02:00"),
+        ("-3", "-03:00"),
+        ("GMT+02:00", "+02:00"),
+        ("gmt-5:30", "-05:30"),
+        ("+530", "+05:30"),
+        ("europe/stockholm", "Europe/Stockholm"),
+        ("asia/tokio", "Asia/Tokyo"),
+        ("est", "EST"),
+    ],
+)
+def test_the_suggestion_for_an_unknown_zone_is_accepted(given: str, suggestion: str) -> None:
+    with pytest.raises(UnknownZoneError) as caught:
+        check_zone(given)
+
+    assert caught.value.suggestion == suggestion
+    assert check_zone(suggestion)
+
+
+@pytest.mark.parametrize("given", ["UTC+25", "GMT+2:60", "CEST", "BST", "Mars"])
+def test_an_unknown_zone_without_a_likely_meaning_gets_no_suggestion(given: str) -> None:
+    """A zone that only looks similar would move every run by hours."""
+    with pytest.raises(UnknownZoneError) as caught:
+        check_zone(given)
+
+    assert caught.value.suggestion is None

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import click
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from scheduler_async.cli import INTERRUPTED, leave
 from scheduler_async.cli.printing import put, put_json, put_output
@@ -30,6 +31,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])
 
 DEFAULT_STORE = "scheduler.db"
+DEFAULT_NAMESPACE = "default"
 STORE_VARIABLE = "SCHEDULER_ASYNC_STORE"
 
 # The values of `Priority`, `Status` and `Misfire`, without loading what they belong to.
@@ -40,7 +42,38 @@ MISFIRES = ("run_once", "skip")
 NONE = "none"
 """What takes a setting away."""
 
+READER_LEFT = 141  # as shells count: the code of a program that SIGPIPE ends
+
+
+class ReaderLeft(Exception):  # noqa: N818 - nothing went wrong
+    """Nobody reads the output any more, as in `scheduler-async list | head -1`."""
+
+
+@contextmanager
+def noticing_readers() -> Iterator[None]:
+    """Raise `ReaderLeft` if the output is a pipe that nobody reads: click would end the program with 1."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderLeft from error
+
+
+class Group(TyperGroup):
+    """All commands. What they print, and their help, may have a reader who leaves early."""
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Read what comes before the command."""
+        with noticing_readers():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Do what the command does."""
+        with noticing_readers():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=Group,
     name="scheduler-async",
     help="Schedule commands, see what will happen, understand what did, and leave it running.",
     no_args_is_help=True,
@@ -62,8 +95,6 @@ ARGUMENTS = {
 
 TRUST_HELP = "Use a store file of another user. Its commands run as you."
 
-CANNOT_WRITE = "Cannot write the output"
-
 
 class Command(TyperCommand):
     """A command that tells what its arguments are: click 8.5 loses what typer is told about them."""
@@ -78,15 +109,6 @@ class Command(TyperCommand):
                 TyperOption(param_decls=["--trust"], is_flag=True, expose_value=False, callback=trust, help=TRUST_HELP)
             )
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Do it. A reader who leaves is an output that cannot be written, about which click would say nothing."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError as error:
-            from scheduler_async.errors import SchedulerError
-
-            raise SchedulerError(f"{CANNOT_WRITE}: {error.strerror}.") from error
-
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Leave them to typer, which lists them before the options, whatever the version of click."""
 
@@ -97,12 +119,28 @@ def command(name: str | None = None) -> Callable[[F], F]:
 
 
 def run_app() -> None:
-    """Run the program, and turn what goes wrong into a sentence and an exit code."""
-    from scheduler_async.errors import InvalidJobError, InvalidScheduleError, JobEndedError, SchedulerError
-
+    """Run the program. A reader who leaves early ends it without a word."""
     # Somebody may have closed what we write to.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
     sys.stderr = sys.stderr or sys.stdout
+    try:
+        run_command_line()
+    except (ReaderLeft, BrokenPipeError):
+        forget_output(1, 2)
+        sys.exit(READER_LEFT)
+
+
+def forget_output(*streams: int) -> None:
+    """Drop what could not be written to *streams*: Python would try again when it ends, and complain."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nothing, stream)
+
+
+def run_command_line() -> None:
+    """Do what the arguments ask for, and turn what goes wrong into a sentence and an exit code."""
+    from scheduler_async.errors import InvalidJobError, InvalidScheduleError, JobEndedError, SchedulerError
+
     try:
         try:
             check_arguments(sys.argv[1:])
@@ -119,9 +157,11 @@ def run_app() -> None:
 
         is_misuse = isinstance(error, InvalidScheduleError | InvalidJobError) and not isinstance(error, JobEndedError)
         fail(sentence_of(error), 2 if is_misuse else 1)
+    except (ReaderLeft, BrokenPipeError):
+        raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what could not be written is not tried again at the end
-        what = CANNOT_WRITE if error.filename is None else f"Cannot use {error.filename}"
+        forget_output(1)
+        what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"
         fail(f"{what}: {error.strerror or error}.", 1)
     except Exception as error:  # a mistake of ours; what it says may hold anything
         from scheduler_async.texts import traceback_of
@@ -172,6 +212,7 @@ def misused(sentence: str) -> NoReturn:
 
 def slugs(context: typer.Context) -> list[tuple[str, str]]:
     """The names of the jobs in the store that the line so far names, and when they run."""
+    from scheduler_async.cli.forms import name_of
     from scheduler_async.cli.words import ReadersZone
 
     given = context.params
@@ -180,11 +221,16 @@ def slugs(context: typer.Context) -> list[tuple[str, str]]:
 
     async def read() -> list[tuple[str, str]]:
         async with opened(store) as scheduler:
-            jobs = await scheduler.list_jobs(namespace=given.get("namespace"))
-            return [(job.id, job.schedule.describe(ReadersZone())) for job in jobs if job.id.isprintable()]
+            namespace = given.get("namespace")
+            names = {
+                job.id if namespace is not None else name_of(job.namespace, job.id): job.schedule
+                for job in await scheduler.list_jobs(namespace=namespace)
+            }
+            return [(name, names[name].describe(ReadersZone())) for name in names if name.isprintable()]
 
     try:
-        return list(ask(read(), with_warnings=False))
+        with redirect_stderr(StringIO()):  # warnings would appear in the middle of the line
+            return list(ask(read()))
     except (Exception, SystemExit):  # there is no store here, or it cannot be read: nothing to complete
         return []
 
@@ -234,7 +280,10 @@ StoreOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-NamespaceOption = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The namespace of the job.")]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option("--namespace", metavar="NAME", help="The namespace of the job, unless SLUG is NAMESPACE/SLUG."),
+]
 AnyNamespaceOption = Annotated[
     str | None, typer.Option("--namespace", metavar="NAME", help="Only of this namespace. Default: of all.")
 ]
@@ -309,11 +358,21 @@ def is_url(path: str) -> bool:
 
 
 def store_at(path: str) -> Store:
-    """The store itself. A file has to belong to who asks, unless --trust says otherwise."""
-    from scheduler_async.cli.ownership import OwnStore
+    """Return the store at *path*, which is the path of a file or a URL."""
     from scheduler_async.scheduler import _store_of
 
-    return _store_of(path) if _is_trusted or is_url(path) else OwnStore(path)
+    store = _store_of(path)
+    guard_file(store)
+    return store
+
+
+def guard_file(store: Store) -> None:
+    """Let *store* open no file of another user, unless --trust is given."""
+    from scheduler_async.cli.ownership import guard
+    from scheduler_async.sqlite import SQLiteStore
+
+    if isinstance(store, SQLiteStore):
+        guard(store, trusted=_is_trusted)
 
 
 def check_there(path: str, remedy: str = "Add a job to make one, or name another with --store.") -> None:
@@ -343,25 +402,30 @@ async def opened(store: str | None, *, create: bool = False, **options: Any) -> 
         await scheduler.stop()
 
 
-def ask(work: Coroutine[Any, Any, Any], *, with_warnings: bool = True, about_jobs: bool = True) -> Any:
+def ask(work: Coroutine[Any, Any, Any], *, about_jobs: bool = True) -> Any:
     """What *work* comes to. The library's warnings appear as lines, those *about_jobs* unless the command tells."""
     import asyncio
     import signal
 
-    if with_warnings:
-        show_warnings(about_jobs=about_jobs)
+    show_warnings(about_jobs=about_jobs)
     if signal.getsignal(signal.SIGINT) is leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # which asyncio knows how to replace
     return asyncio.run(work)
 
 
 def show_warnings(*, about_jobs: bool) -> None:
-    """Let the library's warnings appear as lines, except those about single runs: the commands tell of these."""
+    """Let the library's warnings appear as lines, except those about single runs: the commands tell of these.
+
+    The line about a migration appears too: every command migrates an older store, even one that only reads.
+    """
     import logging
+
+    from scheduler_async.store import MIGRATED
 
     def is_wanted(record: logging.LogRecord) -> bool:
         is_told = hasattr(record, "outcome") or bool(record.exc_info) or (hasattr(record, "job") and not about_jobs)
-        return hasattr(record, "signal") or (record.levelno >= logging.WARNING and not is_told)
+        is_notice = hasattr(record, "signal") or record.msg == MIGRATED
+        return is_notice or (record.levelno >= logging.WARNING and not is_told)
 
     logger, handler = logging.getLogger("scheduler_async"), logging.StreamHandler()
     handler.addFilter(is_wanted)
@@ -370,14 +434,38 @@ def show_warnings(*, about_jobs: bool) -> None:
     logger.propagate = False
 
 
-async def find(scheduler: Scheduler, slug: str, namespace: str) -> Job:
-    """The job with this name."""
+async def find(scheduler: Scheduler, slug: str, namespace: str | None) -> Job:
+    """Return the job with this name, which is an id, or "namespace/id" as `list` shows it."""
     from scheduler_async import JobNotFoundError
 
-    job = await scheduler.get_job(slug, namespace=namespace)
+    where, job_id = await resolve(scheduler, slug, namespace)
+    job = await scheduler.get_job(job_id, namespace=where)
     if job is None:
-        raise JobNotFoundError(slug, namespace)
+        raise JobNotFoundError(job_id, where)
     return job
+
+
+async def resolve(
+    scheduler: Scheduler, slug: str, namespace: str | None, *, with_removed: bool = False
+) -> tuple[str, str]:
+    """Return the namespace and the id that *slug* stands for. A *namespace* that was given is the right one.
+
+    Otherwise, a job of the default namespace with this id comes before the job that `list` shows under this name.
+    *with_removed* also finds a job that was removed and has left runs.
+    """
+    from scheduler_async.cli.forms import parts_of_name
+
+    async def is_there(where: str, job_id: str) -> bool:
+        if await scheduler.get_job(job_id, namespace=where) is not None:
+            return True
+        return with_removed and bool(await scheduler.run_log(job_id, namespace=where, limit=1))
+
+    if namespace is not None:
+        return namespace, slug
+    elsewhere = parts_of_name(slug)
+    if elsewhere is not None and not await is_there(DEFAULT_NAMESPACE, slug) and await is_there(*elsewhere):
+        return elsewhere
+    return DEFAULT_NAMESPACE, slug
 
 
 # ---------------------------------------------------------------- adding and editing
@@ -550,7 +638,9 @@ def add(
     cwd: CwdOption = None,
     env: EnvOption = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Add it, and let it wait to be resumed.")] = False,
-    namespace: NamespaceOption = "default",
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="The namespace of the job.")
+    ] = DEFAULT_NAMESPACE,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -607,7 +697,7 @@ def edit(
     env: EnvOption = None,
     unset_env: UnsetEnvOption = None,
     disabled: Annotated[bool | None, typer.Option("--disabled/--enabled", help="Take it out, or back in.")] = None,
-    namespace: NamespaceOption = "default",
+    namespace: NamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -660,7 +750,8 @@ def edit(
 
     async def write() -> Job:
         async with opened(store) as scheduler:
-            return await scheduler._edit_job(slug, namespace, changes_of)
+            where, job_id = await resolve(scheduler, slug, namespace)
+            return await scheduler._edit_job(job_id, where, changes_of)
 
     tell_of_job(ask(write(), about_jobs=False), "Changed", as_json)
 
@@ -688,29 +779,30 @@ def tell_of_job(job: Job, did: str, as_json: bool) -> None:
     if as_json:
         put_json(forms.job_form(job))
     else:
-        screen.say(f"{did} {job.id}: {screen.outlook(job)}")
+        screen.say(f"{did} {forms.name_of(job.namespace, job.id)}: {screen.outlook(job)}")
 
 
-def changed(slug: str, namespace: str, store: str | None, as_json: bool, call: str, did: str) -> None:
+def changed(slug: str, namespace: str | None, store: str | None, as_json: bool, call: str, did: str) -> None:
     """Do to a job what a method of the scheduler does, and say so."""
 
     async def write() -> Job:
         async with opened(store) as scheduler:
-            job: Job = await getattr(scheduler, call)(slug, namespace=namespace)
+            where, job_id = await resolve(scheduler, slug, namespace)
+            job: Job = await getattr(scheduler, call)(job_id, namespace=where)
             return job
 
     job = ask(write(), about_jobs=False)
     if did == "Removed" and not as_json:
-        from scheduler_async.cli import screen
+        from scheduler_async.cli import forms, screen
 
-        screen.say(f"Removed {job.id}")
+        screen.say(f"Removed {forms.name_of(job.namespace, job.id)}")
     else:
         tell_of_job(job, did, as_json)
 
 
 @command()
 def remove(
-    slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Forget a job and its runs."""
     changed(slug, namespace, store, as_json, "remove_job", "Removed")
@@ -718,7 +810,7 @@ def remove(
 
 @command()
 def pause(
-    slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Let a job not start until it is resumed. A run in progress goes on."""
     changed(slug, namespace, store, as_json, "pause_job", "Paused")
@@ -726,7 +818,7 @@ def pause(
 
 @command()
 def resume(
-    slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Let a job go on that was paused, disabled or failing. It gets a clean slate."""
     changed(slug, namespace, store, as_json, "resume_job", "Resumed")
@@ -775,7 +867,7 @@ def list_jobs(
 
 @command()
 def show(
-    slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """All about a job."""
     from scheduler_async.cli import forms, screen
@@ -783,7 +875,7 @@ def show(
     async def read() -> tuple[Job, Any]:
         async with opened(store) as scheduler:
             job = await find(scheduler, slug, namespace)
-            return job, await scheduler.explain(slug, namespace=namespace, zone=screen.HERE)
+            return job, await scheduler.explain(job.id, namespace=job.namespace, zone=screen.HERE)
 
     job, explanation = ask(read())
     if as_json:
@@ -809,16 +901,19 @@ def log(
 
     async def read() -> None:
         async with opened(store) as scheduler:
-            rows = await scheduler.run_log(slug, namespace=namespace, limit=limit)
-            if slug is not None and not rows:  # of a job that was removed, there may be rows
-                await find(scheduler, slug, namespace or "default")
+            where, job_id = namespace, slug
+            if slug is not None:
+                where, job_id = await resolve(scheduler, slug, namespace, with_removed=True)
+            rows = await scheduler.run_log(job_id, namespace=where, limit=limit)
+            if job_id is not None and not rows:  # of a job that was removed, there may be rows
+                await find(scheduler, job_id, where)
             outputs = {row.id: await scheduler.run_output(row.id) for row in rows} if output else {}
             if as_json and not follow:
                 put_json([forms.row_form(row, outputs.get(row.id), with_output=output) for row in rows])
             elif follow:
                 await until_enough(
                     lambda enough: screen.follow(
-                        scheduler, slug, namespace, rows, enough, as_json=as_json, with_output=output
+                        scheduler, job_id, where, rows, enough, as_json=as_json, with_output=output
                     )
                 )
             else:
@@ -830,21 +925,24 @@ def log(
 @command()
 def stats(
     slug: AnySlugArgument = None,
-    namespace: NamespaceOption = "default",
+    namespace: NamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """How runs went: how many, how well, how long, how late."""
     from scheduler_async.cli import forms, screen
 
-    async def read() -> list[tuple[str, Any]]:
+    async def read() -> list[tuple[Job, Any]]:
         async with opened(store) as scheduler:
-            names = [job.id for job in await scheduler.list_jobs(namespace=namespace)] if slug is None else [slug]
-            return [(name, await scheduler.run_stats(name, namespace=namespace)) for name in names]
+            if slug is None:
+                jobs = await scheduler.list_jobs(namespace=DEFAULT_NAMESPACE if namespace is None else namespace)
+            else:
+                jobs = [await find(scheduler, slug, namespace)]
+            return [(job, await scheduler.run_stats(job.id, namespace=job.namespace)) for job in jobs]
 
     found = ask(read())
     if as_json:
-        all_of_it = [forms.stats_form(name, of_job) for name, of_job in found]
+        all_of_it = [forms.stats_form(job.id, of_job) for job, of_job in found]
         put_json(all_of_it if slug is None else all_of_it[0])
     else:
         screen.show_stats(found)
@@ -877,7 +975,7 @@ def preview(
 
 @command()
 def explain(
-    slug: SlugArgument, namespace: NamespaceOption = "default", store: StoreOption = None, as_json: JsonOption = False
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Why a job is not running right now."""
     from scheduler_async.cli import forms, screen
@@ -886,13 +984,13 @@ def explain(
     async def read() -> tuple[Job, Any]:
         async with opened(store) as scheduler:
             job = await find(scheduler, slug, namespace)
-            return job, await scheduler.explain(slug, namespace=namespace, zone=screen.HERE)
+            return job, await scheduler.explain(job.id, namespace=job.namespace, zone=screen.HERE)
 
     job, explanation = ask(read())
     if as_json:
         put_json(forms.explanation_form(explanation, explained(job, explanation)))
     else:
-        screen.say(explained(job, explanation))
+        screen.say_why(job, explanation)
 
 
 @command()
@@ -1069,6 +1167,7 @@ async def ready_to_run(
             yield scheduler
         return
     scheduler = load(target)
+    guard_file(scheduler._store)
     try:
         yield scheduler
     finally:
@@ -1095,7 +1194,7 @@ async def heeding_signals(scheduler: Scheduler, work: Coroutine[Any, Any, T]) ->
 def trigger(
     slug: SlugArgument,
     target: AppOption = None,
-    namespace: NamespaceOption = "default",
+    namespace: NamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -1110,7 +1209,7 @@ def trigger(
                 misused(f"The job {slug} runs no command; --app names the program that has its handler {job.handler}.")
 
             async def to_its_end() -> int:
-                number = await scheduler.trigger_job(slug, namespace=namespace)
+                number = await scheduler.trigger_job(job.id, namespace=job.namespace)
                 await scheduler.wait_for_run(number)
                 return number
 

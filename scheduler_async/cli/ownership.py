@@ -1,10 +1,14 @@
-"""Whose store it is. The commands in a file run as the user who opens it, so that a stranger's file is refused."""
+"""Whose store it is. The jobs in a file run as the user who opens it, so that a stranger's file is refused."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 import sys
+from collections.abc import Iterable, Iterator
 
+from scheduler_async.cli.printing import put
 from scheduler_async.errors import StoreError
 from scheduler_async.sqlite import SQLiteStore
 
@@ -12,35 +16,74 @@ from scheduler_async.sqlite import SQLiteStore
 BESIDE = ("-wal", "-shm", "-journal")
 
 
-class OwnStore(SQLiteStore):
-    """A file that belongs to the user who runs the program."""
+def guard(store: SQLiteStore, *, trusted: bool) -> None:
+    """Let *store* open only a file of the user who runs the program, unless it is *trusted*.
 
-    async def open(self) -> None:
-        """Open the file, or make it, unless it belongs to somebody else."""
-        check_owner(self.path)
-        await super().open()
+    A file that everyone can write to is opened, with a warning the first time.
+    """
+    if sys.platform == "win32" or store.path == ":memory:":
+        return
+    open_file = store.open
+    is_warned = False
+
+    async def open_checked() -> None:
+        nonlocal is_warned
+        if not trusted:
+            check_owner(store.path)
+        if not is_warned:
+            is_warned = warn_of_writers(store.path)
+        await open_file()
         try:
-            check_owner(self.path)  # somebody may have put it there while we were about to make it
+            if not trusted:
+                check_owner(store.path)  # somebody may have put it there while we were about to make it
         except StoreError:
-            await self.close()
+            await store.close()
             raise
+
+    store.open = open_checked  # type: ignore[method-assign]  # a program's store may be of a class of its own
 
 
 def check_owner(path: str) -> None:
     """Raise `StoreError` if another user owns the file at *path*, a link to it, or what SQLite reads beside it."""
-    if sys.platform == "win32":
-        return
     target = os.path.realpath(path)
-    for file in (path, target, *(f"{target}{suffix}" for suffix in BESIDE)):
+    for file, status in statuses((path, target, *beside(target))):
+        if status.st_uid != os.geteuid():
+            raise StoreError(
+                f"The file {file} belongs to {user_name(status.st_uid)}, who could have added any job to it, and its "
+                "jobs would run as you. Use a store of your own, or pass --trust if you trust its owner."
+            )
+
+
+def warn_of_writers(path: str) -> bool:
+    """Print a warning if every user can write to the file at *path*, or to what SQLite reads beside it."""
+    name = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114 - it takes every text
+    found = [
+        file
+        for file, status in statuses((name, *beside(name)))
+        if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH
+    ]
+    if found:
+        put(
+            f"Warning: Every user of this machine can write to {found[0]}, and add jobs that run as you. "
+            f'To prevent that, run "chmod 600 {shlex.join(found)}".',
+            stderr=True,
+        )
+    return bool(found)
+
+
+def beside(file: str) -> list[str]:
+    """Return the names of the other files that belong to the store in *file*."""
+    return [f"{file}{suffix}" for suffix in BESIDE]
+
+
+def statuses(files: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield those of *files* that exist, each with its owner and mode."""
+    for file in files:
         try:
-            owner = os.lstat(file).st_uid
+            status = os.lstat(file)
         except (OSError, ValueError):  # it is not there
             continue
-        if owner != os.geteuid():
-            raise StoreError(
-                f"The file {file} belongs to {user_name(owner)}, who could have put any command into it, and these "
-                "would run as you. Use a store of your own, or --trust if you trust its owner."
-            )
+        yield file, status
 
 
 def user_name(number: int) -> str:

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from shutil import get_terminal_size
 from typing import Any, TextIO
@@ -39,7 +40,6 @@ from scheduler_async.models import (
     RunRow,
     Status,
     Upcoming,
-    key_of,
 )
 from scheduler_async.nodes import SKEW
 from scheduler_async.records import is_unreadable
@@ -48,8 +48,11 @@ from scheduler_async.schedules import At, Cron, Manual, Schedule
 from scheduler_async.stats import RunStats
 from scheduler_async.store import Verdict
 
-# What is not read on a terminal is read by a program, or in a file: nothing is cut off.
+# What is not read on a terminal is read by a program, or in a file: it has room for wide tables.
 WIDE = 400
+
+# How much of a long text is shown, in characters: in a line of a table, and where it is all there is to read.
+SHORT_TEXT, LONG_TEXT = 200, 1_000
 
 # Below this, nothing can be laid out: a terminal that is narrower breaks the lines as it likes.
 NARROWEST = 20
@@ -93,7 +96,7 @@ class Screen(Console):
     """A console that does not end the program by itself: runs may be in progress."""
 
     def on_broken_pipe(self) -> None:
-        """Say that nobody reads any more, as for any other output that cannot be written."""
+        """Let whoever prints know that nobody reads any more."""
         raise  # noqa: PLE0704 - it is called where that is being handled
 
 
@@ -167,11 +170,10 @@ def outlook(job: Job) -> str:
 
 def jobs_table(jobs: Sequence[Job]) -> RenderableType:
     """Jobs, one on a line."""
-    has_namespaces = any(job.namespace != "default" for job in jobs)
     heads = ("slug", "cron", "priority", "status", "next_due_at", "retry_status", "last_exit")
     rows = [
         (
-            job.key if has_namespaces else job.id,
+            name,
             forms.cron_of(job, HERE),
             coloured(job.priority),
             coloured(job.status),
@@ -179,9 +181,14 @@ def jobs_table(jobs: Sequence[Job]) -> RenderableType:
             forms.retry_status(job) or "-",
             "-" if job.last_exit_code is None else Text(str(job.last_exit_code), "red" if job.last_exit_code else ""),
         )
-        for job in jobs
+        for name, job in zip(names_of_jobs(jobs), jobs, strict=True)
     ]
     return laid_out(heads, rows)
+
+
+def names_of_jobs(jobs: Sequence[Job]) -> list[str]:
+    """Return the names of *jobs* for one table."""
+    return forms.names_of([(job.namespace, job.id) for job in jobs])
 
 
 def show_jobs(jobs: Sequence[Job]) -> None:
@@ -223,10 +230,24 @@ def show_job(job: Job, explanation: Explanation) -> None:
     shown |= {name: moment(getattr(job, name)) for name in form if name.endswith("_at") and form[name] is not None}
     for name, value in shown.items():
         if value is not None:
-            found.add_row(name, value if isinstance(value, Text) else Text(str(value), keep="\n\t"))
+            cell = value if isinstance(value, Text) else Text(words.shortened(str(value), LONG_TEXT), keep="\n\t")
+            found.add_row(name, cell)
     console().print(found)
     console().print()
-    say(explained(job, explanation))
+    say_why(job, explanation)
+
+
+def say_why(job: Job, explanation: Explanation) -> None:
+    """Why a job is not running right now."""
+    say(explained(job, replace(explanation, sentence=shortened_sentence(job, explanation.sentence))))
+
+
+def shortened_sentence(job: Job, sentence: str) -> str:
+    """What there is to say about a job, with less of an error that takes pages: what comes after it matters too."""
+    error = (job.last_error or "").rstrip(".")
+    if len(error) > SHORT_TEXT:
+        sentence = sentence.replace(error, words.shortened(error, SHORT_TEXT))
+    return words.shortened(sentence, LONG_TEXT)
 
 
 def _command_shown(job: Job) -> dict[str, object]:
@@ -296,14 +317,15 @@ def copying(copy: Copy) -> Iterator[Callable[[], None]]:
 def show_copy(copy: Copy) -> None:
     """What a copy came to: the jobs that were not copied, with the reason, and the sum."""
     lines = [
-        f"{'Kept' if verdict is Verdict.KEPT else 'Left out'} {_named(job.namespace, job.id)}: {why}."
+        f"{'Kept' if verdict is Verdict.KEPT else 'Left out'} {forms.name_of(job.namespace, job.id)}: {why}."
         for verdict, job, why in copy.exceptions
     ]
     lines += [
-        f"Left out {_named(job.namespace, job.job_id)}: it cannot be read: {job.why}." for job in copy.unreadable_jobs
+        f"Left out {forms.name_of(job.namespace, job.job_id)}: it cannot be read: {job.why}."
+        for job in copy.unreadable_jobs
     ]
     lines += [
-        f"Left out run {run.number} of {_named(run.namespace, run.job_id)}: it cannot be read: {run.why}."
+        f"Left out run {run.number} of {forms.name_of(run.namespace, run.job_id)}: it cannot be read: {run.why}."
         for run in copy.unreadable_runs
     ]
     for line in lines[:MANY]:
@@ -311,10 +333,6 @@ def show_copy(copy: Copy) -> None:
     if len(lines) > MANY:
         say(f"And {len(lines) - MANY:,} more; --json names them all.")
     say(copied(copy))
-
-
-def _named(namespace: str, id: str) -> str:
-    return id if namespace == "default" else key_of(namespace, id)
 
 
 # ---------------------------------------------------------------- runs
@@ -325,19 +343,19 @@ def story_of(row: RunRow) -> str:
     if row.outcome is Outcome.SKIPPED and row.reason is not None:
         more = f" ({row.missed} occurrences)" if row.missed > 1 else ""
         return f"{row.reason.value}{more}"
-    return " ".join((row.message or row.error or "").split())
+    return words.shortened(" ".join((row.message or row.error or "").split()), SHORT_TEXT)
 
 
 LOG = ("when", "slug", "trigger", "outcome", "took", "message")
 
 
-def cells_of(row: RunRow) -> tuple[str | Text, ...]:
-    """A run, for a line."""
+def cells_of(name: str, row: RunRow) -> tuple[str | Text, ...]:
+    """A run of the job with this *name*, for a line."""
     at = row.started_at or row.scheduled_for
     going_on = Text("unreadable", "red") if is_unreadable(row) else Text("running", "cyan")
     outcome = going_on if row.outcome is None else coloured(row.outcome)
     attempt = f"{row.trigger.value} {row.attempt}" if row.attempt > 1 else row.trigger.value
-    return words.absolute(at, now(), HERE), row.job_id, attempt, outcome, words.took(row.duration_ms), story_of(row)
+    return words.absolute(at, now(), HERE), name, attempt, outcome, words.took(row.duration_ms), story_of(row)
 
 
 def show_rows(rows: Sequence[RunRow], outputs: Mapping[int, str | None]) -> None:
@@ -345,17 +363,19 @@ def show_rows(rows: Sequence[RunRow], outputs: Mapping[int, str | None]) -> None
     if not rows:
         say("No runs.")
         return
-    columns = None if outputs else in_columns(LOG, [cells_of(row) for row in rows])
+    names = forms.names_of([(row.namespace, row.job_id) for row in rows])
+    columns = None if outputs else in_columns(LOG, [cells_of(*named) for named in zip(names, rows, strict=True)])
     if columns is not None:
         console().print(columns)
         return
-    for row in rows:
-        print_row(row, outputs.get(row.id))
+    for name, row in zip(names, rows, strict=True):
+        print_row(row, outputs.get(row.id), name=name)
 
 
-def print_row(row: RunRow, output: str | None = None) -> None:
-    """A run as a line of its own, and what it wrote below it."""
-    line = Text("  ").join(Text(cell) if isinstance(cell, str) else cell for cell in cells_of(row) if cell)
+def print_row(row: RunRow, output: str | None = None, *, name: str | None = None) -> None:
+    """A run as a line of its own, and what it wrote below it; *name* is what to call its job beside others."""
+    cells = cells_of(name or forms.name_of(row.namespace, row.job_id), row)
+    line = Text("  ").join(Text(cell) if isinstance(cell, str) else cell for cell in cells if cell)
     print_line(line)
     for written in lines_of(output) if output else []:
         print_line(Text(f"    {written}", keep="\t"))
@@ -365,7 +385,9 @@ def tell_of_run(row: RunRow) -> None:
     """How a run ended, in a sentence."""
     assert row.outcome is not None
     console(stderr=True).print(
-        Text.assemble(f"{row.job_id}: ", coloured(row.outcome), f", {story_of(row)}".rstrip(", "))
+        Text.assemble(
+            f"{forms.name_of(row.namespace, row.job_id)}: ", coloured(row.outcome), f", {story_of(row)}".rstrip(", ")
+        )
     )
 
 
@@ -457,7 +479,7 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
             nonlocal done
             async for event in events:
                 if event.run is not None and event.kind is EventKind.RUN_STARTED:
-                    running[event.run.id] = event.run.job_id
+                    running[event.run.id] = forms.name_of(event.run.namespace, event.run.job_id)
                 elif event.run is not None and event.kind is EventKind.RUN_FINISHED:
                     running.pop(event.run.id, None)
                     done += 1
@@ -472,29 +494,30 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
                 await task
 
 
-def show_stats(found: Sequence[tuple[str, RunStats]]) -> None:
+def show_stats(found: Sequence[tuple[Job, RunStats]]) -> None:
     """How runs went, one job on a line; in sentences where a table has no room."""
     if not found:
         say("No jobs.")
         return
+    names = names_of_jobs([job for job, _ in found])
     heads = ("slug", "total", "success_rate", "p50", "p95", "delay_p50", "delay_p95", "last_run_at", "counts")
     rows = [
         (
-            slug,
+            name,
             str(stats.total),
             rate_of(stats),
             *map(words.took, (stats.p50_ms, stats.p95_ms, stats.delay_p50_ms, stats.delay_p95_ms)),
             stats.last_run_at or "-",
             counts_of(stats),
         )
-        for slug, stats in found
+        for name, (_, stats) in zip(names, found, strict=True)
     ]
     columns = in_columns(heads, rows)
     if columns is not None:
         console().print(columns)
         return
-    for slug, stats in found:
-        say(f"{slug}: {story_of_stats(stats)}")
+    for name, (_, stats) in zip(names, found, strict=True):
+        say(f"{name}: {story_of_stats(stats)}")
 
 
 def story_of_stats(stats: RunStats) -> str:
@@ -542,7 +565,10 @@ def show_preview(upcoming: Sequence[Upcoming], window: timedelta) -> None:
 
 def runs_table(upcoming: Sequence[Upcoming]) -> RenderableType:
     """What will run, one run on a line."""
-    rows = [(one.at, one.job.id, coloured(one.job.priority), _left(one), "; ".join(one.warnings)) for one in upcoming]
+    rows = [
+        (one.at, name, coloured(one.job.priority), _left(one), "; ".join(one.warnings))
+        for name, one in zip(names_of_jobs([one.job for one in upcoming]), upcoming, strict=True)
+    ]
     return laid_out(("at", "slug", "priority", "retries_left", "warnings"), rows)
 
 
@@ -552,12 +578,13 @@ def summary_table(upcoming: Sequence[Upcoming]) -> RenderableType:
     for one in upcoming:
         by_job.setdefault(one.job.key, []).append(one)
     rows: list[Row] = []
-    for runs in by_job.values():
+    names = names_of_jobs([runs[0].job for runs in by_job.values()])
+    for name, runs in zip(names, by_job.values(), strict=True):
         first, last = runs[0], runs[-1]
         warnings = dict.fromkeys(warning for one in runs for warning in one.warnings)
         until: Cell = last.at if len(runs) > 1 else "-"
         priority = coloured(first.job.priority)
-        rows.append((first.job.id, str(len(runs)), first.at, until, priority, _left(first), "; ".join(warnings)))
+        rows.append((name, str(len(runs)), first.at, until, priority, _left(first), "; ".join(warnings)))
     return laid_out(("slug", "runs", "first", "last", "priority", "retries_left", "warnings"), rows)
 
 

@@ -27,8 +27,9 @@ def sentence_of(error: SchedulerError) -> str:
     match error:
         case JobExistsError(sentence=sentence, job_id=slug, namespace=namespace):
             return f"{sentence} Choose another name, or change that one with {command_for('edit', slug, namespace)}."
-        case JobNotFoundError(sentence=sentence, job_id=slug):
-            hint = " Jobs of another namespace are named with --namespace." if "/" in slug else ""
+        case JobNotFoundError(sentence=sentence, job_id=slug, namespace=namespace):
+            has_two = "/" in slug and namespace != "default"
+            hint = " Give either NAMESPACE/SLUG or --namespace, not both." if has_two else ""
             return f'{sentence} "scheduler-async list" shows the jobs there are.{hint}'
         case JobEndedError(sentence=sentence, job_id=slug, namespace=namespace):
             return f"{sentence} {_once_more(slug, namespace)}"

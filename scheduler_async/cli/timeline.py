@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from scheduler_async.cli.forms import names_of
 from scheduler_async.escapes import escaped
 from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
-from scheduler_async.models import Upcoming, key_of
+from scheduler_async.models import Upcoming
 
 NARROWEST = 20
 # Names longer than this leave too little to the marks; nor may they take more than a third of a line.
@@ -71,10 +72,9 @@ def _runs_by_name(upcoming: Sequence[Upcoming], *, ascii: bool) -> list[tuple[st
     runs: dict[tuple[str, str], list[Micros]] = {}
     for run in sorted(upcoming, key=lambda run: run.at):
         runs.setdefault((run.job.namespace, run.job.id), []).append(to_micros(run.at))
-    has_namespaces = len({namespace for namespace, _ in runs}) > 1
     named = []
-    for (namespace, slug), moments in runs.items():
-        name = escaped(key_of(namespace, slug) if has_namespaces else slug)
+    for shown, moments in zip(names_of(list(runs)), runs.values(), strict=True):
+        name = escaped(shown)
         named.append((name.encode("ascii", "replace").decode("ascii") if ascii else name, moments))
     return named
 

@@ -133,15 +133,18 @@ def _evaluated(function: Handler, parameter: inspect.Parameter) -> Any:
     names = getattr(inner, "__globals__", {})
     try:
         return get_type_hints(holder, names, _names_of_caller(), include_extras=True)[parameter.name]
-    except (NameError, AttributeError, TypeError) as error:
+    except Exception as error:  # an annotation in quotes may be any code, or none
         if parameter.default is not NONE:
             return Any  # it is not for us
         # Imported for type checkers only, as `Run` often is.
         if parameter.name == RUN or re.search(r"\bRun\b", str(parameter.annotation)):
             return Run
+        is_missing = isinstance(error, NameError | AttributeError | TypeError)
+        problem = "not known where it is registered" if is_missing else "not a type"
+        advice = "Define it before, or import it for more than type checkers" if is_missing else "Write a type instead"
         raise InvalidJobError(
-            f"The handler {name_of_function(function)} is annotated with {quoted(parameter.annotation)}, which is not "
-            f"known where it is registered ({error}). Define it before, or import it for more than type checkers.",
+            f"The handler {name_of_function(function)} is annotated with {quoted(parameter.annotation)}, which is "
+            f"{problem} ({error}). {advice}.",
             "handler",
         ) from error
 

@@ -57,7 +57,9 @@ exec 3<&-
 exec /bin/sh -c "$1"
 """
 ALL_IS_WELL = b"done\n"
-CHECK = 1  # seconds between those checks
+# Each check wakes the shell and the scheduler. It matters only if C code forked a child and the scheduler died since:
+# the command may then overlap with the rerun for this long. Otherwise the watcher notices the death at once.
+CHECK = 5  # seconds
 
 # What the scheduler was given for itself alone.
 SECRETS = {"SCHEDULER_ASYNC_STORE"}

@@ -45,7 +45,7 @@ def can_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
 def _ending_of_object(answer: object) -> Ending:
     if type(answer) in _PLAIN:
         return SUCCESS
-    if isinstance(answer, Ending):
+    if type(answer) is Ending:  # an object that only pretends to be one cannot be recorded
         return answer
     if isinstance(answer, Outcome):
         return _told(Result(answer))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from scheduler_async.errors import InvalidJobError, quoted
+from scheduler_async.models import MAX_NAME_LENGTH, check_name
+
 # No name contains it: names are printable.
 _SEPARATOR = "\n"
 
@@ -18,6 +21,42 @@ NO_GROUP = ""
 def group_key(namespace: str, group: str | None) -> str | None:
     """Return the name of a group among those of all namespaces, as stores keep it with the state of a job."""
     return None if group is None else f"{namespace}{_SEPARATOR}{group}"
+
+
+def check_limited(key: object) -> None:
+    """Raise `InvalidJobError` unless *key* says, in `group_limits`, which group is limited."""
+    text = key if isinstance(key, str) else ""
+    name = text.removeprefix(EVERYWHERE)
+    if name == "*":
+        problem = f"The key {quoted(key)} in group_limits is not the name of a group. {_EACH_GROUP} {_KEYS}"
+    elif text == EVERYWHERE:
+        problem = f"The key {quoted(key)} in group_limits must continue with the name of a group. {_KEYS}"
+    elif "/" in text and not text.startswith(EVERYWHERE):
+        # It may be the name of a group. But if it was meant as a namespace and a group, the limit would have no effect.
+        problem = (
+            f"The key {quoted(key)} in group_limits is ambiguous: a limit cannot be set for one namespace alone. "
+            f'{_KEYS} If the name of the group contains "/", use {quoted(EVERYWHERE + text)}.'
+        )
+    elif not _is_name(name):
+        problem = (
+            f"A key in group_limits must be the name of a group, not {quoted(key)}. A name has 1 to {MAX_NAME_LENGTH} "
+            f"printable characters, without whitespace around them. {_KEYS}"
+        )
+    else:
+        return
+    raise InvalidJobError(problem, "group_limits")
+
+
+_KEYS = 'Use "mail" to limit the group "mail" in each namespace, or "*/mail" to limit it across all namespaces.'
+_EACH_GROUP = "To limit every group, pass a number: group_limits=2."
+
+
+def _is_name(name: object) -> bool:
+    try:
+        check_name(name, "group")
+    except InvalidJobError:
+        return False
+    return True
 
 
 class Rooms:

@@ -5,7 +5,7 @@ Someone who asks "what happens when …?" reads one function here:
     add, edit, pause, resume, disable     what people do to a job
     sooner                                what the clock does to it when it goes back
     decide, explain, upcoming             whether it would run now, why not, and when it will
-    claim                                 which occurrence a pass takes up, and which it leaves out
+    claim, unclaim                        which occurrence a pass takes up, and which it leaves out; and the way back
     after_run                             what a run that ended leaves behind
 
 Each takes a `Job` and the moment, and returns what the job looks like then: a `Change`, with the occurrences that will
@@ -44,7 +44,7 @@ from scheduler_async.models import (
 )
 from scheduler_async.occurrences import jittered, latest_regular, merged, merged_and_next, next_regular, passed_over
 from scheduler_async.retries import Consequence, Retry
-from scheduler_async.rows import is_sound_state
+from scheduler_async.rows import is_sound_state, reason_of
 from scheduler_async.schedules import At, Delay, Manual, Schedule
 
 # A preview of a job that runs every second is long enough with these.
@@ -121,8 +121,14 @@ def edited_spec(job: Job, changes: dict[str, Any]) -> JobSpec:
 
 
 def is_wanted(job: Job) -> bool:
-    """Whether nobody disabled it: a job that has ended goes on as soon as it has something to do."""
-    return job.enabled or job.disabled_reason == ENDED
+    """Whether nobody disabled it.
+
+    A job that has ended goes on as soon as it has something to do, and one that could not be read once it can be.
+    """
+    if job.enabled or job.disabled_reason == ENDED:
+        return True
+    problems = job.spec.unreadable
+    return bool(problems) and job.disabled_reason == reason_of(problems)
 
 
 def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tuple[Skip, ...]]:
@@ -134,7 +140,8 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
     edited = replace(job, spec=kept, handler=handler, updated=now, revision=job.revision + 1)
     state = job.state
     skips: tuple[Skip, ...] = ()
-    if spec.schedule != job.schedule:
+    is_rescheduled = spec.schedule != job.schedule or job.spec.lacks("schedule")
+    if is_rescheduled:
         edited = replace(edited, anchor=now)
         skips = _owed(job, now, SkipReason.MISFIRE)
         if _owes_since_its_claim(job) and not _was_disabled_before(state):
@@ -154,7 +161,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)
         edited = edited.with_state(change.state)
-        skips = change.skips if spec.schedule == job.schedule else skips
+        skips = skips if is_rescheduled else change.skips
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
         edited = edited.with_state(resume(edited, now).state)
     return edited, skips
@@ -514,6 +521,43 @@ def claim_manually(job: Job, now: Micros) -> Claim:
     """A run that somebody asked for. The schedule and the failure count stay as they are."""
     attempt = Attempt(scheduled_for=now, attempt=1, trigger=Trigger.MANUAL, claimed_at=now)
     return Claim(state=job.state._replace(activity=Status.QUEUED, last_run_at=now), attempt=attempt)
+
+
+def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Change, Micros]:
+    """What *job* looks like when the claim of *run* is undone: as if it had not been made. And as of when.
+
+    *claimed* is the job as it was claimed, *before* its state until then. If it was edited, paused or disabled since,
+    what was due by that time leaves a row, as it would have without the claim.
+    """
+    phase, reason, disabled_at = job.state.phase, job.state.disabled_reason, job.state.disabled_at
+    freed = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
+    has_other_schedule = job.schedule != claimed.schedule and not job.spec.lacks("schedule")
+    if freed.next_run_at is not None or has_other_schedule:  # an edit says what comes next, or it was triggered
+        due_until = min(run.claimed_at, job.updated)
+        is_owed = run.trigger is not Trigger.MANUAL
+        skips = _owed(claimed.with_state(before), due_until, SkipReason.MISFIRE) if is_owed else ()
+        if phase is Phase.DISABLED:
+            freed = freed._replace(next_run_at=None, regular_at=None)
+        return Change(state=freed, skips=skips), job.updated
+    active = job.with_state(
+        freed._replace(
+            next_run_at=before.next_run_at,
+            retry_of=before.retry_of,
+            attempts=before.attempts,
+            regular_at=before.regular_at,
+            retry_count=before.retry_count,
+            phase=Phase.ACTIVE,
+            disabled_reason=None,
+            disabled_at=None,
+        )
+    )
+    if phase is Phase.PAUSED:
+        return pause(active, job.updated), job.updated
+    if phase is Phase.DISABLED:
+        at = job.updated if disabled_at is None else disabled_at
+        change = disable(active, str(reason), at)
+        return change._replace(state=change.state._replace(disabled_reason=reason, disabled_at=disabled_at)), at
+    return Change(state=active.state), job.updated
 
 
 def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobState:

@@ -22,6 +22,7 @@ from scheduler_async.output import Output
 from scheduler_async.retries import Retry
 from scheduler_async.schedules import Schedule
 from scheduler_async.texts import storable
+from scheduler_async.unreadable import Unreadable
 
 Json: TypeAlias = Any
 """A value that JSON can hold."""
@@ -153,7 +154,8 @@ class _SpecDraft:
 
     __slots__ = (
         *("schedule", "handler", "id", "namespace", "user_id", "name", "payload_json", "metadata_json", "priority"),
-        *("group", "misfire", "retry", "timeout", "on_interrupt", "enabled", "on_conflict", "__weakref__"),
+        *("group", "misfire", "retry", "timeout", "on_interrupt", "enabled", "on_conflict", "unreadable"),
+        "__weakref__",
     )
 
 
@@ -183,6 +185,8 @@ class JobSpec(_SpecDraft):
     on_interrupt: OnInterrupt
     enabled: bool
     on_conflict: OnConflict
+    unreadable: tuple[Unreadable, ...] = field(repr=False)
+    """The columns that could not be read from the store: other values stand in for them, and must never be stored."""
 
     def __new__(
         cls,
@@ -251,6 +255,7 @@ class JobSpec(_SpecDraft):
         on_interrupt: OnInterrupt,
         enabled: bool,
         on_conflict: OnConflict,
+        unreadable: tuple[Unreadable, ...] = (),
     ) -> Self:
         """A spec that was checked before it was stored: all fields, as they are."""
         draft: Any = _SpecDraft()
@@ -270,6 +275,7 @@ class JobSpec(_SpecDraft):
         draft.on_interrupt = on_interrupt
         draft.enabled = enabled
         draft.on_conflict = on_conflict
+        draft.unreadable = unreadable
         draft.__class__ = cls
         return cast(Self, draft)
 
@@ -300,11 +306,27 @@ class JobSpec(_SpecDraft):
     def changed(self, **changes: Any) -> Self:
         """A copy with *changes*, which are arguments of `JobSpec`, checked like new ones."""
         given = {name: getattr(self, name) for name in SPEC_FIELDS}
-        return type(self)(**{**given, **changes})
+        changed = type(self)(**{**given, **changes})
+        replaced = {*changes, "updated_at"}  # which every edit writes
+        left = tuple(problem for problem in self.unreadable if field_of(problem.column) not in replaced)
+        return changed._lacking(left) if left else changed
+
+    def lacks(self, field: str) -> bool:
+        """Whether the value of *field* only stands in for one that could not be read from the store."""
+        return any(field_of(problem.column) == field for problem in self.unreadable)
+
+    def _lacking(self, unreadable: tuple[Unreadable, ...]) -> Self:
+        given: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
+        return self.stored(**{**given, "unreadable": unreadable})
 
 
-SPEC_FIELDS = tuple(part.name.removesuffix("_json") for part in fields(JobSpec))
+SPEC_FIELDS = tuple(part.name.removesuffix("_json") for part in fields(JobSpec) if part.name != "unreadable")
 """What a job can be described by, and what an edit can change."""
+
+
+def field_of(column: str) -> str:
+    """Return the field whose new value replaces what is in *column*; a new schedule brings an anchor of its own."""
+    return {"job_group": "group", "anchor": "schedule"}.get(column, column)
 
 
 class JobState(NamedTuple):
@@ -356,7 +378,7 @@ class _JobDraft:
 
     __slots__ = (
         *("spec", "state", "id", "namespace", "handler", "uid", "anchor", "created", "updated", "revision"),
-        "__weakref__",
+        *("unreadable_state", "__weakref__"),
     )
 
 
@@ -379,6 +401,8 @@ class Job(_JobDraft):
     updated: Micros = field(repr=False)
     revision: int = field(repr=False)
     """How often the description has changed; a run knows by it whether it is out of date."""
+    unreadable_state: Unreadable | None = field(repr=False)
+    """Why its state cannot be read from the store, if it cannot: then nothing can be decided about it."""
 
     def __new__(
         cls,
@@ -393,9 +417,12 @@ class Job(_JobDraft):
         updated: Micros,
         uid: int = 0,
         revision: int = 1,
+        unreadable_state: Unreadable | None = None,
     ) -> Self:
         """A job of its parts."""
-        return cls.stored(spec, state, id, namespace, handler, uid, anchor, created, updated, revision)
+        return cls.stored(
+            spec, state, id, namespace, handler, uid, anchor, created, updated, revision, unreadable_state
+        )
 
     @classmethod
     def stored(
@@ -410,6 +437,7 @@ class Job(_JobDraft):
         created: Micros,
         updated: Micros,
         revision: int,
+        unreadable_state: Unreadable | None = None,
     ) -> Self:
         """A job of all its parts, in their order: half of the time that it takes by their names."""
         draft: Any = _JobDraft()
@@ -423,6 +451,7 @@ class Job(_JobDraft):
         draft.created = created
         draft.updated = updated
         draft.revision = revision
+        draft.unreadable_state = unreadable_state
         draft.__class__ = cls
         return cast(Self, draft)
 
@@ -527,6 +556,12 @@ class Job(_JobDraft):
     def disabled_reason(self) -> str | None:
         """Why it is disabled; a job that cannot be read from the store is shown as disabled, and this says why."""
         return self.state.disabled_reason
+
+    @property
+    def unreadable(self) -> str | None:
+        """What cannot be read of it from the store, if anything. It is shown as disabled, and does not run."""
+        of_state = () if self.unreadable_state is None else (self.unreadable_state,)
+        return "; ".join(map(str, (*self.spec.unreadable, *of_state))) or None
 
     @property
     def next_run_at(self) -> datetime | None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.cache import Cache
 from scheduler_async.errors import quoted
 from scheduler_async.groups import group_key
 from scheduler_async.instants import FIRST, LAST, MINUTE, SECOND, Micros
-from scheduler_async.lifecycle import Rules, claim_manually, disabled
+from scheduler_async.lifecycle import Rules, claim_manually
 from scheduler_async.models import (
     Ending,
     Job,
@@ -36,6 +37,7 @@ from scheduler_async.records import (
     attempt_of,
     can_be_claimed,
     claimed,
+    disabled_by,
     earliest_of,
     gone_on,
     noticed_at,
@@ -46,11 +48,14 @@ from scheduler_async.records import (
 )
 from scheduler_async.rows import (
     REMEMBERED_BYTES,
-    UNREADABLE,
     Row,
     has_unreadable_state,
+    problems_of,
     read_job,
-    refuse_unreadable,
+    refuse_resuming_unreadable,
+    refuse_stand_ins,
+    refuse_unreadable_state,
+    shown,
     spec_values,
     state_of,
     state_problem,
@@ -201,6 +206,7 @@ TOUCH_JOBS: Final = updating("job", "uid", {"updated_at": "bigint"})
 UPDATE_STATES: Final = with_handlers(
     NARROW_TYPES, updating("state", "uid", NARROW_TYPES, always=", touched = true", where=IS_USED)
 )
+UPDATE_ONLY_STATES: Final = updating("state", "uid", STATE_TYPES, always=", touched = true")
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
 
 REMOVE: Final = """
@@ -427,13 +433,9 @@ DELETE_RUNS: Final = """
      USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (uid, id, claimed_at)
      WHERE r.uid = c.uid AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
 """
-LOCK_HELD: Final = f"""
-    {SELECT_STATE}, s.run
-      FROM state s
-     WHERE s.activity <> 'idle' AND (s.node = $1 OR ($1 = 0 AND s.node IS NULL))
-  ORDER BY s.uid
-       FOR UPDATE
-"""
+HELD: Final = "s.activity <> 'idle' AND (s.node = $1 OR ($1 = 0 AND s.node IS NULL))"
+SELECT_HELD: Final = f"{SELECT_STATE} FROM state s WHERE {HELD}"
+LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.uid FOR UPDATE"
 SELECT_ATTEMPTS: Final = """
     SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
       FROM run r JOIN state s ON s.uid = r.uid AND s.run = r.id
@@ -486,6 +488,7 @@ LOCK_WITHOUT_USER: Final = f"""
   ORDER BY s.uid
        FOR UPDATE OF s
 """
+ARE_REMOVED: Final = "SELECT EXISTS (SELECT FROM job WHERE uid = ANY($1::bigint[]) AND removed_at IS NOT NULL)"
 DISABLE: Final = """
     UPDATE state
        SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL,
@@ -593,7 +596,6 @@ class Work:
         self._notify = notify
         self._specs: Cache[tuple[int, int, int], Job] = Cache(REMEMBERED_SPECS, REMEMBERED_BYTES)
         self._handlers: Cache[str, int] = Cache(REMEMBERED_SPECS)
-        self._unreadable: dict[tuple[int, int], str] = {}  # by number and revision, and why
         self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
         self._left_alone_since: Micros = 0
         self.unreadable_rows = UnreadableRows()
@@ -605,7 +607,7 @@ class Work:
     async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
         rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
-        jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows)).values()}
+        jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
         numbers = iter(await db.fetchval(NEW_NUMBERS, len(names) - len(jobs)) if len(jobs) < len(names) else [])
         edits: list[Edit | None] = []
         added: dict[int, Job] = {}
@@ -623,6 +625,8 @@ class Work:
                     before = changed[job.uid][0] if job.uid in changed else jobs[name]
                     changed[job.uid] = before, job
                 jobs[name] = job
+            if edit is not None and edit.job.spec.unreadable:
+                edit = edit._replace(job=shown(edit.job, 0))
             edits.append(edit)
         await self._insert(db, list(added.values()))
         await self._update(db, list(changed.values()))
@@ -638,7 +642,7 @@ class Work:
         changed = [
             (before, job)
             for before in (await self._jobs(db, rows, now)).values()
-            if not has_unreadable_state(before) and (before.uid, before.revision) not in self._unreadable
+            if not has_unreadable_state(before) and not before.spec.unreadable
             if (job := reviewed(before, decide)) is not None
         ]
         await self._update(db, changed)
@@ -654,22 +658,24 @@ class Work:
 
     async def _update(self, db: Connection, changed: Sequence[tuple[Job, Job]]) -> None:
         """Write jobs as they are now, given what they were before."""
-        numbers = await self._numbers_of(db, {job.handler for _, job in changed})
+        numbers = await self._numbers_of(db, {job.handler for _, job in changed if not job.spec.unreadable})
         for some in _slices(changed):
             described = []
             touched = []
             for before, job in some:
-                refuse_unreadable(before)
+                refuse_unreadable_state(before)
                 if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
+                    refuse_resuming_unreadable(before, job)
                     touched.append((job.updated, job.uid))
-                elif (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
-                    refuse_unreadable(before, with_schedule=True)
                 else:
+                    refuse_stand_ins(job)
                     described.append((*spec_values(job), job.uid))
-                    self._unreadable.pop((before.uid, before.revision), None)
             await write_rows(db, UPDATE_JOBS, described)
             await write_rows(db, TOUCH_JOBS, touched)
-            await self._write_states(db, UPDATE_STATES, [(*_narrow(job, numbers), job.uid) for _, job in some])
+            readable = [job for _, job in some if not job.spec.unreadable]
+            others = [job for _, job in some if job.spec.unreadable]  # what stands in for the rest is not stored
+            await self._write_states(db, UPDATE_STATES, [(*_narrow(job, numbers), job.uid) for job in readable])
+            await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(job.state), job.uid) for job in others])
         await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
 
     async def _numbers_of(self, db: Connection, names: set[str]) -> Mapping[str, int]:
@@ -696,10 +702,8 @@ class Work:
             raise HandlersForgotten
 
     async def _forget_removed(self, db: Connection, jobs: Sequence[Job]) -> None:
-        """Forget what is known of *jobs* that were removed, and their handlers if no other job uses them."""
+        """Forget the handlers of *jobs* that were removed, if no other job uses them."""
         await self._forget_unused(db, {job.handler for job in jobs})
-        for job in jobs:
-            self._unreadable.pop((job.uid, job.revision), None)
 
     async def _forget_unused(self, db: Connection, names: set[str]) -> None:
         """Forget those of the handlers with these *names* that no job uses any more."""
@@ -740,12 +744,16 @@ class Work:
         jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)), now)
         return next(iter(jobs.values()), None)
 
-    async def _bury(self, db: Connection, jobs: Sequence[Job]) -> None:
-        """Let those of *jobs* that were removed have no state any more, now that no run needs it."""
+    async def _bury(self, db: Connection, jobs: Sequence[Job]) -> set[int]:
+        """Let those of *jobs* that were removed have no state any more, now that no run needs it.
+
+        Return their numbers.
+        """
         gone = {uid for (uid,) in await db.fetch(DELETE_STATES, [job.uid for job in jobs])}
         if gone:
             await db.execute(FORGET_UNRUN, list(gone))
             await self._forget_removed(db, [job for job in jobs if job.uid in gone])
+        return gone
 
     async def purge_removed(self, db: Connection, before: Micros, limit: int) -> int:
         uids = [uid for (uid,) in await db.fetch(LOCK_REMOVED, before, limit)]
@@ -925,7 +933,7 @@ class Work:
         job = await self._lock(db, namespace, id, now)
         if job is None or job.state.activity is not Status.IDLE:
             return job
-        refuse_unreadable(job)
+        refuse_unreadable_state(job)
         taken = claim_manually(job, now)
         assert taken.attempt is not None
         state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
@@ -947,7 +955,7 @@ class Work:
             self.counted += 1
         return set(ours)
 
-    async def _claimed_by(self, db: Connection, runs: Iterable[ClaimedRun], now: Micros = 0) -> dict[int, Job]:
+    async def _claimed_by(self, db: Connection, runs: Iterable[ClaimedRun], now: Micros | None) -> dict[int, Job]:
         """The jobs of *runs* that are still claimed and whose states can be read, by the run that has claimed each."""
         rows = await db.fetch(LOCK_STATES, [run.uid for run in runs])
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
@@ -955,13 +963,15 @@ class Work:
 
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         # As they are now: they may have been edited since they were claimed.
-        jobs = await self._claimed_by(db, runs)
+        jobs = await self._claimed_by(db, runs, None)
         ours = [run for run in runs if run.id in jobs]
-        freed = [put_back(jobs[run.id], run) for run in ours]
+        undone = [put_back(jobs[run.id], run) for run in ours]
+        freed = [job for job, _, _ in undone]
         if freed:
             await db.execute(FREE, *columns_of([_free(job) for job in freed]))
             await self._bury(db, freed)
             await db.execute(DELETE_RUNS, *columns_of([(run.uid, run.id, run.claimed_at) for run in ours]))
+            await self._write_skips(db, undone)
             await self._tell(db, freed)
 
     async def finish_at_once(
@@ -1023,7 +1033,7 @@ class Work:
         return left
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
-        states = columns_of([_free(job) for job in jobs])
+        states = columns_of([_free(job) for job in jobs], len(FREE_TYPES) + 1)
         await db.execute(FINISH, *states, *columns_of([_finish_run(item) for item in ended]))
         await self._bury(db, jobs)
         self.counted += 1
@@ -1060,7 +1070,15 @@ class Work:
         if await db.execute(BEAT, node, skew) == "UPDATE 0":
             raise NodeLost
         nodes = [self._node(row) for row in await db.fetch(SELECT_NODES)]
-        return nodes + [NodeRow.missing(*row) for row in await db.fetch(OWNERLESS)]
+        return nodes + [
+            NodeRow.missing(*row) for row in await db.fetch(OWNERLESS) if await self._can_recover(db, row[0])
+        ]
+
+    async def _can_recover(self, db: Connection, owner: int) -> bool:
+        """Whether `recover` would find anything to do about the claims of *owner*, which is not a node any more."""
+        jobs = (await self._jobs(db, await db.fetch(SELECT_HELD, owner))).values()
+        unreadable = [job.uid for job in jobs if has_unreadable_state(job)]
+        return len(unreadable) < len(jobs) or bool(await db.fetchval(ARE_REMOVED, unreadable))
 
     async def nodes(self, db: Connection) -> list[NodeStatus]:
         return [
@@ -1109,21 +1127,25 @@ class Work:
         endings = []
         ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        unreadable = [job for job in found.values() if has_unreadable_state(job)]
+        buried = await self._bury(db, unreadable) if unreadable else set()
         for row in rows:
             job = found.get(row[0])
-            if job is None or has_unreadable_state(job):
+            if job is None or (has_unreadable_state(job) and job.uid not in buried):
                 continue
             run_id = row[WIDTH] if row[WIDTH] in attempts else 0
             *told, started_at = attempts.get(run_id, (None,) * 5)
             tried = attempt_of(job, *told)
             run = ClaimedRun.of(id=run_id, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
             at = noticed_at(now, tried.claimed_at)
-            interrupted.append((after(job, run, ending, shown_moment(started_at), at, rules), run))
+            is_gone = job.uid in buried
+            edit = Edit(job) if is_gone else after(job, run, ending, shown_moment(started_at), at, rules)
+            interrupted.append((edit, run))
             endings.append(EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at))
         if not interrupted:
             return []
         jobs = [edit.job for edit, _ in interrupted]
-        await self._write_endings(db, jobs, endings)
+        await self._write_endings(db, [job for job in jobs if job.uid not in buried], endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit, _ in interrupted])
         await self._tell(db, jobs)
         return interrupted
@@ -1132,12 +1154,13 @@ class Work:
 
     async def disable_without_user(self, db: Connection, reason: str, now: Micros) -> list[Job]:
         rows = await db.fetch(LOCK_WITHOUT_USER)
-        found = [job for job in (await self._jobs(db, rows)).values() if not has_unreadable_state(job)]
-        jobs = [job.with_state(disabled(job.state, reason, now)) for job in found]
-        if jobs:
-            await db.execute(DISABLE, [job.uid for job in jobs], kept(reason), now)
+        found = [job for job in (await self._jobs(db, rows, None)).values() if not has_unreadable_state(job)]
+        edits = [disabled_by(job, reason, now) for job in found]
+        if edits:
+            await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(edit.job.state), edit.job.uid) for edit in edits])
+            await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
             await self._tell(db, [])
-        return jobs
+        return [edit.job for edit in edits]
 
     async def overgrown(self, db: Connection, uids: Sequence[int], keep: int) -> list[int]:
         return [row[0] for row in await db.fetch(OVERGROWN, list(uids), keep)]
@@ -1162,10 +1185,11 @@ class Work:
 
     # -------------------------------------------------------- rows and records
 
-    async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros = 0) -> dict[int, Job]:
+    async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros | None = 0) -> dict[int, Job]:
         """The jobs of these rows of state, by their numbers; a state that has no job is left out.
 
-        Some of their descriptions are remembered.
+        Some of their descriptions are remembered. A job whose description cannot be read is shown as disabled as of
+        *now*, or in its own state if that is None.
         """
         remembered = {row[0]: self._specs.get((row[0], row[1], row[2])) for row in rows}
         missing = [uid for uid, template in remembered.items() if template is None]
@@ -1182,7 +1206,7 @@ class Work:
         rows: Sequence[Sequence[Any]],
         remembered: Mapping[int, Job | None],
         found: Mapping[int, Sequence[Any]],
-        now: Micros,
+        now: Micros | None,
     ) -> dict[int, Job]:
         jobs = {}
         for row in rows:
@@ -1202,29 +1226,22 @@ class Work:
             template = read_job(described)
         except Unreadable as problem:
             self.unreadable_rows.add("job", uid, problem)
-            template = unreadable_job(described, JobState())
-            if len(self._unreadable) > REMEMBERED_SPECS:
-                self._unreadable.clear()  # those that matter now are found again
-            self._unreadable[uid, template.revision] = f"{UNREADABLE}{problem}"
+            template = unreadable_job(described, problems_of(described), JobState())
         else:
-            self._unreadable.pop((uid, template.revision), None)  # a zone may be missing for a while
             size = len(template.spec.payload_json) + len(template.spec.metadata_json)
             self._specs.put((uid, revision, updated_at), template, size)
         return template
 
-    def _job(self, row: Sequence[Any], template: Job, now: Micros) -> Job:
-        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
+    def _job(self, row: Sequence[Any], template: Job, now: Micros | None) -> Job:
+        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
         columns = state_columns(row[3:WIDTH])
         unsound = state_problem(columns)
         if unsound is not None:
             unsound = Unreadable("uid", "no row has this number") if row[1] is None else unsound
             self.unreadable_rows.add("state", row[0], unsound)
-            return template.with_state(unreadable_state(columns, unsound))
-        state = state_of(columns)
-        problem = self._unreadable.get((template.uid, template.revision)) if self._unreadable else None
-        if problem is not None and state.phase is not Phase.DISABLED:
-            state = disabled(state, problem, now)
-        return template.with_state(state)
+            return replace(template, state=unreadable_state(columns, unsound), unreadable_state=unsound)
+        job = template.with_state(state_of(columns))
+        return shown(job, now) if now is not None and job.spec.unreadable else job
 
     def _run(self, row: Sequence[Any]) -> RunRow:
         columns = list(row)

@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler_async.foresight import EARLIEST_CLAIM
 from scheduler_async.instants import Micros, from_micros
-from scheduler_async.lifecycle import Rules, after_run, claim, disabled, ran_before, success_in_time
+from scheduler_async.lifecycle import Rules, after_run, claim, disable, disabled, ran_before, success_in_time, unclaim
 from scheduler_async.models import (
     Attempt,
     Ending,
@@ -179,21 +179,24 @@ def attempt_of(
 _TRIGGERS: dict[str | None, Trigger] = {trigger.value: trigger for trigger in Trigger}
 
 
-def put_back(job: Job, run: ClaimedRun) -> Job:
-    """*job* as if *run* had not been claimed: as it was before that, unless an edit has said otherwise since."""
-    before = run.before
-    state = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
-    if state.phase is Phase.DISABLED:
-        state = state._replace(next_run_at=None, regular_at=None)
-    elif state.next_run_at is None and job.schedule == run.job.schedule:
-        state = state._replace(
-            next_run_at=before.next_run_at,
-            retry_of=before.retry_of,
-            attempts=before.attempts,
-            regular_at=before.regular_at,
-            retry_count=before.retry_count,
-        )
-    return job.with_state(state)
+def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
+    """*job* as if *run* had not been claimed; what it leaves out all the same, and as of when."""
+    try:
+        (state, skips), at = unclaim(job, run.job, run.before, run.attempt)
+    except Exception:  # whatever it is, it must not stop the others: a claim finds out
+        now = job.state
+        skips, at = (), job.updated
+        state = run.before._replace(phase=now.phase, disabled_reason=now.disabled_reason, disabled_at=now.disabled_at)
+    return job.with_state(state), skips, at
+
+
+def disabled_by(job: Job, reason: str, now: Micros) -> Edit:
+    """*job*, disabled for *reason* as by hand: a run in progress goes on. A schedule that fails does not matter."""
+    try:
+        state, skips = disable(job, reason, now)
+    except Exception:  # whatever it is, it must not stop the others
+        state, skips = disabled(job.state, reason, now), ()
+    return Edit(job.with_state(state), skips, "disabled")
 
 
 def noticed_at(now: Micros, claimed_at: Micros) -> Micros:
@@ -240,7 +243,7 @@ def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
     except Exception:  # noqa: S110 - what is wrong, and where, is looked for column by column
         pass
     else:
-        if _is_sound_run(row):
+        if _is_sound_run(columns):
             return row, None
     problem = first_problem(RUN, columns)
     kept = {
@@ -255,10 +258,20 @@ def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
     return _run_row(*{**shown, **kept, **named, "error": f"{UNREADABLE_RUN}{problem}"}.values()), problem
 
 
-def _is_sound_run(row: RunRow) -> bool:
-    numbers = row.attempt, row.missed, 0 if row.exit_code is None else row.exit_code
-    texts = row.job_id, row.namespace, row.error, row.message, row.node
-    return all(type(value) is int for value in numbers) and all(value is None or is_text(value) for value in texts)
+def _is_sound_run(columns: Sequence[Any]) -> bool:
+    """Whether `RUN` finds nothing wrong, as far as `_run_row` does not notice, and its job has a name to show."""
+    (run_id, job_id, namespace, scheduled_for, started_at, finished_at, attempt, _, _, _, missed, error, message,
+     exit_code, node) = columns  # fmt: skip
+    for value in (run_id, scheduled_for, attempt, missed):
+        if type(value) is not int:
+            return False
+    for value in (started_at, finished_at, exit_code):
+        if value is not None and type(value) is not int:
+            return False
+    for value in (error, message, node):
+        if value is not None and (type(value) is not str or not is_text(value)):
+            return False
+    return all(type(value) is str and is_text(value) for value in (job_id, namespace))
 
 
 def _run_row(

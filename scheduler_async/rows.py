@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -11,8 +11,10 @@ from operator import itemgetter
 from typing import Any
 
 from scheduler_async.errors import StoreError
+from scheduler_async.escapes import escaped
 from scheduler_async.instants import FIRST, LAST, Micros, span
 from scheduler_async.models import (
+    SPEC_FIELDS,
     Choice,
     Job,
     JobSpec,
@@ -23,6 +25,7 @@ from scheduler_async.models import (
     Phase,
     Priority,
     Status,
+    field_of,
     key_of,
     state_of_parts,
 )
@@ -32,9 +35,11 @@ from scheduler_async.unreadable import (
     MOST_COUNTED,
     Check,
     Unreadable,
+    all_problems,
     count,
     duration,
     first_problem,
+    is_moment,
     is_text,
     moment,
     name,
@@ -42,7 +47,6 @@ from scheduler_async.unreadable import (
     one_of,
     optional,
     problem_of,
-    shown_moment,
     shown_text,
     text,
 )
@@ -109,25 +113,31 @@ def read_job(row: Row) -> Job:
             return job_of(row, _NEW)
     except Exception:  # noqa: S110 - what is wrong, and where, is looked for column by column
         pass
-    raise first_problem(DESCRIPTION, row) or Unreadable("schedule", "it makes no job")
+    raise problems_of(row)[0]
 
 
 def _is_sound_description(row: Row) -> bool:
-    """Whether `DESCRIPTION` finds nothing wrong, as far as `job_of` does not notice: in a third of the time."""
-    _, _, namespace, id_, handler, _, _, payload, metadata, user_id, called, _, group, _, timeout, _, *moments = row
+    """Whether `DESCRIPTION` finds nothing wrong, as far as `job_of` does not notice: in half of the time."""
+    (uid, revision, namespace, id_, handler, schedule, retry, payload, metadata, user_id, called, _, group, _, timeout,
+     _, *moments) = row  # fmt: skip
+    if type(uid) is not int or type(revision) is not int:
+        return False
     for value in (namespace, id_, handler):
-        if not value.isprintable():
+        if type(value) is not str or not value.isprintable():
             return False
     for value in (user_id, called, group):
-        if value is not None and not value.isprintable():
+        if value is not None and (type(value) is not str or not value.isprintable()):
             return False
     for at in moments:
-        if not FIRST <= at <= LAST:
+        if type(at) is not int or not FIRST <= at <= LAST:
+            return False
+    for value in (schedule, payload, metadata, "{}" if retry is None else retry):
+        if type(value) is not str or not (value.isascii() or is_text(value)):
             return False
     if payload != "null":  # what the handler would stumble over
         json.loads(payload)
     is_mapping = metadata == "{}" or isinstance(json.loads(metadata), dict)
-    return is_mapping and (timeout is None or timeout > 0)
+    return is_mapping and (timeout is None or (type(timeout) is int and timeout > 0))
 
 
 def job_of(row: Row, state: JobState) -> Job:
@@ -142,34 +152,98 @@ def schedule_of(row: Row) -> tuple[Schedule, Micros]:
 
 
 UNREADABLE = "it cannot be read from the store: "
-"""Why a job is shown as disabled whose description cannot be read, and how it is stored when it comes due."""
+"""How the reason begins for which a job is disabled whose description cannot be read."""
 
 UNREADABLE_STATE = "its state cannot be read from the store: "
-"""Why a job is shown as disabled whose state cannot be read. That is never stored: such a row is left alone."""
+"""How the reason begins for which a job is shown as disabled whose state cannot be read. It is never stored."""
 
 
-def unreadable_job(row: Row, state: JobState) -> Job:
-    """A job whose description makes no sense here, with all that does."""
-    uid, revision, namespace, id_, handler, *_ = row
-    user_id, called, group = (None if row[place] is None else shown_text(row[place]) for place in (9, 10, GROUP))
-    moments = [shown_moment(value) or 0 for value in row[ANCHOR:]]
-    names = shown_text(namespace), shown_text(id_), shown_text(handler)
-    sound = (uid, revision, *names, None, None, "null", "{}", user_id, called, Priority.STANDARD.value, group)
-    return _described((*sound, Misfire.RUN_ONCE.value, None, OnInterrupt.RERUN.value, *moments), Manual(), None, state)
+def problems_of(row: Row) -> tuple[Unreadable, ...]:
+    """Return what is wrong with a description that `read_job` has refused: one problem at least."""
+    return all_problems(DESCRIPTION, row) or (Unreadable("schedule", "it makes no job"),)
+
+
+def unreadable_job(row: Row, problems: tuple[Unreadable, ...], state: JobState) -> Job:
+    """A job with these *problems* in its description: with all that can be read, and what stands in for the rest."""
+    columns = dict(zip(DESCRIPTION, row, strict=True))
+    moment_known = max((value for value in row[ANCHOR:] if is_moment(value)), default=0)
+    for problem in problems:
+        column = problem.column
+        if column in _NAMES:
+            columns[column] = escaped(shown_text(columns[column]))
+        elif column != "uid":  # without which nothing could be done about the job
+            columns[column] = _STAND_INS.get(column, moment_known)
+    schedule, retry = columns["schedule"], columns["retry"]
+    return _described(
+        tuple(columns.values()),
+        Manual() if schedule is None else _schedule(schedule),
+        None if retry is None else _retry(retry),
+        state,
+        problems,
+    )
+
+
+_NAMES = ("namespace", "id", "handler", "user_id", "name", "job_group")
+_STAND_INS: dict[str, Any] = {
+    "revision": 0,
+    **dict.fromkeys(("schedule", "retry", "timeout")),
+    "payload": "null",
+    "metadata": "{}",
+    "priority": Priority.STANDARD.value,
+    "misfire": Misfire.RUN_ONCE.value,
+    "on_interrupt": OnInterrupt.RERUN.value,
+}
+"""What stands in for columns that cannot be read, besides names, which are shown as far as they can be, and moments."""
+
+
+def shown(job: Job, now: Micros) -> Job:
+    """*job* as users see it: disabled as of *now*, if its description cannot be read."""
+    if not job.spec.unreadable or job.state.phase is Phase.DISABLED:
+        return job
+    reason = reason_of(job.spec.unreadable)
+    state = job.state._replace(
+        next_run_at=None, regular_at=None, phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now
+    )
+    return job.with_state(state)
+
+
+def reason_of(problems: Sequence[Unreadable]) -> str:
+    """Return why a job is disabled whose description has these *problems*."""
+    return f"{UNREADABLE}{problems[0]}"
 
 
 def has_unreadable_state(job: Job) -> bool:
     """Whether *job* is only shown as disabled, since its state cannot be read: then nothing can be decided about it."""
-    reason = job.state.disabled_reason
-    return reason is not None and reason.startswith(UNREADABLE_STATE)
+    return job.unreadable_state is not None
 
 
-def refuse_unreadable(job: Job, *, with_schedule: bool = False) -> None:
-    """`StoreError` if *job* cannot be changed, since its state cannot be read; or *with_schedule*, its description."""
-    if with_schedule or has_unreadable_state(job):
-        advice = "Give it a new schedule, or remove it." if with_schedule else "Repair its row, or remove the job."
-        reason = str(job.state.disabled_reason).removeprefix(UNREADABLE_STATE).removeprefix(UNREADABLE).rstrip(".")
-        raise StoreError(f"Job {job.key} cannot be read from the store: {reason}. {advice}")
+def refuse_unreadable_state(job: Job) -> None:
+    """`StoreError` if the state of *job* cannot be read: it must not be overwritten."""
+    if job.unreadable_state is not None:
+        raise _refusal(job, [job.unreadable_state], "Repair its row, or remove the job.")
+
+
+def refuse_stand_ins(job: Job) -> None:
+    """`StoreError` if *job*, as it is about to be stored, has values that only stand in for unreadable ones."""
+    problems = job.spec.unreadable
+    if problems:
+        fields = list(dict.fromkeys(field_of(problem.column) for problem in problems))
+        if set(fields) <= set(SPEC_FIELDS) - {"id", "namespace"}:
+            advice = f"Give it {' and '.join(f'a new {name}' for name in fields)}, or remove it."
+        else:
+            advice = "Repair its row, or remove the job."
+        raise _refusal(job, problems, advice)
+
+
+def refuse_resuming_unreadable(before: Job, job: Job) -> None:
+    """`StoreError` if *job*, which was *before* like that, is resumed although nobody knows when it runs next."""
+    if job.spec.lacks("schedule") and job.state.phase is Phase.ACTIVE and before.state.phase is not Phase.ACTIVE:
+        refuse_stand_ins(job)
+
+
+def _refusal(job: Job, problems: Sequence[Unreadable], advice: str) -> StoreError:
+    told = "; ".join(map(str, problems)).rstrip(".")
+    return StoreError(f"Job {job.key} cannot be read from the store: {told}. {advice}")
 
 
 class _Members(dict[str, Choice]):
@@ -185,7 +259,9 @@ class _Members(dict[str, Choice]):
 _PRIORITIES, _MISFIRES, _ON_INTERRUPT = _Members(Priority), _Members(Misfire), _Members(OnInterrupt)
 
 
-def _described(row: Row, schedule: Schedule, retry: Retry | None, state: JobState) -> Job:
+def _described(
+    row: Row, schedule: Schedule, retry: Retry | None, state: JobState, unreadable: tuple[Unreadable, ...] = ()
+) -> Job:
     (uid, revision, namespace, id_, handler, _, _, payload, metadata, user_id, name, priority, group, misfire, timeout,
      on_interrupt, anchor, created, updated) = row  # fmt: skip
     spec = JobSpec.stored(
@@ -205,6 +281,7 @@ def _described(row: Row, schedule: Schedule, retry: Retry | None, state: JobStat
         _ON_INTERRUPT[on_interrupt],
         enabled=True,  # whether it is, its state tells
         on_conflict=OnConflict.RAISE,
+        unreadable=unreadable,
     )
     return Job.stored(spec, state, id_, namespace, handler, uid, anchor, created, updated, revision)
 
@@ -307,7 +384,7 @@ def state_problem(columns: Row) -> Unreadable | None:
 
 
 def unreadable_state(columns: Row, problem: Unreadable) -> JobState:
-    """A state that cannot be read, with all that can, as it is shown: disabled, with the reason."""
+    """A state that cannot be read, with all that can, as it is shown: disabled, and why."""
     fields = zip(STATE.items(), columns, strict=True)
     kept = {name: value for (name, check), value in fields if problem_of(name, check, value) is None}
     shown = {"activity": Status.IDLE, "phase": Phase.DISABLED, "disabled_reason": f"{UNREADABLE_STATE}{problem}"}

@@ -32,12 +32,13 @@ from scheduler_async.errors import (
     quoted,
 )
 from scheduler_async.events import EventKind, EventStream
-from scheduler_async.groups import EVERYWHERE, NO_GROUP, Rooms, group_key
+from scheduler_async.groups import NO_GROUP, Rooms, check_limited, group_key
 from scheduler_async.health import Health, judge
 from scheduler_async.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
 from scheduler_async.lifecycle import Room, Rules
 from scheduler_async.logs import say
 from scheduler_async.models import (
+    ENDED,
     Explanation,
     Job,
     JobSpec,
@@ -61,13 +62,14 @@ from scheduler_async.namespace import Namespace
 from scheduler_async.nodes import node_of
 from scheduler_async.retries import Retry
 from scheduler_async.rows import has_unreadable_state
-from scheduler_async.runner import ActiveRun
+from scheduler_async.runner import ActiveRun, Runner
 from scheduler_async.schedules import Schedule
 from scheduler_async.signals import told_of_signals
 from scheduler_async.sqlite import SQLiteStore
 from scheduler_async.stats import RunStats, stats_of
 from scheduler_async.store import (
     Change,
+    Claims,
     Decision,
     Edit,
     JobFilter,
@@ -90,6 +92,9 @@ RUN_IDS = range(-(2**63), 2**63)
 
 # A longer timeout is none: clocks cannot count so far.
 FOREVER = timedelta(days=365 * 1000).total_seconds()
+
+# Of characters: a reason is a sentence or a few, shown in tables and logs.
+LONGEST_REASON = 1_000
 
 # What decides whether a handler can be called.
 CALL = {"handler", "payload"}
@@ -371,13 +376,14 @@ class Scheduler:
         """Add many jobs in one transaction: all, or none if one cannot be added."""
         if not isinstance(specs, Iterable):
             raise InvalidJobError(f"add_jobs takes a list of JobSpec(...) values, not {quoted(specs)}.", "specs")
-        specs = list(specs)
+        checked: list[JobSpec] = []
         for spec in specs:
             if not isinstance(spec, JobSpec):
                 raise InvalidJobError(f"add_jobs takes JobSpec(...) values, not {quoted(spec)}.", "specs")
+            checked.append(spec)
         now = await self._now()
         changes: list[Change] = []
-        async for some in in_breaths(specs):
+        async for some in in_breaths(checked):
             changes += [self._addition(self._with_fitting_payload(self._checked(spec)), now) for spec in some]
         return await self._change(changes, now)
 
@@ -460,7 +466,7 @@ class Scheduler:
 
     async def disable_job(self, id: str, *, namespace: str = "default", reason: str = "it was disabled by hand") -> Job:
         """Take it out of scheduling until it is resumed; *reason* tells why. A run in progress goes on."""
-        _check_text(reason, "reason")
+        _check_reason(reason)
         return await self._change_state(
             id,
             namespace,
@@ -594,6 +600,10 @@ class Scheduler:
         _check_run_id(run_id)
         for active in self._engine.runner:
             if active.claimed.id == run_id:
+                if active.task is asyncio.current_task():
+                    raise SchedulerError(
+                        f"Run {run_id} cannot wait for itself to end. Call wait_for_run() outside of its handler."
+                    )
                 await active.over()
 
     async def run_pending(self, now: datetime | None = None) -> PassSummary:
@@ -606,12 +616,13 @@ class Scheduler:
         given = None if now is None else to_micros(parse_instant(now, "now"))
         await self._engine.ready_for_a_pass()
         moment = self._clock.micros() if given is None else given
+        runner = self._engine.runner
         tally = _Tally()
         running: set[asyncio.Task[None]] = set()
         while True:
             room = (self._limits.max_concurrent or 1) - len(running)
-            if room > 0 and not self._engine.runner.stopping.is_set():
-                started, claims = await self._engine.as_node(partial(self._engine.claim, moment, room))
+            if room > 0 and not runner.stopping.is_set():
+                started, claims = await self._engine.as_node(partial(self._claim_for, runner, moment, room))
                 for active in started:
                     running.add(asyncio.create_task(tally.follow(active), name=f"pass {active.claimed.job.key}"))
                 ran = {active.claimed.uid for active in started}
@@ -621,6 +632,15 @@ class Scheduler:
             if not running:
                 return tally.summary()
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _claim_for(self, runner: Runner, moment: Micros, limit: int) -> tuple[list[ActiveRun], Claims]:
+        """Claim what is due at *moment*, but only in the session that *runner* belongs to.
+
+        `stop` may have ended that session while the pass waited, and another call may have begun a new one.
+        """
+        if runner.stopping.is_set() or self._engine.runner is not runner:
+            return [], Claims()
+        return await self._engine.claim(moment, limit)
 
     # ============================================================ reading
 
@@ -675,7 +695,7 @@ class Scheduler:
         """What ran and what did not, newest first: of one job, or of all."""
         _check_key("any" if id is None else id, "default" if namespace is None else namespace)
         wanted = RunFilter(
-            namespace=namespace or ("default" if id is not None else None),
+            namespace="default" if namespace is None and id is not None else namespace,
             id=id,
             outcome=None if outcome is None else check_choice(Outcome, outcome, "outcome"),
             limit=_whole(limit, "limit", smallest=0),
@@ -919,6 +939,8 @@ def _store_of(store: str | Path | Store) -> Store:
         if not text:
             raise SchedulerError(A_STORE)
         return SQLiteStore(text)
+    if isinstance(store, type):
+        raise SchedulerError(f"A store must be an object: pass {store.__name__}(...), not the class.")
     if not hasattr(store, "claim_due"):
         raise SchedulerError(f"A store is a path, or a store object, not {quoted(store)}.")
     return store
@@ -953,11 +975,11 @@ def _seconds(timeout: float | str | timedelta | None) -> float | None:
     return timeout if timeout < FOREVER else None
 
 
-def _whole(number: int | None, name: str, smallest: int = 1) -> int | None:
+def _whole(number: int | None, name: str, smallest: int = 1, *, key: str = "") -> int | None:
     if number is None:
         return None
     if not isinstance(number, int) or isinstance(number, bool) or number < smallest:
-        raise InvalidJobError(f"{name} is a whole number from {smallest} up, or None.", name)
+        raise InvalidJobError(f"{name}{key} must be a whole number from {smallest} up, or None.", name)
     return min(number, MANY)
 
 
@@ -982,6 +1004,18 @@ def _check_text(value: object, what: str) -> None:
         raise InvalidJobError(f"The {what} must be Unicode text without NUL characters, not {quoted(value)}.", what)
 
 
+def _check_reason(reason: str) -> None:
+    _check_text(reason, "reason")
+    if not reason.strip():
+        raise InvalidJobError('The reason must say why, such as "the supplier is gone"; it is empty.', "reason")
+    if len(reason) > LONGEST_REASON:
+        raise InvalidJobError(
+            f"The reason must have at most {LONGEST_REASON:,} characters, not {len(reason):,}. Shorten it.", "reason"
+        )
+    if reason == ENDED:  # the scheduler would take the job for one whose schedule has nothing left
+        raise InvalidJobError(f"The reason {quoted(reason)} is reserved for the scheduler. Use other words.", "reason")
+
+
 def _is_unicode(value: str) -> bool:
     """Whether *value* has no half characters (lone surrogates)."""
     try:
@@ -994,7 +1028,13 @@ def _is_unicode(value: str) -> bool:
 def _group_limits(limits: int | Mapping[str, int] | None) -> tuple[int | None, dict[str, int]]:
     if isinstance(limits, Mapping):
         for key in limits:
-            check_name(key.removeprefix(EVERYWHERE) if isinstance(key, str) else key, "group_limits")
-        checked = {key: _whole(limit, "group_limits") for key, limit in limits.items()}
+            check_limited(key)
+        checked = {key: _whole(limit, "group_limits", key=f"[{quoted(key)}]") for key, limit in limits.items()}
         return None, {key: limit for key, limit in checked.items() if limit is not None}
+    if limits is not None and not isinstance(limits, int):
+        raise InvalidJobError(
+            'group_limits must be a whole number, which limits every group, or a dict such as {"mail": 2}, '
+            f"not {quoted(limits)}.",
+            "group_limits",
+        )
     return _whole(limits, "group_limits"), {}

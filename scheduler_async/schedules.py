@@ -30,6 +30,7 @@ from scheduler_async.instants import (
     span,
     to_micros,
 )
+from scheduler_async.texts import describe_error
 from scheduler_async.zones import check_zone, find_zone
 
 JSON_VERSION = 1
@@ -96,7 +97,7 @@ class Schedule(ABC):
         if self.end is not None:
             longest = min(longest, max(to_micros(self.end) - at, 0))
         digest = blake2b(f"{key}@{at}".encode(), digest_size=8).digest()
-        return at + int.from_bytes(digest) % (longest + 1)
+        return min(at + int.from_bytes(digest) % (longest + 1), LAST)
 
     def raised_to(self, minimum: timedelta) -> Self:
         """This schedule, or one with its interval raised to *minimum* if it is shorter."""
@@ -141,7 +142,7 @@ class Schedule(ABC):
             if isinstance(error, InvalidScheduleError):
                 raise
             raise InvalidScheduleError(
-                f"This is not the JSON form of a schedule ({type(error).__name__}: {str(error)[:200]}). "
+                f"This is not the JSON form of a schedule ({describe_error(error)[:200]}). "
                 'One looks like {"version": 1, "kind": "every", "interval": "5m"}.'
             ) from error
 

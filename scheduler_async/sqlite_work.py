@@ -15,7 +15,7 @@ from scheduler_async.cache import Cache
 from scheduler_async.errors import SchedulerError, quoted
 from scheduler_async.groups import NO_GROUP, Rooms, group_key
 from scheduler_async.instants import FIRST, LAST, Micros
-from scheduler_async.lifecycle import Rules, claim_in_time, claim_manually, disabled, order
+from scheduler_async.lifecycle import Rules, claim_in_time, claim_manually, order
 from scheduler_async.line import Line
 from scheduler_async.models import (
     ENDED,
@@ -35,6 +35,7 @@ from scheduler_async.records import (
     attempt_of,
     can_be_claimed,
     claimed,
+    disabled_by,
     earliest_of,
     gone_on,
     noticed_at,
@@ -50,12 +51,15 @@ from scheduler_async.rows import (
     PHASE,
     REMEMBERED_BYTES,
     UID,
-    UNREADABLE,
     Row,
     has_unreadable_state,
     job_of,
+    problems_of,
     read_job,
-    refuse_unreadable,
+    refuse_resuming_unreadable,
+    refuse_stand_ins,
+    refuse_unreadable_state,
+    shown,
     spec_values,
     state_of,
     state_problem,
@@ -143,6 +147,7 @@ INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
 UPDATE_JOB: Final = updating("job", ["uid"], *SPEC_COLUMNS)
 INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
 UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touched = 1")
+UPDATE_ONLY_STATE: Final = updating("state", ["uid"], *JobState._fields, always="touched = 1")
 
 # Most jobs that are added are in no group, and wait for their first run: then all else is the same for all of them.
 NEW_STATE: Final = JobState()
@@ -299,6 +304,11 @@ SELECT_CLAIMED: Final = f"""
       FROM state s
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
+SELECT_RELEASED: Final = f"""
+    {SELECT_STATE}, j.updated_at, s.run
+      FROM state s LEFT JOIN job j ON j.uid = s.uid
+     WHERE s.uid IN (SELECT value FROM json_each(?))
+"""
 # The row of a run that never began, and those of the occurrences that its claim left out.
 DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
 FINISH: Final = updating("state", ["uid"], *JobState._fields, "run", "node")
@@ -376,6 +386,7 @@ DELETE_STATE: Final = """
     DELETE FROM state
      WHERE uid = ? AND EXISTS (SELECT 1 FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)
 """
+IS_REMOVED: Final = "SELECT 1 FROM job WHERE uid = ? AND removed_at IS NOT NULL"
 DISABLE: Final = """
     UPDATE state
        SET phase = 'disabled', disabled_reason = ?, disabled_at = ?, next_run_at = NULL, regular_at = NULL, touched = 1
@@ -449,7 +460,8 @@ class Work:
         self._as_of = 0  # the version of the data when handlers and those in line were looked at
         self._is_current = False  # whether the schema was looked at since then, and no newer version has changed it
         self._last_job: int | None = None  # the highest number that a job ever got, if it was looked at since then
-        self._unreadable: dict[tuple[int, int], str] = {}  # by number and revision, and why
+        # What is wrong with descriptions, by their numbers and revisions.
+        self._unreadable: dict[tuple[int, int], tuple[Unreadable, ...]] = {}
         self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
         self.unreadable_rows = UnreadableRows()
         self._line: Line | None = None
@@ -515,6 +527,8 @@ class Work:
                 jobs[name] = job
                 if self._line is not None:  # many may be added at once
                     self._stand_in_line(job)
+            if edit is not None and edit.job.spec.unreadable:
+                edit = edit._replace(job=shown(edit.job, 0))
             edits.append(edit)
         self._insert(db, list(added.values()), numbers)
         self._last_job = uid
@@ -552,7 +566,7 @@ class Work:
         rows = db.execute(REVIEW, (after, now, limit)).fetchall()
         numbers: dict[str, int] = {}
         for before in self._jobs(db, rows, now).values():
-            if has_unreadable_state(before) or (before.uid, before.revision) in self._unreadable:
+            if has_unreadable_state(before) or before.spec.unreadable:
                 continue
             job = reviewed(before, decide)
             if job is not None:
@@ -561,8 +575,12 @@ class Work:
         return rows[-1][0] if len(rows) == limit else None
 
     def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
-        refuse_unreadable(before)
+        refuse_unreadable_state(before)
         self._update_spec(db, before, job)
+        if job.spec.unreadable:  # what stands in for the rest is not stored
+            refuse_resuming_unreadable(before, job)
+            UPDATE_ONLY_STATE.one(db, *state_values(job.state), job.uid)
+            return
         UPDATE_STATE.one(db, *_narrow(job, self._number_of(db, job.handler, numbers)), job.uid)
         if before.handler != job.handler:
             self._forget_unused(db, {before.handler})
@@ -573,8 +591,7 @@ class Work:
             db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
             self._descriptions.pop(job.uid)
             return
-        if (before.uid, before.revision) in self._unreadable and job.schedule == before.schedule:
-            refuse_unreadable(before, with_schedule=True)
+        refuse_stand_ins(job)
         UPDATE_JOB.one(db, *spec_values(job), job.uid)
         self._unreadable.pop((before.uid, before.revision), None)
 
@@ -583,13 +600,13 @@ class Work:
         number = self._last_number(db, LAST_JOB) if self._last_job is None else self._last_job
         if len(changes) == 1:  # a third of the time
             name = changes[0].namespace, changes[0].id
-            job = self.get(db, *name) if db.execute(NAME_EXISTS, name).fetchone() else None
+            job = self.get(db, *name, None) if db.execute(NAME_EXISTS, name).fetchone() else None
             return {} if job is None else {name: job}, number
         ids: dict[str, list[str]] = {}
         for change in changes:
             ids.setdefault(change.namespace, []).append(change.id)
         rows = db.execute(FIND_JOBS, (json.dumps(ids),)).fetchall()
-        jobs = self._jobs(db, rows).values()
+        jobs = self._jobs(db, rows, None).values()
         return {(job.namespace, job.id): job for job in jobs}, number
 
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
@@ -629,17 +646,21 @@ class Work:
         self._bury(db, [job])
         return job
 
-    def _bury(self, db: sqlite3.Connection, jobs: Iterable[Job]) -> None:
-        """Let those of *jobs* that were removed have no state any more, now that no run needs it."""
+    def _bury(self, db: sqlite3.Connection, jobs: Iterable[Job]) -> bool:
+        """Let those of *jobs* that were removed have no state any more, now that no run needs it.
+
+        Return whether there were any.
+        """
         gone = [job for job in jobs if db.execute(DELETE_STATE, (job.uid,)).rowcount]
         if gone:
             db.executemany(FORGET_UNRUN, [(job.uid,) for job in gone])
             self._forget_removed(db, gone)
+        return bool(gone)
 
     def purge_removed(self, db: sqlite3.Connection, before: Micros, limit: int) -> int:
         return db.execute(PURGE_REMOVED, (before, limit)).rowcount
 
-    def get(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros = 0) -> Job | None:
+    def get(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros | None = 0) -> Job | None:
         row = db.execute(FIND_JOB, (namespace, id)).fetchone()
         return None if row is None else self._jobs(db, [row], now).get(row[0])
 
@@ -900,7 +921,7 @@ class Work:
         job = self.get(db, namespace, id, now)
         if job is None or job.state.activity is not Status.IDLE:
             return job
-        refuse_unreadable(job)
+        refuse_unreadable_state(job)
         taken = claim_manually(job, now)
         assert taken.attempt is not None
         state = taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)
@@ -926,19 +947,23 @@ class Work:
 
     def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
         # As they are now: they may have been edited since they were claimed.
-        jobs = self._claimed_by(db, runs)
+        jobs = self._claimed_by(db, runs, None, SELECT_RELEASED)
         ours = [run for run in runs if run.id in jobs]
-        freed = [put_back(jobs[run.id], run) for run in ours]
+        undone = [put_back(jobs[run.id], run) for run in ours]
+        freed = [job for job, _, _ in undone]
         FINISH.all(db, map(_free, freed))
         self._bury(db, freed)
         db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
+        self._write_skips(db, undone)
         for job in freed:
             self._stand_in_line(job)
 
-    def _claimed_by(self, db: sqlite3.Connection, runs: Iterable[ClaimedRun], now: Micros = 0) -> dict[int, Job]:
+    def _claimed_by(
+        self, db: sqlite3.Connection, runs: Iterable[ClaimedRun], now: Micros | None, question: str = SELECT_CLAIMED
+    ) -> dict[int, Job]:
         """The jobs of *runs* that are still claimed and whose states can be read, by the run that has claimed each."""
         uids = json.dumps([run.uid for run in runs])
-        rows = db.execute(SELECT_CLAIMED, (uids,)).fetchall()
+        rows = db.execute(question, (uids,)).fetchall()
         jobs = self._jobs(db, [row[:-1] for row in rows], now)
         return {row[-1]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
 
@@ -1053,7 +1078,15 @@ class Work:
         if not beaten.rowcount:
             raise NodeLost
         nodes = [self._node(row) for row in db.execute(f"SELECT {NODE_COLUMNS} FROM node")]
-        return nodes + [NodeRow.missing(*row) for row in db.execute(OWNERLESS)]
+        return nodes + [
+            NodeRow.missing(*row) for row in db.execute(OWNERLESS).fetchall() if self._can_recover(db, row[0])
+        ]
+
+    def _can_recover(self, db: sqlite3.Connection, owner: int) -> bool:
+        """Whether `recover` would find anything to do about the claims of *owner*, which is not a node any more."""
+        rows = db.execute(SELECT_HELD, (owner,)).fetchall()
+        jobs = self._jobs(db, [row[:-7] for row in rows]).values()
+        return any(not has_unreadable_state(job) or db.execute(IS_REMOVED, (job.uid,)).fetchone() for job in jobs)
 
     def nodes(self, db: sqlite3.Connection, now: Micros | None) -> list[NodeStatus]:
         running = dict(db.execute(RUNNING_BY_NODE).fetchall())
@@ -1106,7 +1139,7 @@ class Work:
         jobs = self._jobs(db, [row[:-7] for row in rows], now)
         for row in rows:
             job = jobs.get(row[0])
-            if job is None or has_unreadable_state(job):
+            if job is None or (has_unreadable_state(job) and not self._bury(db, [job])):
                 continue
             run_id, *told, started_at = row[-6:]
             tried = attempt_of(job, *told)
@@ -1114,10 +1147,12 @@ class Work:
                 id=run_id or 0, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state
             )
             at = noticed_at(now, tried.claimed_at)
-            edit = after(job, run, ending, shown_moment(started_at), at, rules)
-            FINISH.one(db, *_free(edit.job))
-            self._bury(db, [edit.job])
-            self._stand_in_line(edit.job)
+            edit = Edit(job)
+            if not has_unreadable_state(job):
+                edit = after(job, run, ending, shown_moment(started_at), at, rules)
+                FINISH.one(db, *_free(edit.job))
+                self._bury(db, [edit.job])
+                self._stand_in_line(edit.job)
             ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
             FINISH_RUN.one(db, *_finish_run(ended))
             self._write_skips(db, [(edit.job, edit.skips, now)])
@@ -1128,10 +1163,11 @@ class Work:
 
     def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
         rows = db.execute(f"{EDITED} WHERE j.user_id IS NULL AND s.phase <> 'disabled'").fetchall()
-        found = [job for job in self._jobs(db, rows).values() if not has_unreadable_state(job)]
-        jobs = [job.with_state(disabled(job.state, reason, now)) for job in found]
-        db.executemany(DISABLE, [(reason, now, job.uid) for job in jobs])
-        return jobs
+        found = [job for job in self._jobs(db, rows, None).values() if not has_unreadable_state(job)]
+        edits = [disabled_by(job, reason, now) for job in found]
+        UPDATE_ONLY_STATE.all(db, ((*state_values(edit.job.state), edit.job.uid) for edit in edits))
+        self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
+        return [edit.job for edit in edits]
 
     def overgrown(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> list[int]:
         return [uid for (uid,) in db.execute(OVERGROWN, {"uids": json.dumps(uids), "keep": keep})]
@@ -1157,8 +1193,11 @@ class Work:
 
     # -------------------------------------------------------- rows and records
 
-    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros = 0) -> dict[int, Job]:
-        """The jobs of these rows of state, by their numbers; a state that has no job is left out."""
+    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros | None = 0) -> dict[int, Job]:
+        """The jobs of these rows of state, by their numbers; a state that has no job is left out.
+
+        A job whose description cannot be read is shown as disabled as of *now*, or in its own state if that is None.
+        """
         jobs = {}
         for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
             job = self._job(row, description, now)
@@ -1166,13 +1205,13 @@ class Work:
                 jobs[row[0]] = job
         return jobs
 
-    def _job(self, row: Row, description: Row | None, now: Micros) -> Job | None:
-        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as disabled."""
+    def _job(self, row: Row, description: Row | None, now: Micros | None) -> Job | None:
+        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
         uid, columns = row[0], row[2:STATE_END]
         if description is None:
             self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this number"))
             return None
-        problem = self._unreadable.get(description[:2]) if self._unreadable else None
+        problems = self._unreadable.get(description[:2]) if self._unreadable else None
         unsound = state_problem(columns)
         if unsound is not None:
             is_missing = not any(value is not None for value in row[1:STATE_END])
@@ -1181,9 +1220,11 @@ class Work:
             state = unreadable_state(columns, unsound)
         else:
             state = state_of(columns)
-            if problem is not None and state.phase is not Phase.DISABLED:
-                state = disabled(state, problem, now)
-        job = job_of(description, state) if problem is None else unreadable_job(description, state)
+        job = job_of(description, state) if problems is None else unreadable_job(description, problems, state)
+        if unsound is not None:
+            job = replace(job, unreadable_state=unsound)
+        elif problems is not None and now is not None:
+            job = shown(job, now)
         return _edited(job, row[STATE_END:])
 
     def _run(self, row: Row) -> RunRow:
@@ -1213,7 +1254,7 @@ class Work:
             try:
                 read_job(description)
             except Unreadable as problem:
-                self._unreadable[description[:2]] = f"{UNREADABLE}{problem}"
+                self._unreadable[description[:2]] = problems_of(description)
                 self.unreadable_rows.add("job", description[0], problem)
             else:
                 size = len(description[PAYLOAD]) + len(description[METADATA])

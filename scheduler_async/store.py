@@ -483,7 +483,7 @@ class Store(Protocol):
         """Mark queued runs as running; return the ids of those that are still ours."""
 
     async def release(self, runs: Sequence[ClaimedRun]) -> None:
-        """Undo claims whose handlers never started."""
+        """Undo claims whose handlers never started. An occurrence that will not run now leaves a row."""
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
@@ -494,7 +494,8 @@ class Store(Protocol):
     async def beat(self, node: int) -> list[NodeRow]:
         """Show that *node* lives, and return all nodes, with those that have claims but no row.
 
-        `NodeLost` if *node* has no row any more.
+        Owners without a row are left out if none of their claims can be read: there is nothing to recover. `NodeLost`
+        if *node* has no row any more.
         """
 
     async def held(self, node: int) -> set[int]:
@@ -507,7 +508,10 @@ class Store(Protocol):
         """All nodes, also those that died without a word, by when they joined. Whoever asks need not be one."""
 
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
-        """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
+        """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes.
+
+        A claim that cannot be read is left alone, unless its job was removed.
+        """
 
     async def interrupt_unknown(
         self, node: int, known: Collection[int], now: Micros, rules: Rules
@@ -515,7 +519,7 @@ class Store(Protocol):
         """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
 
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
-        """Disable every job that has no user; return them."""
+        """Disable every job that has no user, as by hand: runs in progress go on. Return the jobs."""
 
     async def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
         """Which of these jobs have more than *keep* rows."""

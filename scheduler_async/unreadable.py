@@ -22,11 +22,20 @@ LARGEST_PID = 2**31 - 1
 
 
 class Unreadable(ValueError):  # noqa: N818 - more often a value than an exception
-    """What keeps a row from being read."""
+    """What keeps a row from being read. Two that say the same are equal."""
 
     def __init__(self, column: str, why: str) -> None:
-        super().__init__(f"{column}: {why}")
+        super().__init__(column, why)
         self.column, self.why = column, why
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.why}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unreadable) and self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash(self.args)
 
 
 class UnreadableRows:
@@ -35,23 +44,31 @@ class UnreadableRows:
     def __init__(self) -> None:
         self._known: dict[tuple[str, object], object] = {}
         self._news: deque[tuple[object, ...]] = deque()
+        self._has_more = False
+        self._has_told_of_more = False
 
     def add(self, table: str, number: object, problem: Unreadable) -> None:
         """Note that row *number* of *table* cannot be read; `tell` names it, unless it was named before."""
-        if len(self._known) > MOST_NAMED:
+        row = table, number
+        if len(self._known) >= MOST_NAMED:
+            self._has_more = self._has_more or row not in self._known
             return
         this = object()
-        if self._known.setdefault((table, number), this) is this:
+        if self._known.setdefault(row, this) is this:
             self._news.append((table, number, problem.column, problem.why))
 
     def tell(self) -> None:
-        """Log a warning for each row that was added since the last call."""
+        """Log a warning for each row that was added since the last call, and one when there are too many to name.
+
+        Only one thread may call it.
+        """
         while self._news:
             table, number, column, why = self._news.popleft()
             words = 'Cannot read row %s of table "%s": column "%s": %s. The row is left as it is'
             say(WARNING, words, number, table, column, why, extra={"table": table, "row": number, "column": column})
-            if len(self._known) > MOST_NAMED and not self._news:
-                say(WARNING, "More than %d rows of the store cannot be read; no more are named", MOST_NAMED)
+        if self._has_more and not self._has_told_of_more:
+            self._has_told_of_more = True
+            say(WARNING, "More than %d rows of the store cannot be read; no more are named", MOST_NAMED)
 
 
 # ---------------------------------------------------------------- what columns may hold
@@ -157,6 +174,12 @@ def first_problem(columns: Mapping[str, Check], row: Sequence[Any]) -> Unreadabl
         if problem is not None:
             return problem
     return None
+
+
+def all_problems(columns: Mapping[str, Check], row: Sequence[Any]) -> tuple[Unreadable, ...]:
+    """Return a problem for each of *columns*, which are those of *row*, that holds what it must not."""
+    found = (problem_of(column, check, value) for (column, check), value in zip(columns.items(), row, strict=True))
+    return tuple(problem for problem in found if problem is not None)
 
 
 def problem_of(column: str, check: Check, value: Any) -> Unreadable | None:

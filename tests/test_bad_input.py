@@ -5,10 +5,13 @@ The calls are found by their signatures, so that a new one is tested as soon as 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import StrEnum
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,20 +22,23 @@ from scheduler_async import (
     Cron,
     Delay,
     Every,
+    InvalidJobError,
     JobSpec,
     Manual,
     Result,
     Retry,
+    Run,
     Schedule,
     Scheduler,
     SchedulerError,
+    SQLiteStore,
     StoreError,
     parse_schedule,
 )
 from scheduler_async.command import Command
 from scheduler_async.namespace import Namespace
 from scheduler_async.testing import VirtualClock
-from tests.cast import NOON, NewScheduler, Worker
+from tests.cast import NOON, PATIENCE, NewScheduler, Worker
 
 
 def nested(depth: int) -> list[Any]:
@@ -44,11 +50,22 @@ def nested(depth: int) -> list[Any]:
 
 DEEP = nested(100_000)
 
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
+class Word(StrEnum):
+    """Strings that are not quite strings."""
+
+    A = "a"
+
+
 # What a store may stumble over if it gets that far.
 FOR_STORES: dict[str, Any] = {
     "2**63": 2**63,
     "-2**63-1": -(2**63) - 1,
     "10**400": 10**400,
+    "a text of an enum": Word.A,
     "NUL": "a\0b",
     "half a character": "\ud800",
     "a long text": "x" * 100_000,
@@ -57,8 +74,10 @@ FOR_STORES: dict[str, Any] = {
     "half a character as key": {"\ud800": 1},
     "half a character as value": {"a": "\ud800"},
     "a huge number as value": {"a": 10**400},
+    "a number that is too long to write as value": {"a": 10**5000},
     "no number as value": {"a": math.nan},
     "100,000 levels as value": {"a": DEEP},
+    "a circle as value": {"a": CIRCLE},
     "the first moment": datetime.min.replace(tzinfo=UTC),
     "the last moment": datetime.max.replace(tzinfo=UTC),
 }
@@ -72,6 +91,7 @@ BAD: dict[str, Any] = {
     "inf": math.inf,
     "-inf": -math.inf,
     "1.5": 1.5,
+    "a decimal": Decimal("NaN"),
     "nothing": "",
     "a blank": " ",
     "two lines": "a\nb",
@@ -216,7 +236,9 @@ async def test_no_store_is_blamed_for_bad_input(kind: type, new_scheduler: NewSc
                     fail_unless_ours(f"{call}({parameter}={label})", error)
 
 
-@pytest.mark.parametrize("run_id", [2**63, -(2**63) - 1, 10**400], ids=["2**63", "-2**63-1", "10**400"])
+@pytest.mark.parametrize(
+    "run_id", [2**63, -(2**63) - 1, 10**400, 10**5000], ids=["2**63", "-2**63-1", "10**400", "10**5000"]
+)
 async def test_a_number_beyond_all_runs_is_no_run(run_id: int, idle: Scheduler) -> None:
     for ask in (idle.get_run, idle.run_output, idle.wait_for_run):
         with pytest.raises(SchedulerError, match="run_id"):
@@ -240,6 +262,129 @@ async def test_a_timeout_may_be_longer_than_the_calendar(
 
     assert worker.runs
     assert worker.cancelled == 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        pytest.param("x" * 1_001, "at most 1,000 characters, not 1,001", id="too long"),
+        pytest.param("", "must say why", id="empty"),
+        pytest.param(" \n", "must say why", id="blank"),
+        pytest.param(None, "reason is a text, not None", id="None"),
+        pytest.param(b"gone", "reason is a text, not a value of type bytes", id="bytes"),
+        pytest.param("a\0b", "without NUL characters", id="NUL"),
+        pytest.param("\ud800", "must be Unicode text", id="half a character"),
+        pytest.param("ended", "reserved", id="that of a job whose schedule has ended"),
+    ],
+)
+async def test_a_bad_reason_is_refused(reason: Any, words: str, idle: Scheduler) -> None:
+    """The job could not be resumed, or the reason would fill every table that shows it."""
+    before = await idle.add_job(Every("1h"), handler="work", id="a")
+
+    with pytest.raises(InvalidJobError, match=words) as caught:
+        await idle.disable_job("a", reason=reason)
+
+    assert caught.value.field == "reason"
+    assert await idle.get_job("a") == before
+
+
+@pytest.mark.parametrize("reason", ["x" * 1_000, "Räksmörgås\n€ \x1b", Word.A], ids=["long", "odd", "enum"])
+async def test_a_reason_is_kept_as_it_is(reason: str, new_scheduler: NewScheduler, shared: str) -> None:
+    scheduler = new_scheduler(shared)
+    await scheduler.add_job(Every("1h"), handler="work", id="a")
+
+    job = await scheduler.disable_job("a", reason=reason)
+
+    assert job.disabled_reason == reason
+    assert (await scheduler.get_job("a")) == job
+    assert (await scheduler.resume_job("a")).disabled_reason is None
+
+
+BOTH_KEYS = '"mail" to limit the group "mail" in each namespace, or "*/mail" to limit it across all namespaces'
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        pytest.param({"*": 1}, ['The key "*"', "pass a number: group_limits=2", BOTH_KEYS], id="every group"),
+        pytest.param(
+            {"*/*": 1}, ['The key "*/*"', "pass a number: group_limits=2", BOTH_KEYS], id="every group of all"
+        ),
+        pytest.param({"*/": 1}, ['The key "*/"', "must continue with the name of a group", BOTH_KEYS], id="no group"),
+        pytest.param({"a/mail": 1}, ['The key "a/mail"', BOTH_KEYS, 'use "*/a/mail"'], id="one namespace"),
+        pytest.param({"a/": 1}, ['The key "a/"', BOTH_KEYS], id="a whole namespace"),
+        pytest.param({"": 1}, ['must be the name of a group, not ""', BOTH_KEYS], id="nothing"),
+        pytest.param({" mail": 1}, ['must be the name of a group, not " mail"', "whitespace"], id="blanks"),
+        pytest.param({"*/ mail": 1}, ['must be the name of a group, not "*/ mail"', "whitespace"], id="inner blanks"),
+        pytest.param({"x" * 201: 1}, ["must be the name of a group", "1 to 200"], id="too long"),
+        pytest.param({"a\0": 1}, ["must be the name of a group", "printable"], id="NUL"),
+        pytest.param({7: 1}, ["must be the name of a group, not a value of type int"], id="a number"),
+        pytest.param({"mail": 0}, ['group_limits["mail"] must be a whole number from 1 up'], id="no room"),
+        pytest.param({"mail": "2"}, ['group_limits["mail"] must be a whole number from 1 up'], id="text"),
+        pytest.param(["mail"], ["whole number", 'a dict such as {"mail": 2}', "not a value of type list"], id="a list"),
+        pytest.param(1.5, ["whole number", 'a dict such as {"mail": 2}', "not a value of type float"], id="a fraction"),
+        pytest.param(0, ["group_limits must be a whole number from 1 up"], id="zero"),
+    ],
+)
+def test_bad_limits_of_groups_are_refused_with_what_would_be_right(limits: Any, words: list[str]) -> None:
+    """A limit that limits nothing would go unnoticed until it is needed."""
+    with pytest.raises(InvalidJobError) as caught:
+        Scheduler(":memory:", group_limits=limits)
+
+    message = str(caught.value)
+    assert [part for part in words if part not in message] == []
+    assert "group_limits" in message
+    assert "of a job" not in message
+    assert caught.value.field == "group_limits"
+
+
+def test_a_class_is_no_store() -> None:
+    with pytest.raises(SchedulerError, match=r"pass SQLiteStore\(\.\.\.\), not the class"):
+        Scheduler(SQLiteStore)  # type: ignore[arg-type]
+
+
+async def test_what_is_no_job_is_refused_before_the_rest_is_read(idle: Scheduler) -> None:
+    """The rest may be endless."""
+
+    def numbers() -> Iterator[Any]:
+        yield 1
+        raise AssertionError("it was asked for more")
+
+    with pytest.raises(InvalidJobError, match="takes JobSpec"):
+        await idle.add_jobs(numbers())
+
+
+async def test_no_namespace_is_not_every_namespace(new_scheduler: NewScheduler, shared: str) -> None:
+    """An empty name, as from a form, must not show a tenant the runs of others."""
+    scheduler = new_scheduler(shared)
+    for namespace in ("default", "other"):
+        await scheduler.add_job(Manual(), handler="work", id="a", namespace=namespace)
+        await scheduler.wait_for_run(await scheduler.trigger_job("a", namespace=namespace))
+
+    assert await scheduler.run_log(namespace="") == []
+    assert await scheduler.run_log("a", namespace="") == []
+    assert await scheduler.list_jobs(namespace="") == []
+    assert len(await scheduler.run_log("a")) == 1
+    assert len(await scheduler.run_log()) == 2
+
+
+async def test_a_run_cannot_wait_for_itself(scheduler: Scheduler, clock: VirtualClock) -> None:
+    """It would wait forever."""
+    told: list[str] = []
+
+    @scheduler.handler("waits")
+    async def waits(run: Run) -> None:
+        async with asyncio.timeout(1):
+            try:
+                await scheduler.wait_for_run(run.id)
+            except SchedulerError as error:
+                told.append(str(error))
+
+    await scheduler.add_job(Manual(), handler="waits", id="a")
+    number = await scheduler.trigger_job("a")
+    await asyncio.wait_for(scheduler.wait_for_run(number), PATIENCE)
+
+    assert told == [f"Run {number} cannot wait for itself to end. Call wait_for_run() outside of its handler."]
 
 
 MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {

@@ -197,8 +197,10 @@ async def test_a_stop_that_cancels_ends_commands(scheduler: Scheduler, fifo: Pat
 
 KILLED = """
     import asyncio, ctypes, multiprocessing, os, sys
-    from scheduler_async import Manual, Scheduler
+    from scheduler_async import Manual, Scheduler, command
     from scheduler_async.command import Command, run_command
+
+    command.CHECK = 1
 
     def child():
         os.read(0, 1)  # until the test is over
@@ -254,6 +256,31 @@ async def test_a_command_does_not_outlive_its_scheduler(fork: str, is_reaped: bo
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.to_thread(told.read) == ""
         told.close()
+
+
+async def test_a_running_command_is_rarely_disturbed(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred commands that wait must not wake a laptop a hundred times a second."""
+    checks: list[bytes] = []
+    monkeypatch.setattr(command, "_forget", checks.append)
+
+    row, _ = await run(scheduler, Command("sleep 1.5"))
+
+    assert row.outcome is Outcome.SUCCESS
+    assert checks == []
+
+
+async def test_a_running_command_sees_that_its_scheduler_lives(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each check is a byte on the lifeline, and the command goes on."""
+    checks: list[bytes] = []
+    monkeypatch.setattr(command, "_forget", checks.append)
+    monkeypatch.setattr(command, "CHECK", 1)
+
+    row, _ = await run(scheduler, Command("sleep 1.5"))
+
+    assert row.outcome is Outcome.SUCCESS
+    assert b"".join(checks).startswith(b"\n")
 
 
 FULL = """

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from scheduler_async import At, Every, JobSpec, Outcome, Result, Retry, Run, Scheduler, SQLiteStore, StoreError
 from scheduler_async.endings import ending_of
+from scheduler_async.models import Ending
 from scheduler_async.store import UnstorableError
 from scheduler_async.testing import VirtualClock
 from scheduler_async.texts import CUT, LONGEST
@@ -70,9 +72,21 @@ def test_what_a_handler_returns_is_not_touched_more_than_needed(name: str) -> No
     """Arrays and tables have no truth value, and lists no hash; but what hides its class cannot be judged."""
     ending = ending_of(TOUCHED[name])
 
-    looks = name.startswith(("__class__", "__getattribute__"))
-    assert ending.outcome is (Outcome.ERROR if looks else Outcome.SUCCESS)
-    assert (ending.error or "").startswith("The handler returned a bad value: " if looks else "")
+    hides = hides_its_class(name)
+    assert ending.outcome is (Outcome.ERROR if hides else Outcome.SUCCESS)
+    assert (ending.error or "").startswith("The handler returned a bad value: " if hides else "")
+
+
+def test_an_object_that_pretends_to_be_an_ending_is_none() -> None:
+    """A mock pretends to be whatever its specification is."""
+    ending = ending_of(Mock(spec=Ending))
+
+    assert type(ending) is Ending
+    assert ending.outcome is Outcome.SUCCESS
+
+
+def hides_its_class(name: str) -> bool:
+    return name.startswith(("__class__", "__getattribute__"))
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -97,8 +111,30 @@ ODD: dict[str, Callable[[], object]] = {
     "a long error": lambda: Result(Outcome.ERROR, message=HUGE),
     "characters that few stores keep": lambda: Result(Outcome.ERROR, message="\0\ud800\uffff\x1b€"),
 }
+
+
+class Talkative(Exception):  # noqa: N818
+    """An exception whose text is made when it is asked for."""
+
+    def __init__(self, talk: Callable[[], Any]) -> None:
+        self.talk = talk
+
+    def __str__(self) -> str:
+        text: str = self.talk()
+        return text
+
+
+def fail(error: BaseException) -> Any:
+    raise error
+
+
 RAISED: dict[str, BaseException] = {
     "an exception without words": Hostile(),
+    "an exception whose text raises": Talkative(lambda: fail(ValueError("no"))),
+    "an exception whose text exits": Talkative(lambda: fail(SystemExit(3))),
+    "an exception whose text interrupts": Talkative(lambda: fail(KeyboardInterrupt())),
+    "an exception whose text is none": Talkative(lambda: 7),
+    "an exception whose text is long": Talkative(lambda: HUGE),
     "a long exception": ValueError(HUGE),
     "an exception of odd characters": ValueError("\0\ud800\uffff"),
     "a way out": SystemExit(HUGE),
@@ -117,9 +153,6 @@ def odd_jobs(scheduler: Scheduler) -> list[JobSpec]:
         for handler, place in ((on_the_loop, "loop"), (function, "thread")):
             scheduler.handler(f"{name} ({place})")(handler)
             specs.append(JobSpec(At(NOON), handler=f"{name} ({place})", id=f"{name} ({place})"))
-
-    def fail(error: BaseException) -> object:
-        raise error
 
     for name, make in ODD.items():
         add(name, make)
@@ -142,11 +175,14 @@ async def test_every_run_ends_on_record_and_none_stands_in_the_way_of_another(
     assert len(rows) == len(specs) + 5
     assert {rows[f"{n}"].outcome for n in range(5)} == {Outcome.SUCCESS}
     assert [name for name, row in rows.items() if row.outcome not in (Outcome.SUCCESS, Outcome.ERROR)] == []
+    for name in TOUCHED:
+        expected = Outcome.ERROR if hides_its_class(name) else Outcome.SUCCESS
+        assert {rows[f"{name} ({place})"].outcome for place in ("loop", "thread")} == {expected}, name
     for name in RAISED:
         assert {rows[f"{name} ({place})"].outcome for place in ("loop", "thread")} == {Outcome.ERROR}
     texts = [text for row in rows.values() for text in (row.error, row.message) if text is not None]
     assert max(len(text.encode()) for text in texts) <= LONGEST
-    assert sum(text.endswith(CUT) for text in texts) == 10
+    assert sum(text.endswith(CUT) for text in texts) == 12
     assert len(await scheduler.list_jobs()) == len(rows)
     assert scheduler.state().problem is None
     await scheduler.stop(cancel=True)

@@ -157,6 +157,31 @@ async def test_a_coroutine_of_the_old_kind_is_a_handler(scheduler: Scheduler, cl
     assert (ran, row.outcome) == (["old"], Outcome.SUCCESS)
 
 
+@pytest.mark.parametrize("annotation", ["two words", "(", "1/0", "[][0]"])
+def test_an_annotation_that_is_no_type_is_refused(annotation: str) -> None:
+    """An annotation in quotes can be any text; the errors of Python itself would not name the handler."""
+    scheduler = Scheduler(":memory:")
+
+    async def handle(report: object) -> None: ...
+
+    handle.__annotations__["report"] = annotation
+
+    with pytest.raises(InvalidJobError, match=r"The handler handle is annotated with .*, which is not a type"):
+        scheduler.handler(handle)
+
+
+@pytest.mark.parametrize("name", ["run", "more"])
+def test_an_annotation_that_is_no_type_is_no_harm_where_none_is_needed(name: str) -> None:
+    """What is called run gets the run, and what has a default is left alone."""
+    scheduler = Scheduler(":memory:")
+
+    async def handle(run: object, more: object = None) -> None: ...
+
+    handle.__annotations__[name] = "two words"
+
+    assert scheduler.handler(handle) is handle
+
+
 # ---------------------------------------------------------------- replacing
 
 

@@ -6,12 +6,30 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 from scheduler_async import At, Cron, Every, Job, JobSpec, Manual, Retry, Schedule
-from scheduler_async.instants import to_micros
-from scheduler_async.lifecycle import add, disabled
-from scheduler_async.models import JobState
-from scheduler_async.rows import KeptJob, job_of, read_job, schedule_of, spec_values, state_of, state_values
+from scheduler_async.instants import FIRST, LAST, to_micros
+from scheduler_async.lifecycle import add, claim_in_time, disabled
+from scheduler_async.models import JobState, Phase, Status
+from scheduler_async.records import RUN, read_run
+from scheduler_async.rows import (
+    DESCRIPTION,
+    STATE,
+    KeptJob,
+    is_sound_state,
+    job_of,
+    problems_of,
+    read_job,
+    schedule_of,
+    spec_values,
+    state_of,
+    state_problem,
+    state_values,
+    unreadable_job,
+)
+from scheduler_async.unreadable import MOST_COUNTED, Unreadable, all_problems
 from tests.cast import NOON
 
 NOW = to_micros(NOON)
@@ -89,3 +107,157 @@ def test_a_description_that_makes_no_job_here_is_told() -> None:
 
     with pytest.raises(ValueError, match="Expecting property name"):
         read_job(broken)
+
+
+# ---------------------------------------------------------------- quick checks and full ones
+
+# Whatever a damaged column may hold: SQLite gives back numbers, texts, bytes and nothing; what is not UTF-8 is marked.
+NUMBERS = st.integers(-(2**63), 2**63 - 1)
+EDGES = st.sampled_from(
+    [0, 1, -1, FIRST, FIRST - 1, LAST, LAST + 1, MOST_COUNTED, MOST_COUNTED + 1, True, 0.5, NOW + 0.5]
+)
+TEXTS = st.text(st.characters() | st.sampled_from("\0\x1b\udcff\ud800\u202e"), max_size=5)
+WORDS = st.sampled_from(
+    [
+        *("", "null", "{}", "[]", "{", "1e999", '"\udcff"', '{"\udcff": 1}', '{"a": NaN}', "[" * 5000 + "]" * 5000),
+        *(
+            "high",
+            "idle",
+            "running",
+            "paused",
+            "active",
+            "disabled",
+            "skip",
+            "rerun",
+            "run_once",
+            "schedule",
+            "success",
+        ),
+        *('{"version": 1, "kind": "manual"}', '{"version": 1, "kind": "every", "every": -5}', '{"version": 1}'),
+        *(Every("5m").json_text(), Cron("0 9 * * *", tz="UTC").json_text(), "9" * 5000),
+    ]
+)
+VALUES = (
+    st.none()
+    | NUMBERS
+    | EDGES
+    | st.floats()
+    | TEXTS
+    | WORDS
+    | st.binary(max_size=3)
+    | WORDS.map(lambda text: text.encode("utf-8", "surrogateescape"))
+)
+JOB_TO_DAMAGE = st.sampled_from([a_job(*param.values[:1], **param.values[1]) for param in JOBS])  # type: ignore[arg-type]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, rows: st.SearchStrategy[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """A row, and other values in some of its columns."""
+    row = list(draw(rows))
+    for place in draw(st.sets(st.integers(0, len(row) - 1), max_size=3)):
+        row[place] = draw(VALUES)
+    return tuple(row)
+
+
+DESCRIPTIONS = damaged(JOB_TO_DAMAGE.map(lambda job: rows_of(job)[0]))
+STATES = damaged(
+    st.sampled_from(
+        [
+            state_values(JobState(next_run_at=NOW)),
+            state_values(JobState(next_run_at=NOW, last_run_at=NOW - 5, last_success_at=NOW - 4)),
+            state_values(disabled(JobState(last_error_at=NOW, last_error="ö", consecutive_errors=3), "enough", NOW)),
+            state_values(JobState(activity=Status.RUNNING, phase=Phase.PAUSED, last_exit_code=1, last_message="ok")),
+        ]
+    )
+)
+RUNS = damaged(
+    st.sampled_from(
+        [
+            (1, "a", "n", NOW, NOW, NOW + 5, 1, "schedule", "success", None, 0, None, "ok", 0, "node"),
+            (1, "a", "n", NOW, None, None, 0, "manual", None, None, 0, None, None, None, None),
+            (1, "a", "n", NOW, None, NOW, 0, "schedule", "skipped", "misfire", 7, "ö", None, None, None),
+        ]
+    )
+)
+
+
+def with_column(name: str, value: object) -> tuple[Any, ...]:
+    """The description of a job, with another value in a column."""
+    row, _ = rows_of(a_job(Every("5m")))
+    return tuple(value if column == name else kept for column, kept in zip(DESCRIPTION, row, strict=True))
+
+
+@settings(max_examples=1000)
+@example(with_column("timeout", 0.5))
+@example(with_column("anchor", float(NOW)))
+@example(with_column("payload", '"\udcff"'))
+@example(with_column("payload", b"{}"))
+@example(with_column("schedule", Every("5m").json_text().encode()))
+@example(with_column("revision", "one"))
+@given(DESCRIPTIONS)
+def test_a_description_is_read_if_and_only_if_nothing_is_wrong_with_any_column(row: tuple[Any, ...]) -> None:
+    """The quick look must not let anything pass that the full one would find, nor the other way round."""
+    problems = all_problems(DESCRIPTION, row)
+
+    found = None
+    try:
+        read_job(row)
+    except Unreadable as problem:
+        found = problem
+
+    assert found == (problems[0] if problems else None)
+
+
+@settings(max_examples=1000)
+@given(DESCRIPTIONS)
+def test_what_can_be_read_of_a_description_is_kept_and_the_rest_is_named(row: tuple[Any, ...]) -> None:
+    problems = problems_of(row)
+
+    job = unreadable_job(row, problems, JobState())
+
+    bad = {problem.column for problem in problems}
+    kept = dict(zip(DESCRIPTION, (job.uid, *spec_values(job)), strict=True))
+    given_ = dict(zip(DESCRIPTION, row, strict=True))
+    for column in ("payload", "metadata", "timeout", "priority", "user_id", "job_group", "anchor", "created_at"):
+        assert column in bad or kept[column] == given_[column]
+    assert "schedule" in bad or job.schedule == Schedule.from_json(given_["schedule"])
+    assert job.spec.unreadable == problems
+    assert job.unreadable is not None
+    # What stands in for the rest is sound itself, but for a number that nothing could be done without.
+    assert not all_problems(DESCRIPTION, (0, *spec_values(job))) or bad & {"namespace", "id", "handler", *NAMES}
+
+
+NAMES = ("user_id", "name", "job_group")  # shown as far as they can be
+
+
+@settings(max_examples=1000)
+@given(STATES)
+def test_a_state_is_sound_if_and_only_if_nothing_is_wrong_with_any_column(columns: tuple[Any, ...]) -> None:
+    problems = all_problems(STATE, columns)
+
+    assert is_sound_state(columns) == (problems == ())
+    assert state_problem(columns) == (problems[0] if problems else None)
+
+
+@settings(max_examples=1000)
+@given(STATES)
+def test_a_state_that_is_claimed_at_a_glance_is_sound(columns: tuple[Any, ...]) -> None:
+    """The store finds it by its activity, its phase and when it is due: those are what they must be.
+
+    A number that is not a whole one, which no table takes, is not looked for: to do so would cost every claim.
+    """
+    row = tuple(JobState._make(columns)._replace(activity=Status.IDLE, phase=Phase.ACTIVE, next_run_at=NOW))
+    assume(not any(type(value) in (float, bool) for value in row))
+
+    if claim_in_time(row, NOW, "running") is not None:
+        assert is_sound_state(row)
+
+
+@settings(max_examples=1000)
+@given(RUNS)
+def test_a_run_is_read_if_and_only_if_nothing_is_wrong_with_any_column(columns: tuple[Any, ...]) -> None:
+    problems = all_problems(RUN, columns)
+
+    _, problem = read_run(columns)
+
+    assert problem == (problems[0] if problems else None)

@@ -49,6 +49,8 @@ from scheduler_async import (
 )
 from scheduler_async.events import EventStream
 from scheduler_async.instants import to_micros
+from scheduler_async.runner import ActiveRun
+from scheduler_async.scheduler import _Tally
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
@@ -1260,6 +1262,56 @@ async def test_a_pass_does_not_run_a_job_twice(idle: Scheduler, worker: Worker, 
     assert sorted(worker.ids) == ["a", "b"]
 
 
+async def test_a_pass_ends_with_its_own_session(
+    new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass that is slow to notice stop() claims nothing after the store was opened again."""
+    scheduler = new_scheduler(shared)
+    follow, go = _Tally.follow, asyncio.Event()
+
+    async def follow_slowly(tally: _Tally, active: ActiveRun) -> None:
+        await follow(tally, active)
+        await go.wait()
+
+    monkeypatch.setattr(_Tally, "follow", follow_slowly)
+    await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=name) for name in "ab"])
+    await scheduler.add_job(Manual(), handler="work", id="by hand")
+    passing = asyncio.create_task(scheduler.run_pending())
+    await clock.advance()
+    await scheduler.stop()
+    await scheduler.wait_for_run(await scheduler.trigger_job("by hand"))
+
+    go.set()
+    summary = await asyncio.wait_for(passing, PATIENCE)
+
+    assert summary.executed == 1
+    assert worker.ids == ["a", "by hand"]
+    assert (await scheduler.run_pending()).executed == 1
+
+
+async def test_a_pass_that_loses_its_node_does_not_go_on_in_another_session(
+    new_scheduler: NewScheduler, shared: str, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It joins the store again and then claims, but not if stop() came first."""
+    scheduler = new_scheduler(shared)
+    as_node = scheduler._engine.as_node
+
+    async def lose_the_node(work: Callable[[], Awaitable[object]]) -> object:
+        monkeypatch.setattr(scheduler._engine, "as_node", as_node)
+        await scheduler.stop()
+        await scheduler.wait_for_run(await scheduler.trigger_job("by hand"))
+        return await work()
+
+    await scheduler.add_job(At(NOON), handler="work", id="a")
+    await scheduler.add_job(Manual(), handler="work", id="by hand")
+    monkeypatch.setattr(scheduler._engine, "as_node", lose_the_node)
+
+    summary = await asyncio.wait_for(scheduler.run_pending(), PATIENCE)
+
+    assert summary.executed == 0
+    assert worker.ids == ["by hand"]
+
+
 # ---------------------------------------------------------------- preview
 
 
@@ -1469,7 +1521,7 @@ async def test_a_job_without_room_is_explained(
         pytest.param(1, ["a", "c"], [SkipReason.GROUP_FULL, SkipReason.GROUP_FULL], id="each in its namespace"),
         pytest.param({"x": 1, "*/x": 3}, ["a", "c"], [SkipReason.GROUP_FULL, SkipReason.GROUP_FULL], id="the narrower"),
         pytest.param({"*/x": 3}, ["a", "b", "c"], [SkipReason.ALREADY_RUNNING, SkipReason.GROUP_FULL], id="across all"),
-        pytest.param({"one/x": 1}, ["a", "b", "c", "d"], [SkipReason.ALREADY_RUNNING] * 2, id="another group"),
+        pytest.param({"y": 1}, ["a", "b", "c", "d"], [SkipReason.ALREADY_RUNNING] * 2, id="another group"),
     ],
 )
 async def test_groups_are_limited_within_their_namespaces_and_across_them(
@@ -1495,6 +1547,25 @@ async def test_groups_are_limited_within_their_namespaces_and_across_them(
     assert [
         (await scheduler.explain(name, namespace=of)).reason for of, name in (("one", "b"), ("two", "d"))
     ] == reasons
+
+
+async def test_a_group_whose_name_contains_a_slash_can_be_limited(
+    new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
+) -> None:
+    scheduler = new_scheduler(store, group_limits={"*/a/mail": 1})
+    worker.blocks = True
+    await scheduler.start()
+    await scheduler.add_jobs(
+        [
+            JobSpec(At(NOON), handler="work", id="1", group="a/mail"),
+            JobSpec(At(NOON), handler="work", id="2", group="a/mail", namespace="b"),
+            JobSpec(At(NOON), handler="work", id="3", group="mail", namespace="a"),
+            JobSpec(At(NOON), handler="work", id="4", group="mail", namespace="a"),
+        ]
+    )
+    await clock.advance()
+
+    assert sorted(worker.ids) == ["1", "3", "4"]
 
 
 async def test_a_job_is_explained_while_the_scheduler_stops(

@@ -427,6 +427,14 @@ def test_a_bad_jitter_is_refused(jitter: Any) -> None:
         Every("1h", jitter=jitter)
 
 
+def test_jitter_ends_with_the_calendar() -> None:
+    """A later moment could be stored, and never be read again."""
+    schedule = At(datetime.max.replace(tzinfo=UTC), jitter="30s")
+    at = to_micros(schedule.at)
+
+    assert {schedule.jittered(at, f"job {number}") for number in range(20)} == {at}
+
+
 def test_the_largest_jitter_is_a_tenth() -> None:
     assert Every("1h", jitter="10%").jitter == 0.1
     assert Every("1h", jitter="10.0 %").jitter == 0.1
@@ -520,6 +528,8 @@ def test_schedules_are_frozen() -> None:
         pytest.param({}, "not the JSON form", id="empty"),
         pytest.param({"version": 2, "kind": "every"}, "a newer scheduler_async", id="a newer version"),
         pytest.param({"version": 1, "kind": "often"}, "not the JSON form", id="an unknown kind"),
+        pytest.param({"version": 1, "kind": 10**5000}, "not the JSON form", id="a kind that cannot be shown"),
+        pytest.param({"version": 10**5000, "kind": "every"}, "not the JSON form", id="a version that cannot be shown"),
         pytest.param({"version": 1, "kind": "every"}, "not the JSON form", id="no interval"),
         pytest.param({"version": 1, "kind": "every", "interval": "5m", "x": 1}, "not the JSON form", id="unknown part"),
         pytest.param({"version": 1, "kind": "every", "interval": "5x"}, "Invalid time unit", id="a bad interval"),

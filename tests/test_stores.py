@@ -186,7 +186,7 @@ async def change_state(
     def decide_(job: Job | None) -> Edit:
         assert job is not None
         changed = change(job, now)
-        return Edit(job=replace(job, state=changed.state), skips=changed.skips, kind="updated")
+        return Edit(job=replace(job, state=changed.state, updated=now), skips=changed.skips, kind="updated")
 
     await store.change([Decision(namespace="default", id=id, decide=decide_)], now)
 
@@ -198,6 +198,11 @@ async def reschedule(store: Store, id: str, at: Micros) -> None:
 
 def disable(job: Job, now: Micros) -> lifecycle.Change:
     return lifecycle.Change(state=lifecycle.disabled(job.state, "enough", now))
+
+
+def disabling(job: Job, now: Micros) -> lifecycle.Change:
+    """As `disable_job` does."""
+    return lifecycle.disable(job, "enough", now)
 
 
 def raising(error: Exception, id: str = "z") -> Change:
@@ -1751,6 +1756,123 @@ async def test_releasing_a_job_that_was_paused_meanwhile_keeps_it_paused(store: 
     assert not (await claim(store, node, NOON + DAY)).runs
 
 
+STOPPED_MEANWHILE: list[Any] = [
+    pytest.param(disabling, SkipReason.DISABLED, id="disabled"),
+    pytest.param(lifecycle.pause, SkipReason.PAUSED, id="paused"),
+]
+OWED = [
+    pytest.param(EVERY_MINUTE, {}, NOON, [(NOON, 1)], id="in time"),
+    pytest.param(EVERY_MINUTE, {}, NOON + 5 * MINUTE, [(NOON, 6)], id="missed, with those that the claim left out"),
+    pytest.param(HOURLY, {"next_run_at": NOON, "retry_of": NOON - HOUR, "attempts": 1}, NOON, [], id="a retry"),
+    pytest.param(
+        HOURLY,
+        {"next_run_at": NOON + HOUR, "regular_at": NOON, "consecutive_errors": 4},
+        NOON + HOUR,
+        [(NOON, 2)],
+        id="held back after failures",
+    ),
+]
+
+
+@pytest.mark.parametrize(("how", "reason"), STOPPED_MEANWHILE)
+@pytest.mark.parametrize(("schedule", "state", "now", "owed"), OWED)
+async def test_what_was_queued_and_never_ran_leaves_a_row_if_its_job_was_stopped_meanwhile(
+    store: Store,
+    node: int,
+    schedule: Schedule,
+    state: dict[str, Any],
+    now: Micros,
+    owed: list[tuple[Micros, int]],
+    how: Callable[[Job, Micros], lifecycle.Change],
+    reason: SkipReason,
+) -> None:
+    """Nothing is lost silently: the row says what it would say if the job had not been claimed at all."""
+    for id in ("queued", "idle"):
+        await add(store, id, schedule, state=state)
+    queued = {run.job.id: run for run in (await claim(store, node, now, slots=0)).runs}
+    await store.release([queued["idle"]])
+    for id in ("queued", "idle"):
+        await change_state(store, id, how, now + SECOND)
+
+    await store.release([queued["queued"]])
+
+    job, idle = await job_of(store, "queued"), await job_of(store, "idle")
+    log = [row for row in await runs(store) if row.job_id == "queued"]
+    assert [(to_micros(row.scheduled_for), row.missed) for row in log] == owed
+    assert {(row.outcome, row.reason, row.finished_at) for row in log} <= {
+        (Outcome.SKIPPED, reason, from_micros(now + SECOND))
+    }
+    assert job.state == idle.state
+    assert [(row.scheduled_for, row.reason, row.missed) for row in log] == [
+        (row.scheduled_for, row.reason, row.missed) for row in await runs(store) if row.job_id == "idle"
+    ]
+
+
+@pytest.mark.parametrize(("how", "reason"), STOPPED_MEANWHILE)
+async def test_what_was_claimed_ahead_of_its_time_and_stopped_before_that_is_not_owed(
+    store: Store, node: int, how: Callable[[Job, Micros], lifecycle.Change], reason: SkipReason
+) -> None:
+    before = await add(store, "a", HOURLY)
+    due = NOON + HOUR
+    run = await claim_only(store, node, due - SECOND, slots=0, ahead=SECOND)
+    await change_state(store, "a", how, due - SECOND // 2)
+
+    await store.release([run])
+
+    assert await runs(store) == []
+    assert (await job_of(store, "a")).state.next_run_at == (None if how is disabling else before.state.next_run_at)
+
+
+@pytest.mark.parametrize("schedule", [Every("2h"), Manual()], ids=["another schedule", "none"])
+async def test_what_was_queued_and_never_ran_leaves_a_row_if_its_schedule_was_changed_meanwhile(
+    store: Store, node: int, schedule: Schedule
+) -> None:
+    """As it does if the schedule of a job is changed that is due and was not claimed."""
+    await add(store, "a")
+    run = await claim_only(store, node, NOON + 2 * MINUTE, slots=0)
+    await edit(store, "a", now=NOON + 2 * MINUTE + SECOND, schedule=schedule)
+
+    await store.release([run])
+
+    (row,) = await runs(store)
+    assert (row.scheduled_for, row.missed) == (from_micros(NOON), 3)
+    assert (row.outcome, row.reason) == (Outcome.SKIPPED, SkipReason.MISFIRE)
+
+
+async def test_a_schedule_that_fails_keeps_no_claim_from_being_undone(store: Store, node: int) -> None:
+    """The next claim of the job finds out about it; the others of the batch must not wait for that."""
+    for id in ("a", "b"):
+        await add(store, id, Cron("0 9 * * *", tz="UTC"), state={"next_run_at": NOON})
+    queued = (await claim(store, node, slots=0)).runs
+    await change_state(store, "a", lifecycle.pause, NOON + SECOND)
+
+    def fail(*_: object) -> None:
+        raise ValueError("it does not compute")
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(Cron, "count_micros", fail)
+        await store.release(queued)
+
+    found = {id: await job_of(store, id) for id in ("a", "b")}
+    assert {id: job.status for id, job in found.items()} == {"a": Status.PAUSED, "b": Status.IDLE}
+    assert {job.state.next_run_at for job in found.values()} == {NOON}
+
+
+async def test_another_process_may_have_paused_what_is_released(neighbours: tuple[Store, Store]) -> None:
+    """When it did is read from the store, and not remembered."""
+    store, other = neighbours
+    node = await store.join(identity("first"), NOON)
+    await add(store, "a", HOURLY)
+    run = await claim_only(store, node, NOON + HOUR, slots=0)
+    await change_state(other, "a", lifecycle.pause, NOON + HOUR + SECOND)
+
+    await store.release([run])
+
+    (row,) = await runs(store)
+    assert (row.scheduled_for, row.reason) == (from_micros(NOON + HOUR), SkipReason.PAUSED)
+    assert row.finished_at == from_micros(NOON + HOUR + SECOND)
+
+
 async def test_releasing_what_is_not_ours_changes_nothing(store: Store, node: int) -> None:
     """A claim that was released, or recovered and claimed again, cannot be undone by its first owner."""
     await add(store, "a")
@@ -2261,6 +2383,55 @@ async def test_jobs_without_a_user_are_disabled_when_one_is_required(store: Stor
     assert await store.disable_without_user("it has no user", NOON + MINUTE) == []
     assert await finish(store, running) is not None
     assert (await job_of(store, "nobody's, running")).status is Status.DISABLED
+
+
+async def test_a_job_without_a_user_is_disabled_as_by_hand(store: Store, node: int) -> None:
+    """A run in progress goes on, and what comes next is kept until it ends. What is owed leaves a row."""
+    names = ("idle", "running", "triggered")
+    for name in names:
+        for id in (name, f"{name}, by hand"):
+            user, first = None if id == name else "ann", NOON if name == "running" else NOON + MINUTE
+            await add(store, id, HOURLY, user_id=user, state={"next_run_at": first})
+    taken = list((await claim(store, node)).runs)
+    taken += [await trigger(store, node, id) for id in ("triggered", "triggered, by hand")]
+    now = NOON + 2 * MINUTE
+
+    without = await store.disable_without_user("enough", now)
+    for name in names:
+        await change_state(store, f"{name}, by hand", disabling, now)
+
+    for name in names:
+        job, other = await job_of(store, name), await job_of(store, f"{name}, by hand")
+        assert job.state == other.state
+        assert await rows_of(store, name) == await rows_of(store, f"{name}, by hand")
+    assert {job.id: job.state for job in without} == {name: (await job_of(store, name)).state for name in names}
+    triggered = await job_of(store, "triggered")
+    assert triggered.state.next_run_at is not None
+    assert len(await rows_of(store, "idle")) == 1
+    await change_state(store, "triggered", lifecycle.resume, now + SECOND)
+    await store.finish([ended(run, at=now + MINUTE) for run in taken], RULES)
+    assert (await job_of(store, "triggered")).state.next_run_at == triggered.state.next_run_at
+    assert (await job_of(store, "running")).status is Status.DISABLED
+
+
+async def rows_of(store: Store, id: str) -> list[tuple[object, ...]]:
+    """What the log says about a job, besides its runs that go on."""
+    log = await runs(store, namespace="default", id=id)
+    return [(row.scheduled_for, row.outcome, row.reason, row.missed) for row in log if row.outcome is not None]
+
+
+async def test_a_schedule_that_fails_keeps_no_job_without_a_user_from_being_disabled(store: Store) -> None:
+    for id in ("a", "b"):
+        await add(store, id, Cron("0 9 * * *", tz="UTC"), state={"next_run_at": NOON})
+
+    def fail(*_: object) -> None:
+        raise ValueError("it does not compute")
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(Cron, "count_micros", fail)
+        found = await store.disable_without_user("enough", NOON + SECOND)
+
+    assert [(job.id, job.disabled_reason) for job in found] == [("a", "enough"), ("b", "enough")]
 
 
 @pytest.mark.parametrize(("keep", "left"), [(0, 0), (1, 1), (3, 3), (5, 5), (100, 5)])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import sqlite3
 from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,8 +18,11 @@ import pytest
 from scheduler_async import (
     Every,
     Job,
+    JobSpec,
     Manual,
     Outcome,
+    Priority,
+    Retry,
     Scheduler,
     SchedulerError,
     SQLiteStore,
@@ -25,7 +31,10 @@ from scheduler_async import (
     Trigger,
 )
 from scheduler_async.instants import HOUR
-from scheduler_async.lifecycle import Rules
+from scheduler_async.lifecycle import Rules, disabled
+from scheduler_async.models import Misfire, OnInterrupt
+from scheduler_async.nodes import new_identity, retire
+from scheduler_async.store import Decision, Edit, NodeRow
 from scheduler_async.testing import VirtualClock
 from scheduler_async.unreadable import MOST_NAMED, Unreadable, UnreadableRows
 from tests.cast import NewScheduler, Worker, job_of
@@ -54,9 +63,56 @@ def test_a_store_that_is_damaged_throughout_takes_no_memory_without_end(caplog: 
         rows.add("run", number, Unreadable("trigger", "no"))
     rows.tell()
 
-    assert len(caplog.records) == MOST_NAMED + 2
-    assert caplog.records[-1].getMessage() == "More than 1000 rows of the store cannot be read; no more are named"
-    assert len(rows._known) == MOST_NAMED + 1
+    assert len(caplog.records) == MOST_NAMED + 1
+    assert caplog.records[-1].getMessage() == TOO_MANY
+    assert len(rows._known) == MOST_NAMED
+
+
+TOO_MANY = "More than 1000 rows of the store cannot be read; no more are named"
+
+
+@pytest.mark.parametrize(("count", "sentences"), [(MOST_NAMED, 0), (MOST_NAMED + 1, 1)])
+def test_that_there_are_too_many_to_name_is_said_once(
+    caplog: pytest.LogCaptureFixture, count: int, sentences: int
+) -> None:
+    """Rows that were named may be found again at any time, and so may those that were not."""
+    rows = UnreadableRows()
+
+    for _ in range(2):
+        for number in range(count):
+            rows.add("run", number, Unreadable("trigger", "no"))
+            rows.tell()
+
+    told = [record.getMessage() for record in caplog.records]
+    assert (len(told) - told.count(TOO_MANY), told.count(TOO_MANY)) == (MOST_NAMED, sentences)
+
+
+def test_a_warning_between_two_steps_of_another_thread_does_not_say_it_twice(caplog: pytest.LogCaptureFixture) -> None:
+    """The threads of a store add rows while the event loop tells of others."""
+    rows = UnreadableRows()
+
+    class Interrupting(dict[Any, Any]):
+        def setdefault(self, key: Any, default: Any = None) -> Any:
+            found = super().setdefault(key, default)
+            if len(self) > MOST_NAMED - 1:
+                rows.tell()
+            return found
+
+    rows._known = Interrupting()
+    for number in range(2 * MOST_NAMED):
+        rows.add("run", number, Unreadable("trigger", "no"))
+    rows.tell()
+
+    assert [record.getMessage() for record in caplog.records].count(TOO_MANY) == 1
+
+
+def test_problems_are_values() -> None:
+    """They are part of a job, and jobs are compared, kept in sets and sent to other processes."""
+    problem = Unreadable("payload", "no")
+
+    assert problem == Unreadable("payload", "no") != Unreadable("metadata", "no")
+    assert {problem, pickle.loads(pickle.dumps(problem))} == {problem}
+    assert str(problem) == "payload: no"
 
 
 # ---------------------------------------------------------------- on every store
@@ -199,20 +255,102 @@ async def test_a_job_that_stays_due_makes_no_pass_follow_another_while_the_clock
 async def test_a_claim_that_cannot_be_read_keeps_no_other_from_being_recovered(
     made: str, new_scheduler: NewScheduler, worker: Worker, change: str
 ) -> None:
-    """It is taken for one whose owner is gone, and left alone all the same."""
+    """It is left alone, although its owner is gone; other claims of that owner are not."""
     await sql(made, f"UPDATE state SET {change} WHERE id = 'b'")
+    await sql(made, "UPDATE state SET activity = 'running' WHERE id = 'd'")
     before = await sql(made, "SELECT * FROM state WHERE id = 'b'")
     scheduler = new_scheduler(made)
     await scheduler.start()
     store, node = scheduler._store, scheduler._engine.node
     assert node is not None
 
-    ownerless = [found for found in await store.beat(node) if found.is_missing]
-    recovered = await store.recover(ownerless, worker.clock.micros(), Rules())
+    seen = await store.beat(node)
+    recovered = await store.recover([NodeRow.missing(0, None)], worker.clock.micros(), Rules())
 
-    assert len(ownerless) == 1
+    assert (await job_of(scheduler, "d")).status is Status.IDLE
+    assert [found.id for found in seen] == [node]
     assert recovered == []
     assert await sql(made, "SELECT * FROM state WHERE id = 'b'") == before
+
+
+@pytest.fixture
+async def dead_claim(made: str, new_scheduler: NewScheduler) -> str:
+    """The same store, with a run of d that a process on this host had claimed when it died, and whose state is bad."""
+    scheduler = new_scheduler(made)
+    await scheduler._engine.ready()
+    store, identity = scheduler._store, new_identity()
+    node = await store.join(identity, scheduler._clock.micros())
+    assert await store.claim_one("default", "d", None, scheduler._clock.micros(), node=node, queued=False)
+    await scheduler.stop()
+    retire(identity)
+    await sql(made, "UPDATE state SET attempts = -1 WHERE id = 'd'")
+    return made
+
+
+@pytest.mark.usefixtures("leases_in_virtual_time")
+async def test_a_claim_of_the_dead_that_cannot_be_read_keeps_nobody_busy(
+    dead_claim: str, new_scheduler: NewScheduler, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing can be done about it, so that a process which has nothing to do does nothing."""
+    scheduler = new_scheduler(dead_claim)
+    for name in "abc":
+        await scheduler.remove_job(name)
+    await scheduler.start()
+    beats = counting(scheduler._store, "beat")
+
+    await worker.clock.advance("100s")
+
+    assert 8 <= len(beats) <= 12  # one every ten seconds
+    assert scheduler.state().tick_count < 10
+    (warning,) = warnings(caplog)
+    assert 'of table "state": column "attempts": -1' in warning
+    assert await sql(dead_claim, "SELECT activity, attempts FROM state WHERE id = 'd'") == [("running", -1)]
+
+
+@pytest.mark.usefixtures("leases_in_virtual_time")
+async def test_a_claim_of_the_dead_is_recovered_once_its_row_is_repaired(
+    dead_claim: str, new_scheduler: NewScheduler, worker: Worker
+) -> None:
+    """Nobody has to restart a scheduler for that."""
+    scheduler = new_scheduler(dead_claim)
+    await scheduler.start()
+    await sql(dead_claim, "UPDATE state SET attempts = 0 WHERE id = 'd'")
+
+    await worker.clock.advance("11s")
+
+    (row, *_) = await scheduler.run_log("d")
+    assert (row.outcome, (await job_of(scheduler, "d")).status) == (Outcome.INTERRUPTED, Status.IDLE)
+
+
+async def test_a_job_that_was_removed_is_forgotten_although_its_state_cannot_be_read(
+    dead_claim: str, new_scheduler: NewScheduler, worker: Worker
+) -> None:
+    """Its own run had removed it. Nothing is to be decided about it any more, so that nobody needs its state."""
+    await sql(dead_claim, f"UPDATE job SET removed_at = {worker.clock.micros()} WHERE id = 'd'")
+    scheduler = new_scheduler(dead_claim, keep_removed="1h")
+
+    await scheduler.start()
+    outcomes = [row.outcome for row in await scheduler.run_log("d")]
+    states = await sql(dead_claim, "SELECT attempts FROM state WHERE id = 'd'")
+    await worker.clock.advance("3h")
+    await scheduler.stop()
+
+    assert outcomes == [Outcome.INTERRUPTED, Outcome.SUCCESS]
+    assert states == []
+    assert await sql(dead_claim, "SELECT uid FROM job WHERE id = 'd'") == []
+
+
+def counting(store: Any, name: str) -> list[object]:
+    """A list that gets longer with every call of this method of *store*."""
+    calls: list[object] = []
+    method = getattr(store, name)
+
+    async def counted(*args: object) -> object:
+        calls.append(args)
+        return await method(*args)
+
+    setattr(store, name, counted)
+    return calls
 
 
 async def test_nothing_is_decided_about_a_job_whose_state_cannot_be_read(
@@ -235,6 +373,276 @@ async def test_nothing_is_decided_about_a_job_whose_state_cannot_be_read(
     await scheduler.add_job(Manual(), handler="work", id="b")
 
     assert (await job_of(scheduler, "b")).status is Status.IDLE
+
+
+# ---------------------------------------------------------------- repaired by an edit
+
+REPAIRS = [
+    pytest.param("payload", "'{'", {"payload": {"for": "b2"}}, id="payload"),
+    pytest.param("payload", "'{'", {"payload": None}, id="no payload"),
+    pytest.param("metadata", "'[]'", {"metadata": {"team": "red"}}, id="metadata"),
+    pytest.param("metadata", "'[]'", {"metadata": {}}, id="no metadata"),
+    pytest.param("timeout", "-5", {"timeout": timedelta(seconds=9)}, id="timeout"),
+    pytest.param("timeout", "-5", {"timeout": None}, id="no timeout"),
+    pytest.param("priority", "'urgent'", {"priority": Priority.STANDARD}, id="priority"),
+    pytest.param("misfire", "'explode'", {"misfire": Misfire.RUN_ONCE}, id="misfire"),
+    pytest.param("on_interrupt", "'panic'", {"on_interrupt": OnInterrupt.SKIP}, id="on_interrupt"),
+    pytest.param("retry", "'{}'", {"retry": None}, id="retry"),
+    pytest.param("job_group", "'a' || chr(7)", {"group": "g"}, id="group"),
+    pytest.param("name", "'a' || chr(7)", {"name": None}, id="name"),
+    pytest.param("user_id", "'a' || chr(7)", {"user_id": "u"}, id="user_id"),
+    pytest.param("handler", "'a' || chr(7)", {"handler": "work"}, id="handler"),
+    pytest.param("schedule", "'{'", {"schedule": Every("7m")}, id="schedule"),
+    pytest.param("schedule", "'{'", {"schedule": Manual()}, id="no schedule"),
+    pytest.param("anchor", "4611686018427387904", {"schedule": Every("1m", immediately=True)}, id="anchor"),
+]
+GIVEN: dict[str, Any] = {
+    "schedule": Every("1m", immediately=True),
+    "handler": "work",
+    "priority": Priority.HIGH,
+    "payload": {"for": "b"},
+    "metadata": {"team": "blue"},
+    "timeout": timedelta(seconds=90),
+    "retry": Retry.in_window(1),
+    "misfire": Misfire.SKIP,
+    "on_interrupt": OnInterrupt.SKIP,
+    "name": "Job B",
+    "user_id": "ann",
+    "group": "mail",
+}
+
+
+@pytest.fixture
+async def full(made: str, new_scheduler: NewScheduler, worker: Worker) -> str:
+    """The same store, with a job b that has everything, and is due in half a minute."""
+    scheduler = new_scheduler(made)
+    await scheduler.update_job("b", **GIVEN)
+    await scheduler.run_pending()
+    await worker.clock.advance("30s")
+    await scheduler.stop()
+    return made
+
+
+async def damage(store: str, **columns: str) -> None:
+    """Give columns of the job b other values."""
+    values = columns if store.startswith("postgresql") else {k: v.replace("chr", "char") for k, v in columns.items()}
+    await sql(
+        store, f"UPDATE job SET {', '.join(f'{name} = {value}' for name, value in values.items())} WHERE id = 'b'"
+    )
+
+
+@pytest.mark.parametrize(("column", "value", "changes"), REPAIRS)
+async def test_an_edit_that_replaces_what_cannot_be_read_keeps_all_the_rest(
+    full: str, new_scheduler: NewScheduler, column: str, value: str, changes: dict[str, Any]
+) -> None:
+    before = await job_of(new_scheduler(full), "b")
+    await damage(full, **{column: value})
+    scheduler = new_scheduler(full)
+    shown = await job_of(scheduler, "b")
+
+    edited = await scheduler.update_job("b", **changes)
+
+    assert shown.status is Status.DISABLED
+    assert str(shown.unreadable).startswith(f"{column}: ")
+    assert edited == await job_of(new_scheduler(full), "b")
+    assert edited.unreadable is None
+    assert {name: getattr(edited, name) for name in GIVEN} == GIVEN | changes
+    assert edited.status is Status.IDLE, "nobody has disabled it"
+    assert (edited.created_at, edited.last_run_at) == (before.created_at, before.last_run_at)
+    if "schedule" in changes:  # it counts from now, also where it looks like what was shown
+        now = edited.updated
+        assert (edited.anchor, edited.state.next_run_at) == (now, changes["schedule"].next_micros(now, now))
+    else:
+        assert edited.state == before.state
+
+
+@pytest.mark.parametrize(("column", "value", "changes"), REPAIRS)
+async def test_an_edit_that_leaves_out_what_cannot_be_read_is_refused_and_told_what_to_replace(
+    full: str, new_scheduler: NewScheduler, column: str, value: str, changes: dict[str, Any]
+) -> None:
+    """It would store what only stands in for that."""
+    await damage(full, **{column: value})
+    before = await sql(full, "SELECT * FROM job WHERE id = 'b'")
+    other = {"name": "New"} if column != "name" else {"payload": 5}
+    (field,) = changes
+    scheduler = new_scheduler(full)
+
+    with pytest.raises(StoreError, match=f"from the store: {column}: .*Give it a new {field}, or remove it"):
+        await scheduler.update_job("b", **other)
+
+    assert await sql(full, "SELECT * FROM job WHERE id = 'b'") == before
+
+
+async def test_all_that_cannot_be_read_is_replaced_at_once(full: str, new_scheduler: NewScheduler) -> None:
+    await damage(full, schedule="'{'", timeout="-1")
+    scheduler = new_scheduler(full)
+
+    with pytest.raises(StoreError, match=r"schedule: .*; timeout: .*Give it a new schedule and a new timeout"):
+        await scheduler.update_job("b", name="New")
+    with pytest.raises(StoreError, match=r"Give it a new timeout, or remove it"):
+        await scheduler.update_job("b", schedule=Every("5m"))
+    edited = await scheduler.update_job("b", schedule=Every("5m"), timeout="5s")
+
+    assert (edited.timeout, edited.payload, edited.status) == (timedelta(seconds=5), {"for": "b"}, Status.IDLE)
+
+
+async def test_what_no_edit_can_replace_is_repaired_in_its_row(full: str, new_scheduler: NewScheduler) -> None:
+    await damage(full, created_at="4611686018427387904")
+    scheduler = new_scheduler(full)
+
+    with pytest.raises(StoreError, match=r"created_at: .*Repair its row, or remove the job"):
+        await scheduler.update_job("b", schedule=Every("5m"))
+
+    replaced = await scheduler.add_job(Every("5m"), handler="work", id="b", on_conflict="replace")
+    assert (replaced.unreadable, replaced.payload, replaced.timeout) == (None, None, None)
+
+
+async def test_when_it_was_last_edited_is_replaced_by_every_edit(full: str, new_scheduler: NewScheduler) -> None:
+    await damage(full, updated_at="4611686018427387904")
+    scheduler = new_scheduler(full)
+
+    edited = await scheduler.update_job("b", name="New")
+
+    assert (edited.name, edited.status, edited.unreadable) == ("New", Status.IDLE, None)
+
+
+async def test_a_repaired_job_runs_again_also_if_it_had_come_due_meanwhile(
+    full: str, new_scheduler: NewScheduler, worker: Worker
+) -> None:
+    """Then the scheduler has disabled it. Whoever repairs it wants it to run."""
+    await damage(full, payload="'{'")
+    scheduler = new_scheduler(full)
+    await scheduler.start()
+    await worker.clock.advance("1m")
+    given_up = await job_of(scheduler, "b")
+    worker.runs.clear()
+
+    await scheduler.update_job("b", payload="new")
+    await worker.clock.advance("1m")
+
+    assert given_up.disabled_reason is not None
+    assert [run.payload for run in worker.runs if run.job_id == "b"] == ["new"]
+
+
+async def test_a_job_that_somebody_disabled_stays_so_when_it_is_repaired(
+    full: str, new_scheduler: NewScheduler
+) -> None:
+    await damage(full, payload="'{'")
+    scheduler = new_scheduler(full)
+    await scheduler.disable_job("b", reason="enough")
+
+    for changes in ({"payload": "new"}, {"name": "New"}):
+        await scheduler.update_job("b", **changes)
+
+    assert (await job_of(scheduler, "b")).disabled_reason == "enough"
+
+
+async def test_a_pause_of_a_job_that_cannot_be_read_stores_nothing_that_stands_in(
+    full: str, new_scheduler: NewScheduler
+) -> None:
+    """Neither in its description nor beside its state, where its handler, its priority and its group are kept too."""
+    await damage(full, handler="'a' || chr(7)", priority="'urgent'", job_group="'a' || chr(7)")
+    question = "SELECT handler, rank, group_key, next_run_at FROM state WHERE id = 'b'"
+    before = await sql(full, question)
+    scheduler = new_scheduler(full)
+
+    paused = await scheduler.pause_job("b")
+
+    assert await sql(full, question) == before
+    assert await sql(full, "SELECT phase FROM state WHERE id = 'b'") == [("paused",)]
+    assert paused == await job_of(scheduler, "b")
+    assert await sql(full, "SELECT name FROM handler") == [("work",)]
+
+
+async def test_a_job_cannot_be_resumed_while_nobody_knows_when_it_runs(full: str, new_scheduler: NewScheduler) -> None:
+    """It would be active without a next run, and stay so when its zone comes back."""
+    scheduler = new_scheduler(full)
+    await scheduler.disable_job("b")
+    await scheduler.stop()
+    await damage(full, schedule="'{'")
+
+    with pytest.raises(StoreError, match="Give it a new schedule, or remove it"):
+        await scheduler.resume_job("b")
+
+    assert await sql(full, "SELECT phase FROM state WHERE id = 'b'") == [("disabled",)]
+
+
+@pytest.mark.parametrize(
+    "beginning", ["its state cannot be read from the store: ", "it cannot be read from the store: "]
+)
+async def test_a_reason_that_reads_like_damage_harms_no_job(
+    made: str, new_scheduler: NewScheduler, beginning: str
+) -> None:
+    """Anybody may give a reason; what cannot be read is known by other means than its words."""
+    scheduler = new_scheduler(made)
+    await scheduler._engine.ready()
+    store, now = scheduler._store, scheduler._clock.micros()
+
+    def decide(job: Job | None) -> Edit:
+        assert job is not None
+        return Edit(replace(job, state=disabled(job.state, f"{beginning}attempts: no", now)), (), "disabled")
+
+    await store.change([Decision("default", "b", decide)], now)
+    job = await scheduler.update_job("b", name="New")
+    await scheduler.resume_job("b")
+
+    assert (job.name, job.unreadable, job.enabled) == ("New", None, False)
+    assert (await job_of(scheduler, "b")).status is Status.IDLE
+
+
+@pytest.mark.parametrize("column", ["payload", "schedule"])
+async def test_a_declared_job_is_repaired_by_its_declaration(
+    full: str, clock: VirtualClock, worker: Worker, column: str
+) -> None:
+    """The code says all about it, also where that is what stands in for what cannot be read."""
+    await damage(full, **{column: "'{'"})
+    scheduler = Scheduler(full, clock=clock)
+    scheduler.handler("work")(worker)
+    scheduler.job(Manual(), id="b")(worker)
+
+    async with scheduler:
+        job = await job_of(scheduler, "b")
+
+    assert (job.schedule, job.payload, job.unreadable) == (Manual(), None, None)
+
+
+async def test_a_claim_that_is_undone_leaves_a_job_that_cannot_be_read_as_it_was(
+    full: str, new_scheduler: NewScheduler, worker: Worker
+) -> None:
+    """It comes due again, and is disabled then; disabled long ago, it would be purged at once."""
+    scheduler, other = new_scheduler(full), new_scheduler(full)
+    await scheduler._engine.ready_to_run()
+    await other._engine.ready()
+    store, node = scheduler._store, scheduler._engine.node
+    assert node is not None
+    before = await sql(full, "SELECT phase, activity, next_run_at, disabled_at FROM state WHERE id = 'b'")
+    due = worker.clock.micros() + HOUR
+    (run,) = [run for run in (await claim(store, node, due, slots=0)).runs if run.job.id == "b"]
+    await damage(full, schedule="'{'")
+
+    await other._store.release([run])  # which has not read it before
+
+    assert await sql(full, "SELECT phase, activity, next_run_at, disabled_at FROM state WHERE id = 'b'") == before
+
+
+async def test_more_rows_than_are_named_are_told_of_once(
+    shared: str, new_scheduler: NewScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that is damaged throughout must not fill the log, and nobody should think that this is all."""
+    scheduler = new_scheduler(shared)
+    specs = [JobSpec(Manual(), handler="work", id=f"job{number}") for number in range(MOST_NAMED + 50)]
+    await scheduler.add_jobs(specs)
+    await sql(shared, "UPDATE state SET attempts = -1")
+
+    for _ in range(3):
+        assert len(await scheduler.list_jobs()) == len(specs)
+        await scheduler.get_job("job7")
+
+    told = [record.getMessage() for record in caplog.records]
+    assert (len(warnings(caplog)), told.count(TOO_MANY)) == (MOST_NAMED, 1)
+
+
+# ---------------------------------------------------------------- all others go on
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ from zoneinfo import ZoneInfo
 from croniter import CroniterError, croniter
 from cronsim import CronSim, CronSimError
 
-from scheduler_async import At, Cron, Delay, Every, Schedule, cron
+from scheduler_async import At, Cron, Delay, Every, Schedule
+from scheduler_async.schedules import cron_line as cron
 
 ZONE = ZoneInfo("Europe/Stockholm")
 START = datetime(2026, 1, 1, tzinfo=ZONE)

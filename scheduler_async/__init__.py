@@ -6,7 +6,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from scheduler_async.clock import Clock, SystemClock
+    from scheduler_async.engine.health import Health
     from scheduler_async.errors import (
         CronParseError,
         HandlerNotFoundError,
@@ -25,36 +25,38 @@ if TYPE_CHECKING:
         StoreOutdatedError,
         UnknownZoneError,
     )
-    from scheduler_async.events import Event, EventKind
-    from scheduler_async.handlers import current_run
-    from scheduler_async.health import Health
-    from scheduler_async.models import (
-        Explanation,
-        Job,
-        JobSpec,
+    from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
+    from scheduler_async.jobs.enums import (
         Misfire,
-        Node,
         OnConflict,
         OnInterrupt,
         Outcome,
-        PassSummary,
         Priority,
-        Result,
-        Run,
-        RunRow,
         SkipReason,
         Status,
         Trigger,
-        Upcoming,
     )
+    from scheduler_async.jobs.events import Event, EventKind
+    from scheduler_async.jobs.job import Job
+    from scheduler_async.jobs.result import Result
+    from scheduler_async.jobs.retries import Retry
+    from scheduler_async.jobs.run import Run, RunRow
+    from scheduler_async.jobs.spec import JobSpec
+    from scheduler_async.jobs.statistics import RunStats
     from scheduler_async.namespace import Namespace
-    from scheduler_async.postgres import PostgresStore
-    from scheduler_async.retries import Retry
+    from scheduler_async.running.handlers import current_run
     from scheduler_async.scheduler import Scheduler, SchedulerState
-    from scheduler_async.schedules import At, Cron, Delay, Every, Manual, Schedule, parse_schedule
-    from scheduler_async.sqlite import SQLiteStore
-    from scheduler_async.stats import RunStats
-    from scheduler_async.store import Store
+    from scheduler_async.schedules.at import At
+    from scheduler_async.schedules.base import Schedule
+    from scheduler_async.schedules.cron import Cron
+    from scheduler_async.schedules.delay import Delay
+    from scheduler_async.schedules.every import Every
+    from scheduler_async.schedules.manual import Manual
+    from scheduler_async.schedules.parsing import parse_schedule
+    from scheduler_async.stores.postgres.store import PostgresStore
+    from scheduler_async.stores.protocol import Store
+    from scheduler_async.stores.sqlite.store import SQLiteStore
+    from scheduler_async.timekeeping.clock import Clock, SystemClock
 
 __version__ = "0.1.0"
 
@@ -117,10 +119,7 @@ __all__ = [
 
 # Names are fetched when they are first asked for: all of it takes ten times as long as `scheduler-async --help`.
 _NAMES = {
-    "clock": (
-        "Clock",
-        "SystemClock",
-    ),
+    "engine.health": ("Health",),
     "errors": (
         "CronParseError",
         "HandlerNotFoundError",
@@ -139,50 +138,55 @@ _NAMES = {
         "StoreOutdatedError",
         "UnknownZoneError",
     ),
-    "events": (
-        "Event",
-        "EventKind",
-    ),
-    "handlers": ("current_run",),
-    "health": ("Health",),
-    "models": (
+    "jobs.answers": (
         "Explanation",
-        "Job",
-        "JobSpec",
-        "Misfire",
         "Node",
+        "PassSummary",
+        "Upcoming",
+    ),
+    "jobs.enums": (
+        "Misfire",
         "OnConflict",
         "OnInterrupt",
         "Outcome",
-        "PassSummary",
         "Priority",
-        "Result",
-        "Run",
-        "RunRow",
         "SkipReason",
         "Status",
         "Trigger",
-        "Upcoming",
     ),
+    "jobs.events": (
+        "Event",
+        "EventKind",
+    ),
+    "jobs.job": ("Job",),
+    "jobs.result": ("Result",),
+    "jobs.retries": ("Retry",),
+    "jobs.run": (
+        "Run",
+        "RunRow",
+    ),
+    "jobs.spec": ("JobSpec",),
+    "jobs.statistics": ("RunStats",),
     "namespace": ("Namespace",),
-    "postgres": ("PostgresStore",),
-    "retries": ("Retry",),
+    "running.handlers": ("current_run",),
     "scheduler": (
         "Scheduler",
         "SchedulerState",
     ),
-    "schedules": (
-        "At",
-        "Cron",
-        "Delay",
-        "Every",
-        "Manual",
-        "Schedule",
-        "parse_schedule",
+    "schedules.at": ("At",),
+    "schedules.base": ("Schedule",),
+    "schedules.cron": ("Cron",),
+    "schedules.delay": ("Delay",),
+    "schedules.every": ("Every",),
+    "schedules.manual": ("Manual",),
+    "schedules.parsing": ("parse_schedule",),
+    "stores.postgres.store": ("PostgresStore",),
+    "stores.protocol": ("Store",),
+    "stores.sqlite.store": ("SQLiteStore",),
+    "timekeeping.clock": (
+        "Clock",
+        "SystemClock",
     ),
-    "sqlite": ("SQLiteStore",),
-    "stats": ("RunStats",),
-    "store": ("Store",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -26,13 +26,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from scheduler_async.clock import SystemClock
-from scheduler_async.durations import short_duration
-from scheduler_async.ends import Ends
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
-from scheduler_async.models import Json, Outcome, Result, Run, to_json_text
+from scheduler_async.jobs.enums import Outcome
+from scheduler_async.jobs.json_text import Json, to_json_text
+from scheduler_async.jobs.result import Result
+from scheduler_async.jobs.run import Run
+from scheduler_async.running.pipe_ends import Ends
+from scheduler_async.shielding import carried_through
 from scheduler_async.signals import signal_name
-from scheduler_async.tasks import carried_through
+from scheduler_async.timekeeping.clock import SystemClock
+from scheduler_async.timekeeping.durations import short_duration
 
 HANDLER = "command"
 """The handler of command jobs, by convention and on the command line."""

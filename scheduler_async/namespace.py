@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler_async.arguments import Handler
-from scheduler_async.models import Job, OnConflict
-from scheduler_async.schedules import Schedule
+from scheduler_async.jobs.enums import OnConflict
+from scheduler_async.jobs.job import Job
+from scheduler_async.running.signature import Handler
+from scheduler_async.schedules.base import Schedule
 
 if TYPE_CHECKING:
     from scheduler_async.scheduler import Scheduler

@@ -14,12 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
-from scheduler_async import lifecycle
-from scheduler_async.addresses import A_STORE, is_url
-from scheduler_async.arguments import Handler, name_of_function
-from scheduler_async.clock import Clock, SystemClock
-from scheduler_async.durations import parse_interval
-from scheduler_async.engine import Engine, Limits
+from scheduler_async.engine.engine import Engine, Limits
+from scheduler_async.engine.health import Health, judge
 from scheduler_async.errors import (
     InvalidJobError,
     JobAlreadyRunningError,
@@ -31,53 +27,36 @@ from scheduler_async.errors import (
     StoreError,
     quoted,
 )
-from scheduler_async.events import EventKind, EventStream
-from scheduler_async.groups import NO_GROUP, Rooms, check_limited, group_key
-from scheduler_async.health import Health, judge
-from scheduler_async.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
-from scheduler_async.lifecycle import Room, Rules
+from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
+from scheduler_async.jobs.enums import ENDED, Misfire, OnConflict, OnInterrupt, Outcome, Priority, Status, check_choice
+from scheduler_async.jobs.events import EventKind, EventStream
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.json_text import Json, to_json_text
+from scheduler_async.jobs.names import check_name, key_of
+from scheduler_async.jobs.retries import Retry
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.jobs.spec import JobSpec
+from scheduler_async.jobs.statistics import RunStats, stats_of
 from scheduler_async.logs import say
-from scheduler_async.models import (
-    ENDED,
-    Explanation,
-    Job,
-    JobSpec,
-    Json,
-    Misfire,
-    Node,
-    OnConflict,
-    OnInterrupt,
-    Outcome,
-    PassSummary,
-    Priority,
-    RunRow,
-    Status,
-    Upcoming,
-    check_choice,
-    check_name,
-    key_of,
-    to_json_text,
-)
 from scheduler_async.namespace import Namespace
-from scheduler_async.nodes import node_of
-from scheduler_async.retries import Retry
-from scheduler_async.rows import has_unreadable_state
-from scheduler_async.runner import ActiveRun, Runner
-from scheduler_async.schedules import Schedule
+from scheduler_async.rules import edits, explaining, order, terms
+from scheduler_async.rules.groups import NO_GROUP, Rooms, check_limited, group_key
+from scheduler_async.rules.terms import Room, Rules
+from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.running.signature import Handler, name_of_function
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.shielding import in_breaths
 from scheduler_async.signals import told_of_signals
-from scheduler_async.sqlite import SQLiteStore
-from scheduler_async.stats import RunStats, stats_of
-from scheduler_async.store import (
-    Change,
-    Claims,
-    Decision,
-    Edit,
-    JobFilter,
-    RunFilter,
-    Store,
-)
-from scheduler_async.tasks import in_breaths
-from scheduler_async.zones import as_tzinfo
+from scheduler_async.stores.addresses import A_STORE, is_url
+from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.messages import Change, Claims, Decision, Edit, JobFilter, RunFilter
+from scheduler_async.stores.nodes import node_of
+from scheduler_async.stores.protocol import Store
+from scheduler_async.stores.sqlite.store import SQLiteStore
+from scheduler_async.timekeeping.clock import Clock, SystemClock
+from scheduler_async.timekeeping.durations import parse_interval
+from scheduler_async.timekeeping.instants import LAST, Micros, from_micros, parse_instant, span, to_micros
+from scheduler_async.timekeeping.zones import as_tzinfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -397,7 +376,7 @@ class Scheduler:
         def decide(job: Job | None) -> Edit:
             if job is None:
                 raise JobNotFoundError(id, namespace)
-            return _edited(job, self._checked(lifecycle.edited_spec(job, changes)), now)
+            return _edited(job, self._checked(edits.edited_spec(job, changes)), now)
 
         (edited,) = await self._change([Decision(namespace, id, decide)], now)
         return edited
@@ -412,7 +391,7 @@ class Scheduler:
             if job is None:
                 raise JobNotFoundError(id, namespace)
             changes = changes_of(job)
-            spec = self._checked(lifecycle.edited_spec(job, changes))
+            spec = self._checked(edits.edited_spec(job, changes))
             if changes.keys() & CALL:
                 spec = self._with_fitting_payload(spec)
             now = await self._now()
@@ -450,15 +429,15 @@ class Scheduler:
 
     async def pause_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let it not start until it is resumed. A run in progress goes on."""
-        return await self._change_state(id, namespace, "paused", lifecycle.pause)
+        return await self._change_state(id, namespace, "paused", edits.pause)
 
     async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let it go on, with a clean slate: no failures are held against it, and no missed runs."""
         return await self._change_state(id, namespace, "resumed", self._resume)
 
-    def _resume(self, job: Job, now: Micros) -> lifecycle.Change:
+    def _resume(self, job: Job, now: Micros) -> terms.Change:
         self._check_user(job.user_id)
-        return lifecycle.resume(job, now)
+        return edits.resume(job, now)
 
     def _check_user(self, user_id: str | None) -> None:
         if self._require_user and user_id is None:
@@ -471,11 +450,11 @@ class Scheduler:
             id,
             namespace,
             "disabled",
-            lambda job, now: lifecycle.disable(job, reason, now),
+            lambda job, now: edits.disable(job, reason, now),
         )
 
     async def _change_state(
-        self, id: str, namespace: str, kind: str, change: Callable[[Job, Micros], lifecycle.Change]
+        self, id: str, namespace: str, kind: str, change: Callable[[Job, Micros], terms.Change]
     ) -> Job:
         _check_key(id, namespace)
         now = await self._now()
@@ -559,7 +538,7 @@ class Scheduler:
                 return None
             if existing.spec == spec.as_kept(existing.id, str(spec.handler)):
                 return None
-            return _edited(existing, spec.changed(enabled=lifecycle.is_wanted(existing)), now)
+            return _edited(existing, spec.changed(enabled=edits.is_wanted(existing)), now)
 
         return Decision(spec.namespace, spec.id, decide)
 
@@ -735,12 +714,12 @@ class Scheduler:
         for status in (Status.RUNNING, Status.QUEUED):  # they have no next run yet, and will
             jobs += [job for job in await self.list_jobs(status=status) if job.state.next_run_at is None]
         rows = [row for job in jobs for row in self._upcoming(job, now, until)]
-        return sorted(rows, key=lambda row: (row.at, *lifecycle.order(row.job)))
+        return sorted(rows, key=lambda row: (row.at, *order.order(row.job)))
 
     def _upcoming(self, job: Job, now: Micros, until: Micros) -> list[Upcoming]:
         room = Room(has_handler=self._has_handler(job))
         try:
-            return list(lifecycle.upcoming(job, now, until, room, self._rules))
+            return list(explaining.upcoming(job, now, until, room, self._rules))
         except Exception as error:  # a schedule that no longer computes hides no others
             return [Upcoming(job=job, at=from_micros(now), retries_left=0, warnings=(f"its schedule fails: {error}",))]
 
@@ -751,7 +730,7 @@ class Scheduler:
         if job is None:
             raise JobNotFoundError(id, namespace)
         room = self._room_for(job, await self._rooms())
-        return lifecycle.explain(job, self._clock.micros(), room, self._rules, readers_zone)
+        return explaining.explain(job, self._clock.micros(), room, self._rules, readers_zone)
 
     def _has_handler(self, job: Job) -> bool:
         return self._handlers.find(job.handler) is not None
@@ -884,7 +863,7 @@ class _Addition(NamedTuple):
         """What becomes of the job with this id, whether there is one or not."""
         spec = self.spec
         if existing is None:
-            return Edit(lifecycle.add(spec, id=self.id, handler=str(spec.handler), now=self.now), (), "added")
+            return Edit(edits.add(spec, id=self.id, handler=str(spec.handler), now=self.now), (), "added")
         if spec.on_conflict is OnConflict.RAISE:
             raise JobExistsError(self.id, self.namespace)
         if spec.on_conflict is OnConflict.KEEP:
@@ -913,14 +892,14 @@ class _Revision(NamedTuple):
         """What becomes of the job."""
         if job is None:
             raise JobNotFoundError(self.id, self.namespace)
-        seen, is_now = ((one.uid, one.revision, lifecycle.is_wanted(one)) for one in (self.read, job))
+        seen, is_now = ((one.uid, one.revision, edits.is_wanted(one)) for one in (self.read, job))
         if seen != is_now:
             raise _OutdatedError
         return _edited(job, self.spec, self.now)
 
 
 def _edited(job: Job, spec: JobSpec, now: Micros) -> Edit:
-    edited, skips = lifecycle.edit(job, spec, handler=str(spec.handler), now=now)
+    edited, skips = edits.edit(job, spec, handler=str(spec.handler), now=now)
     return Edit(job=edited, skips=skips, kind="disabled" if job.enabled and not edited.enabled else "updated")
 
 
@@ -933,7 +912,7 @@ def _store_of(store: str | Path | Store) -> Store:
     if isinstance(store, str | Path):
         text = str(store)
         if is_url(text):
-            from scheduler_async.postgres import PostgresStore  # noqa: PLC0415 - few need it
+            from scheduler_async.stores.postgres.store import PostgresStore  # noqa: PLC0415 - few need it
 
             return PostgresStore(text)
         if not text:

@@ -12,11 +12,13 @@ from typing import ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from scheduler_async import __version__
-from scheduler_async.engine import Engine
+from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import SchedulerError, quoted
-from scheduler_async.events import Event, EventKind
+from scheduler_async.jobs.enums import Outcome, Trigger
+from scheduler_async.jobs.events import Event, EventKind
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import Ending, Run
 from scheduler_async.logs import say
-from scheduler_async.models import Ending, Job, Outcome, Run, Trigger
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.texts import message_of, traceback_of
 

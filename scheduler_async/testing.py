@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import count
 
-from scheduler_async.clock import Clock, Timer
-from scheduler_async.durations import parse_interval
 from scheduler_async.errors import InvalidScheduleError, quoted
-from scheduler_async.instants import LAST, SECOND, Micros, parse_instant, span, to_micros
+from scheduler_async.timekeeping.clock import Clock, Timer
+from scheduler_async.timekeeping.durations import parse_interval
+from scheduler_async.timekeeping.instants import LAST, SECOND, Micros, parse_instant, span, to_micros
 
 # How long a step waits, in real time, for functions in threads: one that waits for the test must not hold it up.
 THREAD_PATIENCE = 0.25

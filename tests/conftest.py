@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from scheduler_async import Scheduler, engine
+from scheduler_async import Scheduler
+from scheduler_async.engine import engine
 from scheduler_async.testing import VirtualClock
 from tests.cast import NOON, PATIENCE, NewScheduler, Worker
 from tests.postgres_server import tidy_up, url_of_schema

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from datetime import UTC, datetime
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,40 +16,33 @@ import scheduler_async
 
 PACKAGE = Path(scheduler_async.__file__).parent
 
-# Each layer may import from those before it, and from its own.
-LAYERS = [
-    {"errors", "escapes", "logs", "tasks", "signals", "output", "ends", "texts", "cache"},
-    {"instants", "durations", "zones", "addresses", "unreadable"},
-    {"payloads"},
-    {"clock", "cron", "jumps", "foresight"},
-    {"cron_words"},
-    {"schedules"},
-    {"retries"},
-    {"models", "groups"},
-    {"arguments", "endings", "occurrences"},
-    {"deadlines", "lifecycle", "rows", "handlers", "events", "stats", "health", "testing"},
-    {"store"},
-    {"records", "nodes", "runner", "line", "waiting", "watchdog"},
-    {"sqlite_writing", "sqlite_schema", "postgres_schema"},
-    {"sqlite_work", "postgres_work"},
-    {"sqlite_copying", "postgres_copying"},
-    {"sqlite", "postgres", "command", "copying"},
-    {"engine"},
-    {"namespace"},
-    {"scheduler"},
-    {"telemetry"},
-    {"cli.words", "cli.forms", "cli.sentences", "cli.occurrences", "cli.timeline"},
-    {"cli.text", "cli.printing", "cli.secrets", "cli.ownership"},
-    {"cli.tables"},
-    {"cli.screen"},
-    {"cli.__init__", "cli.app"},  # which load each other: the first is what the second is part of
-    {"__main__"},
+# The rooms, from the ground up. A room may import from those before it; what a room is for, its `__init__` says.
+ROOMS = [
+    "errors",
+    "escapes",
+    "texts",
+    "logs",
+    "shielding",
+    "signals",
+    "timekeeping",
+    "schedules",
+    "jobs",
+    "rules",
+    "stores",
+    "running",
+    "engine",
+    "command",
+    "namespace",
+    "scheduler",
+    "testing",
+    "telemetry",
+    "cli",
+    "__main__",
 ]
-PURE = {
-    *("errors", "instants", "durations", "zones", "cron", "cron_words", "schedules", "retries", "models", "lifecycle"),
-    *("records", "rows", "stats", "health", "line", "jumps", "foresight", "output", "payloads", "texts", "endings"),
-    *("addresses", "escapes", "groups", "occurrences"),
-}
+PACKAGES = {"timekeeping", "schedules", "jobs", "rules", "stores", "running", "engine", "cli"}
+MOST_MODULES_AT_THE_TOP = 15
+# Rooms in which nothing waits: no event loop, no I/O.
+PURE = {"errors", "escapes", "texts", "schedules", "rules"}
 # What a type checker alone needs may point the other way.
 ONLY_FOR_TYPES = {"namespace": {"scheduler"}}
 
@@ -59,18 +53,21 @@ def module_name(file: Path) -> str:
     return ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
 
 
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
 def imports_of(file: Path) -> set[str]:
     """The modules of the package that *file* imports, without the package's name."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "scheduler_async":
             found |= {scheduler_async._HOMES.get(alias.name, alias.name) for alias in node.names} - {"__version__"}
-        elif isinstance(node, ast.ImportFrom) and node.module == "scheduler_async.cli":
-            names = {alias.name for alias in node.names}
-            modules = {name for name in names if (PACKAGE / "cli" / f"{name}.py").exists()}
-            found |= {f"cli.{name}" for name in modules} | ({"cli.__init__"} if names - modules else set())
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("scheduler_async."):
-            found.add(node.module.removeprefix("scheduler_async."))
+            module = node.module.removeprefix("scheduler_async.")
+            inner = {f"{module}.{alias.name}" for alias in node.names}
+            modules = {name for name in inner if (PACKAGE / f"{name.replace('.', '/')}.py").exists()}
+            found |= modules or {module}
         elif isinstance(node, ast.Import):
             plain = (alias.name for alias in node.names)
             found |= {name.partition(".")[2] for name in plain if name.startswith("scheduler_async")}
@@ -79,28 +76,51 @@ def imports_of(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("file", FILES, ids=module_name)
 def test_imports_point_one_way(file: Path) -> None:
-    name = module_name(file)
-    if name == "__init__":
+    room = room_of(module_name(file))
+    if room == "__init__":
         return
-    level = next((number for number, layer in enumerate(LAYERS) if name in layer), None)
-    assert level is not None, f"give {name} a layer"
+    assert room in ROOMS, f"give {room} its place among the rooms"
 
-    allowed = set().union(*LAYERS[: level + 1], ONLY_FOR_TYPES.get(name, set())) - {name}
+    allowed = {*ROOMS[: ROOMS.index(room) + 1], *ONLY_FOR_TYPES.get(room, set())}
 
-    assert imports_of(file) <= allowed
+    assert {room_of(module) for module in imports_of(file)} <= allowed
+
+
+@pytest.mark.parametrize("room", sorted(PACKAGES - {"cli"}))
+def test_within_a_room_no_two_modules_need_each_other(room: str) -> None:
+    """Who reads one of them need not have read the other before."""
+    graph = {
+        module_name(file): {name for name in imports_of(file) if room_of(name) == room and "." in name}
+        for file in FILES
+        if room_of(module_name(file)) == room and file.name != "__init__.py"
+    }
+
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def test_the_top_of_the_package_is_one_look() -> None:
+    assert len(list(PACKAGE.glob("*.py"))) <= MOST_MODULES_AT_THE_TOP
+    assert {file.parent.name for file in PACKAGE.glob("*/__init__.py")} == PACKAGES
+
+
+@pytest.mark.parametrize("room", sorted(PACKAGES))
+def test_each_room_says_what_belongs_there_and_what_does_not(room: str) -> None:
+    text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+    assert len(text.splitlines()) >= 3
 
 
 def methods_of(module: str, kind: str) -> list[str]:
-    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / "stores" / f"{module}.py").read_text(encoding="utf-8"))
     (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
     questions = (node for node in found.body if isinstance(node, ast.AsyncFunctionDef))
     return [node.name for node in questions if not node.name.startswith("_")]
 
 
-@pytest.mark.parametrize(("module", "kind"), [("sqlite", "SQLiteStore"), ("postgres", "PostgresStore")])
+@pytest.mark.parametrize(("module", "kind"), [("sqlite/store", "SQLiteStore"), ("postgres/store", "PostgresStore")])
 def test_stores_answer_in_the_order_of_the_protocol(module: str, kind: str) -> None:
     """Side by side, they differ by their dialects alone."""
-    assert methods_of(module, kind) == methods_of("store", "Store")
+    assert methods_of(module, kind) == methods_of("protocol", "Store")
 
 
 def dotted_calls(file: Path) -> set[str]:
@@ -122,8 +142,8 @@ ASKS_THE_TIME = {
 @pytest.mark.parametrize("file", FILES, ids=module_name)
 def test_only_the_clock_asks_the_time(file: Path) -> None:
     # These let the event loop turn; sleep(0) asks for no time.
-    allowed = {"testing": {"asyncio.sleep"}, "tasks": {"asyncio.sleep"}}.get(module_name(file), set())
-    if module_name(file) != "clock":
+    allowed = {"testing": {"asyncio.sleep"}, "shielding": {"asyncio.sleep"}}.get(module_name(file), set())
+    if module_name(file) != "timekeeping.clock":
         assert dotted_calls(file) & ASKS_THE_TIME <= allowed
 
 
@@ -140,9 +160,9 @@ def test_only_what_is_harmless_is_printed(file: Path) -> None:
     assert "stdout.write" not in source
 
 
-@pytest.mark.parametrize("name", sorted(PURE))
-def test_pure_modules_contain_nothing_asynchronous(name: str) -> None:
-    source = (PACKAGE / f"{name}.py").read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", [file for file in FILES if room_of(module_name(file)) in PURE], ids=module_name)
+def test_pure_rooms_contain_nothing_asynchronous(file: Path) -> None:
+    source = file.read_text(encoding="utf-8")
     kinds = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
     assert not [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]

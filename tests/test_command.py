@@ -14,8 +14,8 @@ import pytest
 
 from scheduler_async import InvalidJobError, Manual, Outcome, Run, RunRow, Scheduler, command
 from scheduler_async.command import Command, run_command
-from scheduler_async.models import Json
-from scheduler_async.output import KEPT
+from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.output import KEPT
 from tests.cast import PATIENCE, line_of, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")

@@ -285,27 +285,27 @@ def test_the_metrics_of_the_readme_are_those_there_are() -> None:
 # What shows that the rows of the comparison are true of us, in their order.
 SHOWN_BY = [
     "test_scheduler.py::test_handlers_of_every_kind_are_called",
-    "test_rulings.py::test_a_missed_run_is_made_up_for_after_a_restart",
-    "test_cron.py::test_an_expression_means_these_instants",
-    "test_daylight_saving.py::test_a_line_runs_at_exactly_these_instants",
-    "test_schedules.py::test_every_fires_on_its_grid",
+    "engine/test_rulings.py::test_a_missed_run_is_made_up_for_after_a_restart",
+    "schedules/test_cron_line.py::test_an_expression_means_these_instants",
+    "schedules/test_daylight_saving.py::test_a_line_runs_at_exactly_these_instants",
+    "schedules/test_kinds.py::test_every_fires_on_its_grid",
     "test_scheduler.py::test_a_delay_counts_from_the_end_of_the_run",
     "test_scheduler.py::test_schedules_run_when_they_say",
-    "test_rulings.py::test_there_is_never_a_backlog",
-    "test_rulings.py::test_a_backoff_only_ever_postpones",
-    "test_rulings.py::test_failures_back_off_and_disable_the_job_after_five",
-    "test_rulings.py::test_a_timeout_cancels_the_run_and_is_a_failure",
-    "test_rulings.py::test_the_order_is_priority_then_longest_since_its_last_run_then_id",
-    "test_rulings.py::test_a_job_runs_once_at_a_time_across_schedulers_that_share_a_store",
-    "test_rulings.py::test_groups_have_limits",
+    "engine/test_rulings.py::test_there_is_never_a_backlog",
+    "engine/test_rulings.py::test_a_backoff_only_ever_postpones",
+    "engine/test_rulings.py::test_failures_back_off_and_disable_the_job_after_five",
+    "engine/test_rulings.py::test_a_timeout_cancels_the_run_and_is_a_failure",
+    "engine/test_rulings.py::test_the_order_is_priority_then_longest_since_its_last_run_then_id",
+    "engine/test_rulings.py::test_a_job_runs_once_at_a_time_across_schedulers_that_share_a_store",
+    "engine/test_rulings.py::test_groups_have_limits",
     "test_scheduler.py::test_a_job_that_cannot_run_is_explained",
     "test_scheduler.py::test_a_preview_shows_what_will_run_in_order",
     "test_scheduler.py::test_the_statistics_of_a_job",
-    "test_processes.py::test_a_running_scheduler_takes_over_from_a_process_that_is_killed",
-    "test_processes.py::test_processes_that_share_a_file_run_each_occurrence_once",
+    "engine/test_processes.py::test_a_running_scheduler_takes_over_from_a_process_that_is_killed",
+    "engine/test_processes.py::test_processes_that_share_a_file_run_each_occurrence_once",
     "test_testing.py::test_a_month_of_cron_runs_at_the_right_wall_clock_times",
-    "test_cli.py::test_a_job_from_beginning_to_end",
-    "test_payloads.py::test_a_handler_gets_the_dataclass_that_it_is_annotated_with",
+    "cli/test_commands.py::test_a_job_from_beginning_to_end",
+    "jobs/test_payloads.py::test_a_handler_gets_the_dataclass_that_it_is_annotated_with",
     "test_telemetry.py::test_a_run_is_a_span_with_all_that_is_known_of_it",
 ]
 
@@ -318,8 +318,8 @@ def comparison() -> str:
 def test_each_row_of_the_comparison_is_shown_by_a_test() -> None:
     head, _, *rows = [line.split("|")[1:-1] for line in comparison().splitlines() if line.startswith("|")]
     tests = {
-        f"{file.name}::{node.name}"
-        for file in (ROOT / "tests").glob("test_*.py")
+        f"{file.relative_to(ROOT / 'tests').as_posix()}::{node.name}"
+        for file in (ROOT / "tests").rglob("test_*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }

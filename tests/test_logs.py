@@ -183,7 +183,7 @@ async def test_an_interval_that_is_raised_names_its_job(idle: Scheduler, lines: 
 def lines_in_the_source() -> list[tuple[str, str, bool]]:
     """Every `say(…)` of the package: where it is, what it says, and whether it carries anything."""
     found = []
-    for file in Path(scheduler_async.__file__).parent.glob("*.py"):
+    for file in Path(scheduler_async.__file__).parent.rglob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):

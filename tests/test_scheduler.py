@@ -45,13 +45,13 @@ from scheduler_async import (
     Trigger,
     UnknownZoneError,
     current_run,
-    events,
 )
-from scheduler_async.events import EventStream
-from scheduler_async.instants import to_micros
-from scheduler_async.runner import ActiveRun
+from scheduler_async.jobs import events
+from scheduler_async.jobs.events import EventStream
+from scheduler_async.running.runner import ActiveRun
 from scheduler_async.scheduler import _Tally
 from scheduler_async.testing import VirtualClock
+from scheduler_async.timekeeping.instants import to_micros
 from tests.cast import HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
 
@@ -2472,7 +2472,7 @@ async def test_what_is_noted_of_jobs_that_ran_once_is_forgotten(
     new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Millions of jobs may come and go while a scheduler runs."""
-    monkeypatch.setattr("scheduler_async.engine.MOST_GROWN", 3)
+    monkeypatch.setattr("scheduler_async.engine.engine.MOST_GROWN", 3)
     scheduler = new_scheduler(store)
     await scheduler.start()
     await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=str(number)) for number in range(5)])

@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 
 from scheduler_async import At, Cron, Delay, Every, Job, JobSpec, RunRow
-from scheduler_async.occurrences import MAX_MISSED
-from scheduler_async.schedules import Schedule
+from scheduler_async.rules.missed import MAX_MISSED
+from scheduler_async.schedules.base import Schedule
 from torturing.accounts import (
     MILLISECOND,
     PATIENT,

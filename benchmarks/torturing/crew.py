@@ -18,8 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scheduler_async import EventKind, Job, JobSpec, Run, RunRow, Scheduler, engine, nodes, postgres
-from scheduler_async.clock import SystemClock
+from scheduler_async import EventKind, Job, JobSpec, Run, RunRow, Scheduler
+from scheduler_async.engine import engine
+from scheduler_async.stores import nodes
+from scheduler_async.stores.postgres import store as postgres
+from scheduler_async.timekeeping.clock import SystemClock
 from torturing.accounts import MILLISECOND, SECOND, Line, micros_of
 from torturing.unrest import Unrest, Write
 

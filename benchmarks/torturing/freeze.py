@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from random import Random
 
-from scheduler_async import At, JobSpec, nodes
+from scheduler_async import At, JobSpec
+from scheduler_async.stores import nodes
 from torturing.accounts import Goals, Grid, instant, micros_of, now_micros, overlaps, periods
 from torturing.crew import Crew, Terms, wait_until
 

@@ -20,7 +20,7 @@ from random import Random
 
 from scheduler_async import Every, Run, Scheduler, SQLiteStore
 from scheduler_async.scheduler import LAST_WORDS
-from scheduler_async.store import Claims, ClaimTerms
+from scheduler_async.stores.messages import Claims, ClaimTerms
 from torturing.accounts import MILLISECOND, Goals, Line, percentile
 from torturing.crew import PATIENCE, Log, wait_until
 

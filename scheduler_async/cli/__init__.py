@@ -1,4 +1,8 @@
-"""The command line: `scheduler-async`, or `python -m scheduler_async`."""
+"""The command line: `scheduler-async`, or `python -m scheduler_async`.
+
+It calls what every program can call, and prints what comes back; whatever comes from a store is made harmless in
+`printing` and `text` first. Nothing here decides about jobs. Each command loads only what it needs: start-up counts.
+"""
 
 from __future__ import annotations
 

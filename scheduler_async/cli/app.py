@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from scheduler_async import Job, Schedule, Scheduler, Store
-    from scheduler_async.store import NodeRow
+    from scheduler_async.stores.messages import NodeRow
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])
@@ -187,7 +187,7 @@ def fail(sentence: str, code: int) -> NoReturn:
 
 def put_error(sentence: str) -> None:
     """Print what went wrong, without the passwords of URLs that were given."""
-    from scheduler_async.addresses import redacted
+    from scheduler_async.stores.addresses import redacted
 
     put(f"Error: {redacted(sentence)}", stderr=True)
 
@@ -352,7 +352,7 @@ def store_path(given: str | None) -> str:
 
 def is_url(path: str) -> bool:
     """Whether a store is a database elsewhere; `SchedulerError` if it cannot be told."""
-    from scheduler_async import addresses
+    from scheduler_async.stores import addresses
 
     return addresses.is_url(path)
 
@@ -369,7 +369,7 @@ def store_at(path: str) -> Store:
 def guard_file(store: Store) -> None:
     """Let *store* open no file of another user, unless --trust is given."""
     from scheduler_async.cli.ownership import guard
-    from scheduler_async.sqlite import SQLiteStore
+    from scheduler_async.stores.sqlite.store import SQLiteStore
 
     if isinstance(store, SQLiteStore):
         guard(store, trusted=_is_trusted)
@@ -420,7 +420,7 @@ def show_warnings(*, about_jobs: bool) -> None:
     """
     import logging
 
-    from scheduler_async.store import MIGRATED
+    from scheduler_async.stores.messages import MIGRATED
 
     def is_wanted(record: logging.LogRecord) -> bool:
         is_told = hasattr(record, "outcome") or bool(record.exc_info) or (hasattr(record, "job") and not about_jobs)
@@ -531,7 +531,7 @@ def schedule_of(
 ) -> Schedule | None:
     """The schedule that was asked for; None if none was."""
     from scheduler_async import Cron, Delay, Every, Manual
-    from scheduler_async.zones import check_zone
+    from scheduler_async.timekeeping.zones import check_zone
 
     options = {"cron": cron, "every": every, "after": after, "at": at, "manual": manual or None}
     given = [name for name, value in options.items() if value is not None]
@@ -558,7 +558,7 @@ def moment_of(text: str, tz: str | None) -> Schedule:
 
     from scheduler_async import At
     from scheduler_async.cli.words import ReadersZone
-    from scheduler_async.zones import as_tzinfo
+    from scheduler_async.timekeeping.zones import as_tzinfo
 
     try:
         parsed = datetime.fromisoformat(text.strip())
@@ -647,7 +647,7 @@ def add(
     """Add a job that runs COMMAND in a shell. Without a schedule, it runs when it is triggered."""
     from scheduler_async import Manual, Retry
     from scheduler_async.command import HANDLER, Command
-    from scheduler_async.models import check_name
+    from scheduler_async.jobs.names import check_name
 
     schedule = schedule_of(cron, every, after, at, manual, unless_none(tz)) or Manual()
     if tz is not None and isinstance(schedule, Manual):
@@ -958,7 +958,7 @@ def preview(
 ) -> None:
     """What would run now and within the window, in order. Nothing is run, and nothing changes."""
     from scheduler_async.cli import forms, screen
-    from scheduler_async.durations import parse_interval
+    from scheduler_async.timekeeping.durations import parse_interval
 
     duration = parse_interval(f"{window}m" if window.strip().isdigit() else window)
 
@@ -1024,7 +1024,7 @@ def following(
     """When a schedule would run, and what to look out for."""
     from scheduler_async import At, Cron, parse_schedule
     from scheduler_async.cli import screen
-    from scheduler_async.zones import check_zone
+    from scheduler_async.timekeeping.zones import check_zone
 
     zone = None if tz is None else check_zone(tz)
     is_date = expression.strip()[:4].isdigit() and "-" in expression[:6]
@@ -1081,9 +1081,9 @@ def copy(
     from contextlib import aclosing
 
     from scheduler_async.cli import forms, screen, sentences
-    from scheduler_async.clock import SystemClock
-    from scheduler_async.copying import Copy, take_up_the_dead
     from scheduler_async.signals import told_of_signals
+    from scheduler_async.stores.copying import Copy, take_up_the_dead
+    from scheduler_async.timekeeping.clock import SystemClock
 
     if _store_before_command not in (None, os.environ.get(STORE_VARIABLE)):
         misused("copy names its stores by itself: leave out --store.")
@@ -1276,10 +1276,10 @@ def run(
 ) -> None:
     """Run jobs when they are due, until SIGTERM or SIGINT. The second one ends what runs."""
     from scheduler_async import SchedulerShutdownError
-    from scheduler_async.addresses import redacted
     from scheduler_async.cli import screen
     from scheduler_async.cli.sentences import sentence_of
-    from scheduler_async.durations import parse_interval
+    from scheduler_async.stores.addresses import redacted
+    from scheduler_async.timekeeping.durations import parse_interval
 
     patience = parse_interval(timeout).total_seconds()
 

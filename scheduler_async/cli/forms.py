@@ -8,12 +8,15 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
 
-from scheduler_async.copying import Copy
-from scheduler_async.durations import format_interval
-from scheduler_async.models import Explanation, Job, Node, PassSummary, RunRow, Upcoming, key_of
-from scheduler_async.schedules import Cron
-from scheduler_async.stats import RunStats
-from scheduler_async.store import Verdict
+from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.names import key_of
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.jobs.statistics import RunStats
+from scheduler_async.schedules.cron import Cron
+from scheduler_async.stores.copy_records import Verdict
+from scheduler_async.stores.copying import Copy
+from scheduler_async.timekeeping.durations import format_interval
 
 Form = dict[str, Any]
 

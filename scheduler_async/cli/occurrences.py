@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from scheduler_async.cron import LONGEST_GAP, MONTHS, WEEKDAYS, CronLine, Field, parse_cron
-from scheduler_async.cron_words import describe_line, join_words
-from scheduler_async.durations import describe_duration
-from scheduler_async.instants import SECOND, from_micros, to_micros
-from scheduler_async.schedules import Cron, Delay, Schedule
-from scheduler_async.zones import DAY, Zone, as_tzinfo, find_zone
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.cron import Cron
+from scheduler_async.schedules.cron_english import describe_line, join_words
+from scheduler_async.schedules.cron_line import LONGEST_GAP, MONTHS, WEEKDAYS, CronLine, Field, parse_cron
+from scheduler_async.schedules.delay import Delay
+from scheduler_async.timekeeping.durations import describe_duration
+from scheduler_async.timekeeping.instants import SECOND, from_micros, to_micros
+from scheduler_async.timekeeping.zones import DAY, Zone, as_tzinfo, find_zone
 
 # Between runs that are further apart nobody counts the hours.
 CLOSE = 2 * DAY

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from scheduler_async.cli.printing import put
 from scheduler_async.errors import StoreError
-from scheduler_async.sqlite import SQLiteStore
+from scheduler_async.stores.sqlite.store import SQLiteStore
 
 # SQLite reads these too, and takes them for its own.
 BESIDE = ("-wal", "-shm", "-journal")

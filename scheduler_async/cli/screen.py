@@ -21,32 +21,28 @@ from scheduler_async.cli.printing import lines_of, put_json_line
 from scheduler_async.cli.sentences import copied, explained
 from scheduler_async.cli.tables import Cell, Row
 from scheduler_async.cli.text import Text
-from scheduler_async.clock import SystemClock
 from scheduler_async.command import HANDLER, Command
-from scheduler_async.copying import Copy
-from scheduler_async.durations import short_span
 from scheduler_async.errors import InvalidJobError
-from scheduler_async.events import EventKind
-from scheduler_async.instants import to_micros
-from scheduler_async.lifecycle import Rules, claim
-from scheduler_async.models import (
-    ENDED,
-    Explanation,
-    Job,
-    Node,
-    Outcome,
-    Phase,
-    Priority,
-    RunRow,
-    Status,
-    Upcoming,
-)
-from scheduler_async.nodes import SKEW
-from scheduler_async.records import is_unreadable
+from scheduler_async.jobs.answers import Explanation, Node, Upcoming
+from scheduler_async.jobs.enums import ENDED, Outcome, Phase, Priority, Status
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.jobs.statistics import RunStats
+from scheduler_async.rules.claiming import claim
+from scheduler_async.rules.terms import Rules
 from scheduler_async.scheduler import Scheduler
-from scheduler_async.schedules import At, Cron, Manual, Schedule
-from scheduler_async.stats import RunStats
-from scheduler_async.store import Verdict
+from scheduler_async.schedules.at import At
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.cron import Cron
+from scheduler_async.schedules.manual import Manual
+from scheduler_async.stores.copy_records import Verdict
+from scheduler_async.stores.copying import Copy
+from scheduler_async.stores.nodes import SKEW
+from scheduler_async.stores.run_codec import is_unreadable
+from scheduler_async.timekeeping.clock import SystemClock
+from scheduler_async.timekeeping.durations import short_span
+from scheduler_async.timekeeping.instants import to_micros
 
 # What is not read on a terminal is read by a program, or in a file: it has room for wide tables.
 WIDE = 400

@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import suppress
 
-from scheduler_async.addresses import redacted
+from scheduler_async.stores.addresses import redacted
 
 VARIABLE = "SCHEDULER_ASYNC_ARGUMENTS"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from scheduler_async.copying import Copy
 from scheduler_async.errors import (
     JobEndedError,
     JobExistsError,
@@ -12,8 +11,11 @@ from scheduler_async.errors import (
     SchedulerError,
     SchedulerShutdownError,
 )
-from scheduler_async.models import Explanation, Job, SkipReason
-from scheduler_async.store import Verdict
+from scheduler_async.jobs.answers import Explanation
+from scheduler_async.jobs.enums import SkipReason
+from scheduler_async.jobs.job import Job
+from scheduler_async.stores.copy_records import Verdict
+from scheduler_async.stores.copying import Copy
 
 
 def command_for(verb: str, slug: str, namespace: str, *options: str) -> str:

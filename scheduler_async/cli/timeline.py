@@ -12,8 +12,8 @@ from rich.cells import cell_len, set_cell_size
 
 from scheduler_async.cli.forms import names_of
 from scheduler_async.escapes import escaped
-from scheduler_async.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
-from scheduler_async.models import Upcoming
+from scheduler_async.jobs.answers import Upcoming
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 
 NARROWEST = 20
 # Names longer than this leave too little to the marks; nor may they take more than a third of a line.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from scheduler_async.durations import short_duration, short_span
+from scheduler_async.timekeeping.durations import short_duration, short_span
 
 
 class ReadersZone(tzinfo):

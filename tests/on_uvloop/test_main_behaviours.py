@@ -13,8 +13,8 @@ from scheduler_async import Outcome
 
 # ruff: noqa: F401 - they are imported to be run
 from tests.cast import line_of
-from tests.test_processes import test_a_run_whose_process_was_killed_is_run_again_at_the_next_start
-from tests.test_rulings import (
+from tests.engine.test_processes import test_a_run_whose_process_was_killed_is_run_again_at_the_next_start
+from tests.engine.test_rulings import (
     test_a_job_does_not_overlap_itself,
     test_a_job_goes_when_its_handler_arrives,
     test_a_job_runs_once_at_a_time_across_schedulers_that_share_a_store,
@@ -34,6 +34,7 @@ from tests.test_rulings import (
     test_the_loop_survives_a_store_that_fails_for_a_while,
     test_the_queue_bounds_what_is_claimed_beyond_the_slots,
 )
+from tests.running.test_watchdog import complaints, test_a_handler_that_blocks_is_named
 from tests.test_scheduler import (
     test_a_plain_function_runs_in_a_thread,
     test_no_run_begins_after_stop,
@@ -43,7 +44,6 @@ from tests.test_scheduler import (
     test_the_current_run_is_known_below_the_handler,
 )
 from tests.test_signals import STUBBORN, end_of, program, rows_of
-from tests.test_watchdog import complaints, test_a_handler_that_blocks_is_named
 
 ON_UVLOOP = "import uvloop; uvloop.run(main())"
 

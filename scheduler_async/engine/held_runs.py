@@ -1,0 +1,83 @@
+"""Runs that are claimed and have not begun: their time has not come, or others go before them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from itertools import chain
+
+from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
+from scheduler_async.running.runner import ActiveRun
+from scheduler_async.timekeeping.clock import Clock
+from scheduler_async.timekeeping.instants import SECOND, Micros
+
+# When a crowd's time has come, some start, then everybody else has a turn, then the next ones.
+SLICE = 128
+
+
+class Waiting:
+    """Lets runs start when their moments come: in the order in which they were claimed, never early."""
+
+    def __init__(
+        self, clock: Clock, start: Callable[[list[ActiveRun]], object], put_back: Callable[[ActiveRun], object]
+    ) -> None:
+        """*start* is called with runs whose turn it is, *put_back* with one whose moment has moved far away again."""
+        self._clock, self._start, self._put_back = clock, start, put_back
+        self._early: dict[Micros, list[ActiveRun]] = {}
+        self._due: deque[ActiveRun] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._early.values())) + len(self._due)
+
+    def __iter__(self) -> Iterator[ActiveRun]:
+        return iter([*chain(self._due, *self._early.values())])
+
+    @property
+    def has_due(self) -> bool:
+        """Whether some whose moment has come are yet to start: whoever is claimed now goes after them."""
+        return bool(self._due)
+
+    def add(self, active: ActiveRun) -> None:
+        """Let a run start at its moment, or after those who are due, if it is due itself."""
+        moment = active.claimed.claimed_at
+        if moment in self._early:
+            self._early[moment].append(active)
+        else:
+            self._early[moment] = [active]
+            self._wait_for(moment)
+
+    def discard(self, runs: Collection[ActiveRun]) -> None:
+        """Let these not start."""
+        gone = set(runs)
+        self._due = deque(active for active in self._due if active not in gone)
+        for moment in {active.claimed.claimed_at for active in runs} & self._early.keys():
+            self._early[moment] = [active for active in self._early[moment] if active not in gone]
+
+    def catch_up(self) -> None:
+        """The clock has jumped: what is due by now need not wait for its timer."""
+        now = self._clock.micros()
+        for moment in sorted(moment for moment in self._early if moment <= now):
+            self._wait_for(moment)
+
+    def _wait_for(self, moment: Micros) -> None:
+        if moment not in self._early:  # they have started by now
+            return
+        now = self._clock.micros()
+        if now < moment <= now + EARLIEST_CLAIM:  # also if the timers of the event loop are not that exact
+            self._clock.call_later((moment - now) / SECOND, partial(self._wait_for, moment))
+            return
+        runs = self._early.pop(moment)
+        if moment > now:
+            for active in runs:
+                self._put_back(active)
+            return
+        is_served = bool(self._due)
+        self._due.extend(runs)
+        if not is_served:
+            self._serve()
+
+    def _serve(self) -> None:
+        self._start([self._due.popleft() for _ in range(min(SLICE, len(self._due)))])
+        if self._due:
+            self._clock.call_later(0.0, self._serve)

@@ -1,0 +1,44 @@
+"""What a handler may answer to say how its run ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from scheduler_async.errors import InvalidJobError, quoted
+from scheduler_async.jobs.enums import Outcome, check_choice
+
+ANSWERS = (Outcome.SUCCESS, Outcome.NOOP, Outcome.SKIPPED, Outcome.ERROR)
+"""What a handler may say of its run."""
+
+
+MAX_EXIT_CODE = 2**32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a handler may return to say more than that it is done."""
+
+    outcome: Outcome = Outcome.SUCCESS
+    message: str | None = None
+    exit_code: int | None = None
+
+    def __init__(
+        self, outcome: Outcome | str = Outcome.SUCCESS, *, message: str | None = None, exit_code: int | None = None
+    ) -> None:
+        told = check_choice(Outcome, outcome, "outcome")
+        if told not in ANSWERS:
+            _refuse_result(
+                "outcome", f"is one of {', '.join(ANSWERS)}, not {told}: the others are for the scheduler to say"
+            )
+        if message is not None and not isinstance(message, str):
+            _refuse_result("message", f"is a text, not {quoted(message)}")
+        if exit_code is not None and (type(exit_code) is not int or abs(exit_code) > MAX_EXIT_CODE):
+            _refuse_result("exit_code", f"is a whole number of at most {MAX_EXIT_CODE}, not {quoted(exit_code)}")
+        object.__setattr__(self, "outcome", told)
+        object.__setattr__(self, "message", message)
+        object.__setattr__(self, "exit_code", exit_code)
+
+
+def _refuse_result(what: str, problem: str) -> NoReturn:
+    raise InvalidJobError(f"The {what} of a result {problem}.", what)

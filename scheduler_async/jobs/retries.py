@@ -1,0 +1,273 @@
+"""What a failure costs: when a job is tried again, and when it is given up. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from scheduler_async.errors import InvalidJobError, quoted
+from scheduler_async.timekeeping.durations import (
+    describe_duration,
+    format_interval,
+    parse_interval,
+    parse_stored_interval,
+)
+from scheduler_async.timekeeping.instants import LAST, MINUTE, Micros, span
+
+JSON_VERSION = 1
+
+# A job that takes its process down each time is given up after this many, whatever its policy says.
+MAX_INTERRUPTIONS = 5
+
+# Beyond this many minutes the doubling has outgrown every period, and most calendars.
+_LARGEST_POWER = 40
+
+
+class RetryKind(StrEnum):
+    """The four ways to deal with failures."""
+
+    BACKOFF = "backoff"
+    IN_WINDOW = "in_window"
+    BUDGET = "budget"
+    NONE = "none"
+
+
+_NEEDED: dict[RetryKind, tuple[str, ...]] = {
+    RetryKind.BACKOFF: ("delays",),
+    RetryKind.IN_WINDOW: ("max_retries",),
+    RetryKind.BUDGET: ("max_retries", "period"),
+    RetryKind.NONE: (),
+}
+
+
+class Consequence(NamedTuple):
+    """What follows from one failure."""
+
+    disable: bool = False
+    """The job is given up."""
+    retry_at: Micros | None = None
+    """The same occurrence is due again at this moment."""
+    not_before: Micros | None = None
+    """The next regular occurrence may not run before this moment."""
+    retry_count: int = 0
+    period_start: Micros | None = None
+    held: bool = False
+    """All retries of the period are spent: `retry_at` is when it ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """A policy for failures. Make one with `backoff`, `in_window`, `budget` or `none`."""
+
+    kind: RetryKind
+    delays: tuple[timedelta, ...] = ()
+    max_retries: int | None = None
+    period: timedelta | None = None
+    disable_after: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in list(RetryKind):
+            raise InvalidJobError(
+                f"A retry policy is Retry.backoff(), Retry.in_window(), Retry.budget() or Retry.none(); "
+                f"its kind cannot be {quoted(self.kind)}.",
+                "retry",
+            )
+        missing = [name for name in _NEEDED[self.kind] if getattr(self, name) in (None, ())]
+        if missing:
+            raise InvalidJobError(
+                f"The retry policy {self.kind} needs {', '.join(missing)}. Make it with Retry.{self.kind}().", "retry"
+            )
+
+    @classmethod
+    def backoff(
+        cls,
+        delays: Iterable[str | timedelta] = ("30s", "1m", "5m", "15m", "60m"),
+        *,
+        disable_after: int | None = 5,
+    ) -> Retry:
+        """Postpone the next regular run by *delays*, longer with each failure in a row; give up after *disable_after*.
+
+        A delay only ever postpones: a job that is due later anyway runs at its regular time.
+        """
+        if isinstance(delays, str) or not isinstance(delays, Iterable):
+            raise InvalidJobError(
+                f'delays is a list of durations such as ["30s", "5m"], not {quoted(delays)}.', "retry"
+            )
+        steps = tuple(parse_interval(delay) for delay in delays)
+        return cls(kind=RetryKind.BACKOFF, delays=steps, disable_after=_count(disable_after, "disable_after"))
+
+    @classmethod
+    def in_window(
+        cls, max_retries: int = 2, *, delay: str | timedelta | None = None, disable_after: int | None = None
+    ) -> Retry:
+        """Try again at the next pass (or after *delay*), *max_retries* times; then wait for the next regular time.
+
+        Each regular time begins with all its retries. The loop waits at least one second before each retry.
+        """
+        return cls(
+            kind=RetryKind.IN_WINDOW,
+            delays=() if delay is None else (parse_interval(delay),),
+            max_retries=_count(max_retries, "max_retries"),
+            disable_after=_count(disable_after, "disable_after"),
+        )
+
+    @classmethod
+    def budget(cls, max_retries: int = 5, period: str | timedelta = "1d", *, disable_after: int | None = None) -> Retry:
+        """Try again after 2, 4, 8, … minutes; after *max_retries* failures hold still until *period* has passed.
+
+        The period begins with its first failure. Regular times in between do not run.
+        """
+        return cls(
+            kind=RetryKind.BUDGET,
+            max_retries=_count(max_retries, "max_retries"),
+            period=parse_interval(period),
+            disable_after=_count(disable_after, "disable_after"),
+        )
+
+    @classmethod
+    def none(cls, *, disable_after: int | None = None) -> Retry:
+        """Go on to the next regular time as if nothing had happened.
+
+        A run whose process died is run again all the same, and a job that was interrupted five times in a row is
+        disabled, unless *disable_after* says otherwise: it may be what kills the process.
+        """
+        return cls(kind=RetryKind.NONE, disable_after=_count(disable_after, "disable_after"))
+
+    def after_failure(
+        self,
+        *,
+        failed_at: Micros,
+        consecutive_errors: int,
+        retry_count: int,
+        period_start: Micros | None,
+        at_once: bool = False,
+        interruptions: int = 0,
+    ) -> Consequence:
+        """What follows from a failure at *failed_at*, which *consecutive_errors* counts already.
+
+        *at_once* is for runs that were interrupted: what would be retried later, or not at all, is retried now,
+        as long as the counts allow. *interruptions* are how many such there were in a row, this one included.
+        """
+        if self.disable_after is None:
+            is_enough = at_once and interruptions >= MAX_INTERRUPTIONS
+        else:
+            is_enough = consecutive_errors >= self.disable_after
+        if is_enough:
+            return Consequence(disable=True, retry_count=retry_count, period_start=period_start)
+        match self.kind:
+            case RetryKind.BACKOFF:
+                if at_once:
+                    return Consequence(retry_at=failed_at)
+                delay = self.delays[min(consecutive_errors, len(self.delays)) - 1]
+                return Consequence(not_before=min(failed_at + span(delay), LAST))
+            case RetryKind.IN_WINDOW:
+                assert self.max_retries is not None
+                if retry_count >= self.max_retries:
+                    return Consequence(retry_count=retry_count)
+                # One microsecond makes it the *next* pass: this one asks what was due when it began.
+                wait = span(self.delays[0]) if self.delays else 1
+                return Consequence(
+                    retry_at=min(failed_at + (0 if at_once else wait), LAST), retry_count=retry_count + 1
+                )
+            case RetryKind.BUDGET:
+                assert self.max_retries is not None
+                assert self.period is not None
+                if period_start is None or failed_at - period_start >= span(self.period):
+                    period_start, retry_count = failed_at, 0
+                retry_count += 1
+                period_end = min(period_start + span(self.period), LAST)
+                wait = 0 if at_once else 2 ** min(retry_count, _LARGEST_POWER) * MINUTE
+                held = retry_count >= self.max_retries
+                retry_at = period_end if held else min(failed_at + wait, period_end)
+                return Consequence(retry_at=retry_at, retry_count=retry_count, period_start=period_start, held=held)
+            case RetryKind.NONE:
+                return Consequence(retry_at=failed_at if at_once else None)
+
+    def is_exhausted(self, retry_count: int) -> bool:
+        """Whether *retry_count* has used up what the policy allows for now."""
+        return self.max_retries is not None and retry_count >= self.max_retries
+
+    def retries_left(self, consecutive_errors: int, retry_count: int) -> int | None:
+        """How many more failures are borne before the job is held or given up; None is any number."""
+        if self.max_retries is not None:
+            return max(self.max_retries - retry_count, 0)
+        if self.disable_after is not None:
+            return max(self.disable_after - consecutive_errors, 0)
+        return None
+
+    @property
+    def regular_times_go_on(self) -> bool:
+        """Whether a regular time that comes while a retry waits takes its place."""
+        return self.kind is not RetryKind.BUDGET
+
+    def describe(self) -> str:
+        """The policy in plain English."""
+        match self.kind:
+            case RetryKind.BACKOFF:
+                words = f"waits {', '.join(map(describe_duration, self.delays))} by failures in a row"
+            case RetryKind.IN_WINDOW:
+                words = f"{_times(self.max_retries, 'retry', 'retries')} before the next regular time"
+            case RetryKind.BUDGET:
+                assert self.period is not None
+                words = f"{_times(self.max_retries, 'failure', 'failures')} in {describe_duration(self.period)}"
+            case RetryKind.NONE:
+                words = "no retries"
+        if self.disable_after is not None:
+            words += f"; disabled after {_times(self.disable_after, 'failure', 'failures')} in a row"
+        return words
+
+    def to_json(self) -> dict[str, Any]:
+        """The policy as JSON values, with a version; `from_json` makes an equal one of them."""
+        form = {
+            "version": JSON_VERSION,
+            "kind": self.kind.value,
+            "delays": [format_interval(delay) for delay in self.delays] or None,
+            "max_retries": self.max_retries,
+            "period": None if self.period is None else format_interval(self.period),
+            "disable_after": self.disable_after,
+        }
+        return {name: value for name, value in form.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, form: str | Mapping[str, Any]) -> Retry:
+        """The policy that `to_json` was asked of; *form* may be text too."""
+        try:
+            parts = dict(json.loads(form) if isinstance(form, str) else form)
+            if parts["version"] != JSON_VERSION:
+                raise InvalidJobError(
+                    f"This retry policy has version {quoted(str(parts['version']))} of the JSON form, and only version "
+                    f"{JSON_VERSION} is known here: a newer scheduler_async wrote it.",
+                    "retry",
+                )
+            period = parts.get("period")
+            return cls(
+                kind=RetryKind(parts["kind"]),
+                delays=tuple(parse_stored_interval(delay) for delay in parts.get("delays", ())),
+                max_retries=_count(parts.get("max_retries"), "max_retries"),
+                period=None if period is None else parse_stored_interval(period),
+                disable_after=_count(parts.get("disable_after"), "disable_after"),
+            )
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, InvalidJobError):
+                raise
+            raise InvalidJobError(
+                f"This is not the JSON form of a retry policy ({type(error).__name__}: {error}). "
+                'One looks like {"version": 1, "kind": "in_window", "max_retries": 2}.',
+                "retry",
+            ) from error
+
+
+def _count(number: int | None, name: str) -> int | None:
+    smallest = 0 if name == "max_retries" else 1
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < smallest):
+        given = number if isinstance(number, int) and not isinstance(number, bool) else quoted(number)
+        raise InvalidJobError(f"{name} is a whole number from {smallest} up, not {given}.", "retry")
+    return number
+
+
+def _times(number: int | None, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

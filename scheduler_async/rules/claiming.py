@@ -1,0 +1,123 @@
+"""Which occurrence a claim takes up, and which it leaves out. Pure."""
+
+from __future__ import annotations
+
+from scheduler_async.jobs.enums import Misfire, Phase, SkipReason, Status, Trigger
+from scheduler_async.jobs.job import Job, JobState, state_of_parts
+from scheduler_async.jobs.run import Attempt, Skip
+from scheduler_async.rules.edits import disable, pause
+from scheduler_async.rules.going_on import going_on, owed, retry_policy
+from scheduler_async.rules.missed import latest_regular, merged, next_regular, passed_over
+from scheduler_async.rules.terms import Change, Claim, Rules
+from scheduler_async.timekeeping.instants import Micros
+
+# ---------------------------------------------------------------- what a pass does
+
+
+def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Claim:
+    """What to do with a job that is due: which occurrence runs, and which are left out. Never a backlog.
+
+    The oldest occurrence that is owed runs, and those after it merge into it. With `misfire="skip"` only an
+    occurrence that is late by no more than the grace runs. *activity* is what the job does if it is taken.
+    """
+    state = job.state
+    assert state.next_run_at is not None
+    if state.retry_of is not None and not _is_overtaken(job, now, rules):
+        attempt = Attempt(
+            scheduled_for=state.retry_of, attempt=state.attempts + 1, trigger=Trigger.RETRY, claimed_at=now
+        )
+        skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
+        return Claim(state=_taken(state, now, activity, state.retry_count), attempt=attempt, skips=skips)
+
+    at, skips = state.next_run_at, ()
+    if state.regular_at is not None:
+        if state.retry_of is not None:
+            at = state.regular_at
+        else:
+            skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
+    if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran, before the clock went back
+        return Claim(state=going_on(job, state, next_regular(job, at), now), skips=skips)
+    fresh = _taken(state, now, activity, retry_count=0)
+    late = _is_late(at, now, rules)
+    if late and job.misfire is Misfire.SKIP:
+        return _skip_missed(job, fresh, at, now, rules, skips)
+    attempt = Attempt(at, 1, Trigger.CATCH_UP if late else Trigger.SCHEDULE, now)
+    return Claim(fresh, skips + merged(job, at, now, SkipReason.MISFIRE), attempt)
+
+
+def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
+    """Whether the retry that it waits for has waited too long: its next regular time has come."""
+    regular_at = job.state.regular_at
+    return regular_at is not None and regular_at <= now and retry_policy(job, rules).regular_times_go_on
+
+
+def _skip_missed(job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]) -> Claim:
+    """Leave out what is too late; the latest occurrence may be in time still."""
+    waiting = state._replace(activity=Status.IDLE, last_run_at=job.state.last_run_at)
+    latest = latest_regular(job, now)
+    if latest is None or _is_late(latest, now, rules):
+        skips = (*skips, *passed_over(job, at, now, SkipReason.MISFIRE))
+        return Claim(state=going_on(job, waiting, next_regular(job, now), now), skips=skips)
+    skips = (*skips, *passed_over(job, at, latest - 1, SkipReason.MISFIRE))
+    attempt = Attempt(scheduled_for=latest, attempt=1, trigger=Trigger.SCHEDULE, claimed_at=now)
+    return Claim(state=state, attempt=attempt, skips=skips)
+
+
+def claim_manually(job: Job, now: Micros) -> Claim:
+    """A run that somebody asked for. The schedule and the failure count stay as they are."""
+    attempt = Attempt(scheduled_for=now, attempt=1, trigger=Trigger.MANUAL, claimed_at=now)
+    return Claim(state=job.state._replace(activity=Status.QUEUED, last_run_at=now), attempt=attempt)
+
+
+def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Change, Micros]:
+    """What *job* looks like when the claim of *run* is undone: as if it had not been made. And as of when.
+
+    *claimed* is the job as it was claimed, *before* its state until then. If it was edited, paused or disabled since,
+    what was due by that time leaves a row, as it would have without the claim.
+    """
+    phase, reason, disabled_at = job.state.phase, job.state.disabled_reason, job.state.disabled_at
+    freed = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
+    has_other_schedule = job.schedule != claimed.schedule and not job.spec.lacks("schedule")
+    if freed.next_run_at is not None or has_other_schedule:  # an edit says what comes next, or it was triggered
+        due_until = min(run.claimed_at, job.updated)
+        is_owed = run.trigger is not Trigger.MANUAL
+        skips = owed(claimed.with_state(before), due_until, SkipReason.MISFIRE) if is_owed else ()
+        if phase is Phase.DISABLED:
+            freed = freed._replace(next_run_at=None, regular_at=None)
+        return Change(state=freed, skips=skips), job.updated
+    active = job.with_state(
+        freed._replace(
+            next_run_at=before.next_run_at,
+            retry_of=before.retry_of,
+            attempts=before.attempts,
+            regular_at=before.regular_at,
+            retry_count=before.retry_count,
+            phase=Phase.ACTIVE,
+            disabled_reason=None,
+            disabled_at=None,
+        )
+    )
+    if phase is Phase.PAUSED:
+        return pause(active, job.updated), job.updated
+    if phase is Phase.DISABLED:
+        at = job.updated if disabled_at is None else disabled_at
+        change = disable(active, str(reason), at)
+        return change._replace(state=change.state._replace(disabled_reason=reason, disabled_at=disabled_at)), at
+    return Change(state=active.state), job.updated
+
+
+def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobState:
+    """What a job looks like whose occurrence has run already, since the clock went back: it goes on with the next one.
+
+    *before* is the job before the claim, which comes to nothing; *latest* is the last occurrence up to *now* that ran.
+    """
+    return going_on(job, before, next_regular(job, latest), now)
+
+
+def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
+    return rules.misfire_grace is not None and now - at > rules.misfire_grace
+
+
+def _taken(state: JobState, now: Micros, activity: Status, retry_count: int) -> JobState:
+    """Off its schedule: nothing comes next before its run has ended."""
+    return state_of_parts((activity, None, None, 0, None, retry_count, now, *state[7:]))

@@ -1,0 +1,42 @@
+"""What becomes of a job when the clock goes back. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler_async.jobs.job import Job
+from scheduler_async.rules.missed import next_regular
+from scheduler_async.timekeeping.instants import Micros
+
+
+def sooner(job: Job, now: Micros) -> Job | None:
+    """What a job looks like when the clock has gone back to *now*; None if it is as it was.
+
+    It must not wait until the clock is where it was. On a grid or by cron it goes on with the next time by the new
+    clock, and what ran already is known by its row. A delay, and the wait after a failure, are as long as before. A
+    run that was cancelled is repeated at once. A one-shot keeps its moment.
+    """
+    state = job.state
+    if state.next_run_at is None or state.next_run_at <= now:
+        return None
+    moved = job
+    anchor = job.schedule.anchor_before(now, job.anchor)
+    if anchor != job.anchor:
+        moved = replace(job, anchor=anchor, revision=job.revision + 1)
+    at, regular = state.next_run_at, state.regular_at
+    if state.retry_of is not None or regular is not None:
+        if state.retry_of is not None and not state.consecutive_errors:
+            at = now  # its run was cancelled, and is repeated at once
+        elif state.last_error_at is not None and state.last_error_at > now:
+            at = min(at, now + max(at - state.last_error_at, 0))
+            state = state._replace(last_error_at=now)
+        regular = _earlier(regular, next_regular(moved, now))
+    else:
+        at = min(at, next_regular(moved, now) or at)
+    period_start = _earlier(state.period_start, now)
+    moved = moved.with_state(state._replace(next_run_at=at, regular_at=regular, period_start=period_start))
+    return None if moved == job else moved
+
+
+def _earlier(moment: Micros | None, other: Micros | None) -> Micros | None:
+    return moment if moment is None or other is None else min(moment, other)

@@ -1,0 +1,173 @@
+"""What people do to a job: add, edit, pause, resume, disable. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler_async.errors import JobEndedError
+from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
+from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.run import Skip
+from scheduler_async.jobs.spec import SPEC_FIELDS, JobSpec
+from scheduler_async.jobs.unreadable import reason_of
+from scheduler_async.rules.going_on import (
+    comes_during_its_run,
+    disabled,
+    going_on,
+    owed,
+    owes_since_its_claim,
+    was_disabled_before,
+)
+from scheduler_async.rules.missed import jittered, merged, next_regular, passed_over
+from scheduler_async.rules.terms import Change
+from scheduler_async.schedules.at import At
+from scheduler_async.schedules.delay import Delay
+from scheduler_async.timekeeping.instants import Micros
+
+# ---------------------------------------------------------------- what people do to a job
+
+
+def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
+    """A new job. Its anchor is *now*."""
+    kept, namespace = spec.as_kept(id, handler), spec.namespace
+    at = spec.schedule.first_micros(now)
+    job = Job.stored(
+        kept, JobState(Status.IDLE, at), id, namespace, handler, uid=0, anchor=now, created=now, updated=now, revision=1
+    )
+    if spec.schedule.jitter is not None:
+        job = job.with_state(JobState(Status.IDLE, jittered(job, at)))
+    if not spec.enabled:
+        return job.with_state(disabled(job.state, "it was added disabled", now))
+    return job if at is not None else job.with_state(going_on(job, job.state, None, now))
+
+
+EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
+
+
+def edited_spec(job: Job, changes: dict[str, Any]) -> JobSpec:
+    """The description of *job* with *changes*; what is not mentioned stays as it is."""
+    unknown = sorted(changes.keys() - set(EDITABLE))
+    if unknown:
+        raise TypeError(f"A job has no {_listed(unknown)} to change. It has {_listed(EDITABLE)}.")
+    return job.spec.changed(**{"enabled": is_wanted(job), **changes})
+
+
+def is_wanted(job: Job) -> bool:
+    """Whether nobody disabled it.
+
+    A job that has ended goes on as soon as it has something to do, and one that could not be read once it can be.
+    """
+    if job.enabled or job.disabled_reason == ENDED:
+        return True
+    problems = job.spec.unreadable
+    return bool(problems) and job.disabled_reason == reason_of(problems)
+
+
+def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tuple[Skip, ...]]:
+    """The job with a new description. Only a changed schedule changes when it runs, and it counts from *now*.
+
+    A run in progress goes on, and what it leaves behind will not undo the edit.
+    """
+    kept = spec.as_kept(job.id, handler)
+    edited = replace(job, spec=kept, handler=handler, updated=now, revision=job.revision + 1)
+    state = job.state
+    skips: tuple[Skip, ...] = ()
+    is_rescheduled = spec.schedule != job.schedule or job.spec.lacks("schedule")
+    if is_rescheduled:
+        edited = replace(edited, anchor=now)
+        skips = owed(job, now, SkipReason.MISFIRE)
+        if owes_since_its_claim(job) and not was_disabled_before(state):
+            skips = merged(job, state.last_run_at or now, now, SkipReason.ALREADY_RUNNING)
+        if state.disabled_reason == ENDED:
+            state = state._replace(phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
+        state = state._replace(retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
+        is_idle = state.activity is Status.IDLE
+        never_ran = state.last_run_at is None and is_idle
+        first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
+        following = jittered(edited, first if first is not None else spec.schedule.next_micros(now, now))
+        if state.phase is not Phase.DISABLED:
+            state = going_on(edited, state, following, now)
+        elif not is_idle:  # it may be resumed before its run has ended
+            state = state._replace(next_run_at=following)
+    edited = edited.with_state(state)
+    if not spec.enabled and edited.enabled:
+        change = disable(edited, "it was disabled by hand", now)
+        edited = edited.with_state(change.state)
+        skips = skips if is_rescheduled else change.skips
+    elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
+        edited = edited.with_state(resume(edited, now).state)
+    return edited, skips
+
+
+def pause(job: Job, now: Micros) -> Change:
+    """A job that does not start until it is resumed. What was owed already is left out, except a one-shot."""
+    state = job.state
+    if state.phase is not Phase.ACTIVE:
+        return Change(state=state)
+    if isinstance(job.schedule, At | Delay) or comes_during_its_run(state):
+        return Change(state=state._replace(phase=Phase.PAUSED))
+    skips = owed(job, now, SkipReason.PAUSED)
+    state = _past_what_is_owed(job, now) if skips else state
+    return Change(state=state if state.disabled_reason == ENDED else state._replace(phase=Phase.PAUSED), skips=skips)
+
+
+def resume(job: Job, now: Micros) -> Change:
+    """A job that starts afresh: no failures are held against it, and the time it was paused was not missed."""
+    state = job.state
+    if state.disabled_reason == ENDED:
+        raise JobEndedError(job.id, job.namespace)
+    fresh = state._replace(
+        phase=Phase.ACTIVE,
+        disabled_reason=None,
+        disabled_at=None,
+        consecutive_errors=0,
+        interruptions=0,
+        retry_count=0,
+        period_start=None,
+    )
+    if owes_since_its_claim(job):
+        return Change(state=fresh)  # the run in progress decides when it ends
+    if isinstance(job.schedule, At):
+        # Still to be run, once: late, and as another attempt if there was one.
+        at = jittered(job, job.schedule.first_micros(now))
+        return Change(state=fresh._replace(next_run_at=state.next_run_at or at))
+    if isinstance(job.schedule, Delay):
+        planned = state.regular_at or state.next_run_at or now
+        return Change(state=going_on(job, fresh, max(planned, now), now))
+    is_paused = state.phase is Phase.PAUSED
+    was_not_missed = is_paused and ((state.next_run_at or 0) > now or comes_during_its_run(state))
+    if state.regular_at is None and (state.phase is Phase.ACTIVE or was_not_missed):
+        return Change(state=fresh)
+    following = next_regular(job, now)
+    if following is None and state.retry_of is not None:  # its last occurrence, to be tried again
+        return Change(state=fresh._replace(next_run_at=state.next_run_at or now))
+    skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF) if state.phase is Phase.ACTIVE else ()
+    return Change(state=going_on(job, fresh, following, now), skips=skips)
+
+
+def disable(job: Job, reason: str, now: Micros) -> Change:
+    """A job that is taken out of scheduling for *reason*. What it owes leaves a row."""
+    skips = owed(job, now, SkipReason.DISABLED)
+    if job.state.activity is Status.IDLE:
+        return Change(state=disabled(job.state, reason, now), skips=skips)
+    # What comes next is kept until the run in progress has ended: the job may be resumed before that.
+    state = _past_what_is_owed(job, now) if skips else job.state
+    if state.disabled_reason != ENDED:
+        state = state._replace(phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now)
+    return Change(state=state, skips=skips)
+
+
+def _past_what_is_owed(job: Job, now: Micros) -> JobState:
+    """The state of a job whose due occurrences have their row; a one-shot, a delay and a retry are owed still."""
+    if isinstance(job.schedule, At | Delay):
+        return job.state
+    following = next_regular(job, now)
+    if job.state.retry_of is not None:
+        return job.state._replace(regular_at=following)
+    return going_on(job, job.state, following, now)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]

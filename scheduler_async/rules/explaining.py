@@ -1,0 +1,160 @@
+"""Whether a job would run now, why not, and when it will. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, timedelta, tzinfo
+
+from scheduler_async.errors import quoted
+from scheduler_async.jobs.answers import Explanation, Upcoming
+from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
+from scheduler_async.jobs.job import Job
+from scheduler_async.rules.claiming import claim
+from scheduler_async.rules.going_on import retry_policy
+from scheduler_async.rules.missed import next_regular
+from scheduler_async.rules.terms import Room, Rules
+from scheduler_async.schedules.delay import Delay
+from scheduler_async.timekeeping.durations import describe_duration
+from scheduler_async.timekeeping.instants import SECOND, Micros, describe_instant, from_micros
+
+# A preview of a job that runs every second is long enough with these.
+MAX_UPCOMING = 1_000
+
+
+# ---------------------------------------------------------------- whether it would run
+
+
+def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason | None, Micros | None]:
+    """Why the job does not run *now*, or None if it would; and when that will change, if it is known."""
+    state = job.state
+    if state.activity is not Status.IDLE:
+        return SkipReason.ALREADY_RUNNING, None
+    if state.phase is Phase.DISABLED:
+        return (SkipReason.ENDED if state.disabled_reason == ENDED else SkipReason.DISABLED), None
+    if state.phase is Phase.PAUSED:
+        return SkipReason.PAUSED, None
+    if state.next_run_at is None:
+        return SkipReason.MANUAL_ONLY, None
+    if not room.clock_is_believed:
+        return SkipReason.NOT_DUE, None
+    if state.next_run_at > now:
+        return _why_not_due(job, rules), state.next_run_at
+    if claim(job, now, rules).attempt is None:
+        return SkipReason.MISFIRE, None
+    if room.stopping:
+        return SkipReason.STOPPING, None
+    if not room.has_handler:
+        return SkipReason.NO_HANDLER, None
+    if room.free_in_group is not None and room.free_in_group <= 0:
+        return SkipReason.GROUP_FULL, None
+    if room.free_slots is not None and room.free_slots + room.free_in_queue <= 0:
+        return (SkipReason.QUEUE_FULL if room.has_queue else SkipReason.AT_CAPACITY), None
+    return None, None
+
+
+def _why_not_due(job: Job, rules: Rules) -> SkipReason:
+    state = job.state
+    policy = retry_policy(job, rules)
+    is_last_retry = policy.regular_times_go_on and state.retry_of is not None
+    if policy.is_exhausted(state.retry_count) and state.consecutive_errors and not is_last_retry:
+        return SkipReason.RETRIES_EXHAUSTED
+    waits_longer = state.retry_of is not None or state.regular_at is not None
+    return SkipReason.BACKOFF if waits_longer else SkipReason.NOT_DUE
+
+
+def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC) -> Explanation:
+    """`decide` for people, whose clocks are those of *zone*."""
+    reason, until = decide(job, now, room, rules)
+    state = job.state
+    when = _when(until, now, zone)
+    failures = f"{state.consecutive_errors} failure{'s' if state.consecutive_errors != 1 else ''} in a row"
+    problem = f" ({state.last_error})" if state.last_error else ""
+    sentences = {
+        None: "is due and starts with the next pass.",
+        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe(zone)}, next {when}."
+        if room.clock_is_believed
+        else "waits, since the wall clock jumped by more than a year: nothing starts before it has gone back, or for a "
+        "day. If the clock is right, a restart lets it count at once.",
+        SkipReason.DISABLED: f"is disabled: {str(state.disabled_reason).rstrip('.')}.",
+        SkipReason.ENDED: "has ended: nothing is left of its schedule.",
+        SkipReason.PAUSED: "is paused.",
+        SkipReason.MANUAL_ONLY: "runs only when it is triggered.",
+        SkipReason.ALREADY_RUNNING: f"is {state.activity} already, and a job runs once at a time.",
+        SkipReason.BACKOFF: f"waits after {failures}{problem}, and is tried again {when}.",
+        SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}, and runs again {when}.",
+        SkipReason.MISFIRE: "missed its time, and its misfire policy is to skip: it goes on with the next occurrence.",
+        SkipReason.STOPPING: "is due, but the scheduler is stopping, and takes up nothing new.",
+        SkipReason.NO_HANDLER: f"is due, but no handler {quoted(job.handler)} is registered here.",
+        SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} has no free slot.",
+        SkipReason.AT_CAPACITY: "is due, but as many jobs run as may: it goes when a slot frees.",
+        SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full: it goes when there is room.",
+    }
+    remedies = {
+        SkipReason.DISABLED: "resume_job() enables it.",
+        SkipReason.PAUSED: "resume_job() lets it go on.",
+        SkipReason.MANUAL_ONLY: "trigger_job() does.",
+    }
+    name = quoted(job.id) if job.namespace == "default" else quoted(job.key)
+    return Explanation(
+        reason=reason,
+        until=None if until is None else from_micros(until),
+        sentence=f"Job {name} {sentences[reason]}",
+        remedy=None if reason is None else remedies.get(reason),
+    )
+
+
+def _when(until: Micros | None, now: Micros, zone: tzinfo) -> str:
+    if until is None:
+        return "at an unknown time"
+    wait = timedelta(seconds=(until - now) // SECOND)
+    moment = describe_instant(from_micros(until), zone)
+    return f"at {moment}, in {describe_duration(wait) if wait else 'less than a second'}"
+
+
+def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:
+    """The runs of a job from *now* until *until*, in order, as far as they are known today."""
+    state = job.state
+    if state.phase is not Phase.ACTIVE:
+        return
+    policy = retry_policy(job, rules)
+    left = policy.retries_left(state.consecutive_errors, state.retry_count)
+    warnings = []
+    if state.retry_of is not None:
+        warnings.append("a retry, before the next regular time")
+    elif state.regular_at is not None:
+        warnings.append("postponed after failures")
+    if policy.disable_after is not None and state.consecutive_errors + 1 == policy.disable_after:
+        warnings.append("disabled if it fails once more")
+    if not room.has_handler:
+        warnings.append(f"no handler {quoted(job.handler)} is registered here")
+    if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # it runs now
+        following = next_regular(job, now)
+    elif state.next_run_at <= now:
+        taken = claim(job, now, rules)
+        missed = sum(skip.missed for skip in taken.skips)
+        if missed:
+            warnings.append(f"{missed} missed, not made up for")
+        if taken.attempt is not None:
+            yield Upcoming(job=job, at=from_micros(now), retries_left=left, warnings=tuple(warnings))
+        following = taken.state.next_run_at or next_regular(job, now)
+    elif state.next_run_at <= until:
+        yield Upcoming(job=job, at=from_micros(state.next_run_at), retries_left=left, warnings=tuple(warnings))
+        following = next_regular(job, state.next_run_at)
+    else:
+        return
+    for number, at in enumerate(_regular_from(job, following), 1):
+        if at > until:
+            break
+        is_cut = number == MAX_UPCOMING
+        cut = (f"and so on: no more than {MAX_UPCOMING:,} of a job are listed",) if is_cut else ()
+        yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=cut)
+        if is_cut:
+            break
+
+
+def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:
+    if isinstance(job.schedule, Delay):
+        return  # the run after next depends on how long the next one takes
+    while at is not None:
+        yield at
+        at = next_regular(job, at)

@@ -1,0 +1,156 @@
+"""What a run that ended leaves behind. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler_async.jobs.enums import OnInterrupt, Outcome, Phase, SkipReason, Status, Trigger
+from scheduler_async.jobs.job import Job, JobState, state_of_parts
+from scheduler_async.jobs.retries import Consequence
+from scheduler_async.jobs.run import Attempt, Ending
+from scheduler_async.rules.edits import disable, resume
+from scheduler_async.rules.going_on import disabled, going_on, owes_since_its_claim, retry_policy, was_disabled_before
+from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over
+from scheduler_async.rules.terms import Change, Rules
+from scheduler_async.schedules.at import At
+from scheduler_async.schedules.delay import Delay
+from scheduler_async.schedules.manual import Manual
+from scheduler_async.timekeeping.instants import Micros
+
+# ---------------------------------------------------------------- what a run leaves behind
+
+
+def after_run(
+    job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, started_at: Micros | None = None
+) -> Change:
+    """What the job looks like when *run* has ended: outcome, counters and next run, all at once.
+
+    *job* is as it is now: paused or edited during the run, it stays so. *started_at* is when its handler was called.
+    """
+    if ending.disable:  # to give up is to end like others, and to be disabled
+        ended = after_run(job, run, replace(ending, disable=False), now, rules, started_at)
+        given_up = disable(job.with_state(ended.state), "its handler returned False", now)
+        return Change(state=given_up.state, skips=ended.skips + given_up.skips)
+    outcome = ending.outcome
+    by_hand = run.trigger is Trigger.MANUAL
+    # Until its handler was called, it counted from its claim.
+    state = _counted(job.state, ending, by_hand, now, job.state.last_run_at if started_at is None else started_at)
+    interrupted = outcome is Outcome.INTERRUPTED
+    reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
+    if by_hand or state.next_run_at is not None:  # it has kept its schedule, or got another
+        return _after_run_beside_schedule(job, state, run, now, reason)
+    skips, regular = merged_and_next(job, max(run.claimed_at, run.scheduled_for), now, reason)
+    if state.phase is Phase.DISABLED:
+        return Change(state=state, skips=skips if job.anchor <= run.claimed_at else ())
+    if regular is not None and regular == run.scheduled_for:  # the clock went back meanwhile
+        regular = next_regular(job, regular)
+    rerun = job.spec.on_interrupt is OnInterrupt.RERUN
+    is_manual = isinstance(job.schedule, Manual)  # made so while it ran
+    if outcome is Outcome.CANCELLED and rerun and not is_manual:
+        return Change(state=_retrying(state, run, now, regular), skips=skips)
+    if not outcome.is_failure or is_manual:
+        return Change(state=going_on(job, state, regular, now), skips=skips)
+
+    at_once = interrupted and rerun
+    policy = retry_policy(job, rules)
+    consequence = policy.after_failure(
+        failed_at=now,
+        consecutive_errors=state.consecutive_errors,
+        retry_count=state.retry_count,
+        period_start=state.period_start,
+        at_once=at_once,
+        interruptions=state.interruptions,
+    )
+    state = state._replace(retry_count=consequence.retry_count, period_start=consequence.period_start)
+    # The scheduler's policy is for what comes again; a run that was interrupted is repeated only if its job says so.
+    may_retry = at_once or (not interrupted and (regular is not None or job.spec.retry is not None))
+    retry_from = now + (0 if at_once else rules.retry_floor) if may_retry else None
+    return Change(state=_after_failure(job, state, run, consequence, regular, retry_from, now), skips=skips)
+
+
+def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_run_at: Micros | None) -> JobState:
+    """*state* with how a run ended, and what that does to the counters: a run by hand leaves them alone."""
+    outcome, told = ending.outcome, (ending.exit_code, ending.message)
+    if outcome.is_failure:
+        failed = state._replace(
+            activity=Status.IDLE,
+            last_run_at=last_run_at,
+            last_exit_code=ending.exit_code,
+            last_message=ending.message,
+            last_error_at=now,
+            last_error=ending.error or outcome.value,
+        )
+        if by_hand:
+            return failed
+        interruptions = state.interruptions + 1 if outcome is Outcome.INTERRUPTED else 0
+        return failed._replace(consecutive_errors=state.consecutive_errors + 1, interruptions=interruptions)
+    is_good = outcome is Outcome.SUCCESS or outcome is Outcome.NOOP
+    last_success_at = now if is_good else state.last_success_at
+    if by_hand or outcome is Outcome.CANCELLED:
+        return state_of_parts(
+            (Status.IDLE, *state[1:6], last_run_at, *state[7:10], last_success_at, *told, *state[13:])
+        )
+    return state_of_parts((Status.IDLE, *state[1:5], 0, last_run_at, None, 0, 0, last_success_at, *told, *state[13:]))
+
+
+def _after_failure(
+    job: Job,
+    state: JobState,
+    run: Attempt,
+    consequence: Consequence,
+    regular: Micros | None,
+    retry_from: Micros | None,
+    now: Micros,
+) -> JobState:
+    """*state* with what follows from the failure of *run*; a retry comes not before *retry_from*, or never if None."""
+    if consequence.disable:
+        reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
+        return _failed_for_good(state, run, reason, now)
+    retry_at, not_before = consequence.retry_at, consequence.not_before
+    if regular is None:
+        # Nothing comes after this occurrence: it is tried again while its policy allows, and then it is over.
+        retry_at = retry_at if retry_at is not None else not_before
+        if retry_at is None or consequence.held or retry_from is None:
+            return _failed_for_good(state, run, f"its last run failed: {state.last_error}", now)
+        return _retrying(state, run, max(retry_at, retry_from), None)
+    if consequence.held and retry_from is None:
+        not_before = retry_at
+    if not_before is not None and not_before > regular:
+        return state._replace(next_run_at=not_before, regular_at=regular)
+    if retry_at is not None and retry_from is not None:
+        return _retrying(state, run, max(retry_at, min(retry_from, regular)), regular)
+    return going_on(job, state, regular, now)
+
+
+def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None) -> JobState:
+    return state._replace(next_run_at=at, retry_of=run.scheduled_for, attempts=run.attempt, regular_at=regular)
+
+
+def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
+    """Disabled; should it be resumed, the next attempt is told from those before."""
+    return disabled(state, reason, now)._replace(retry_of=run.scheduled_for, attempts=run.attempt)
+
+
+def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Micros, reason: SkipReason) -> Change:
+    """What a run leaves behind that was asked for, or whose job got another schedule meanwhile: it has a next run.
+
+    An occurrence that came during the run is left out. One that was due before the run is still due, and so is a
+    one-shot.
+    """
+    by_hand = run.trigger is Trigger.MANUAL
+    if state.phase is Phase.DISABLED:
+        owes = owes_since_its_claim(job) and not was_disabled_before(job.state)
+        skips = merged(job, run.claimed_at, now, reason) if owes else ()
+        return Change(state=state._replace(next_run_at=None, regular_at=None), skips=skips)
+    if state.next_run_at is None and not isinstance(job.schedule, Manual):
+        # It was disabled, and resumed while this run was in progress.
+        skips = () if isinstance(job.schedule, At) else merged(job, run.claimed_at, now, reason)
+        resumed = resume(job.with_state(state._replace(phase=Phase.PAUSED)), now).state
+        return Change(state=resumed._replace(phase=state.phase), skips=skips)
+    if isinstance(job.schedule, Delay) and not by_hand:
+        return Change(state=going_on(job, state, next_regular(job, now), now))
+    at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
+    if isinstance(job.schedule, At | Delay) or state.retry_of is not None or at is None or not since < at <= now:
+        return Change(state=state)
+    skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF) + passed_over(job, at, now, reason)
+    return Change(state=going_on(job, state, next_regular(job, now), now), skips=skips)

@@ -1,0 +1,69 @@
+"""What comes next for a job, what it owes, and how it is given up: what the other rules share. Pure."""
+
+from __future__ import annotations
+
+from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
+from scheduler_async.jobs.job import Job, JobState, state_of_parts
+from scheduler_async.jobs.retries import Retry
+from scheduler_async.jobs.run import Skip
+from scheduler_async.rules.missed import passed_over
+from scheduler_async.rules.terms import Rules
+from scheduler_async.schedules.at import At
+from scheduler_async.schedules.manual import Manual
+from scheduler_async.timekeeping.instants import Micros
+
+NO_RETRY = Retry.none()
+
+
+def owes_since_its_claim(job: Job) -> bool:
+    """Whether it runs, and what passes meanwhile is written down when that ends: no edit has settled it before."""
+    state = job.state
+    return state.activity is not Status.IDLE and state.next_run_at is None and job.anchor <= (state.last_run_at or 0)
+
+
+def was_disabled_before(state: JobState) -> bool:
+    """Whether the run in progress was asked for while the job was disabled."""
+    return state.disabled_at is not None and state.disabled_at <= (state.last_run_at or 0)
+
+
+def comes_during_its_run(state: JobState) -> bool:
+    """Whether it runs, and what comes next was not due before that: if it comes meanwhile, the end of the run tells."""
+    if state.activity is Status.IDLE or state.last_run_at is None or state.next_run_at is None:
+        return False
+    return state.retry_of is None and state.regular_at is None and state.next_run_at > state.last_run_at
+
+
+def disabled(state: JobState, reason: str, now: Micros) -> JobState:
+    """*state*, given up *now* for *reason*, which is for a person to read."""
+    activity, _, retry_of, attempts, _, *rest = state[:13]
+    return state_of_parts((activity, None, retry_of, attempts, None, *rest, Phase.DISABLED, reason, now, *state[16:]))
+
+
+# ---------------------------------------------------------------- shared
+
+
+def retry_policy(job: Job, rules: Rules) -> Retry:
+    """The policy for failures: the job's own, or the scheduler's, which leaves one-shots alone."""
+    if job.spec.retry is not None:
+        return job.spec.retry
+    return NO_RETRY if isinstance(job.schedule, At) else rules.retry
+
+
+def going_on(job: Job, state: JobState, following: Micros | None, now: Micros) -> JobState:
+    """*state* with its next regular run; a schedule with nothing left has ended, unless it never began."""
+    if following is None and not isinstance(job.schedule, Manual):
+        return disabled(state, ENDED, now)
+    return state_of_parts((state.activity, following, None, 0, None, *state[5:]))
+
+
+def owed(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
+    """What is due and has not run, as a row. What came while a job was paused or disabled is not owed."""
+    state = job.state
+    since = state.regular_at if state.regular_at is not None else state.next_run_at
+    if state.retry_of is not None and state.regular_at is None:
+        return ()  # only a retry, whose occurrence has its rows
+    if state.phase is not Phase.DISABLED and comes_during_its_run(state):
+        reason = SkipReason.ALREADY_RUNNING
+    elif state.phase is not Phase.ACTIVE:
+        return ()
+    return passed_over(job, since, now, reason)

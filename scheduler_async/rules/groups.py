@@ -1,0 +1,115 @@
+"""Groups: jobs that share a limit on how many of them run at once, each within its namespace. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from scheduler_async.errors import InvalidJobError, quoted
+from scheduler_async.jobs.names import MAX_NAME_LENGTH, check_name
+
+# No name contains it: names are printable.
+_SEPARATOR = "\n"
+
+EVERYWHERE = "*/"
+"""What the key of a limit begins with that bounds a group across all namespaces."""
+
+NO_GROUP = ""
+"""The key of jobs that are in no group. No group has it."""
+
+
+def group_key(namespace: str, group: str | None) -> str | None:
+    """Return the name of a group among those of all namespaces, as stores keep it with the state of a job."""
+    return None if group is None else f"{namespace}{_SEPARATOR}{group}"
+
+
+def check_limited(key: object) -> None:
+    """Raise `InvalidJobError` unless *key* says, in `group_limits`, which group is limited."""
+    text = key if isinstance(key, str) else ""
+    name = text.removeprefix(EVERYWHERE)
+    if name == "*":
+        problem = f"The key {quoted(key)} in group_limits is not the name of a group. {_EACH_GROUP} {_KEYS}"
+    elif text == EVERYWHERE:
+        problem = f"The key {quoted(key)} in group_limits must continue with the name of a group. {_KEYS}"
+    elif "/" in text and not text.startswith(EVERYWHERE):
+        # It may be the name of a group. But if it was meant as a namespace and a group, the limit would have no effect.
+        problem = (
+            f"The key {quoted(key)} in group_limits is ambiguous: a limit cannot be set for one namespace alone. "
+            f'{_KEYS} If the name of the group contains "/", use {quoted(EVERYWHERE + text)}.'
+        )
+    elif not _is_name(name):
+        problem = (
+            f"A key in group_limits must be the name of a group, not {quoted(key)}. A name has 1 to {MAX_NAME_LENGTH} "
+            f"printable characters, without whitespace around them. {_KEYS}"
+        )
+    else:
+        return
+    raise InvalidJobError(problem, "group_limits")
+
+
+_KEYS = 'Use "mail" to limit the group "mail" in each namespace, or "*/mail" to limit it across all namespaces.'
+_EACH_GROUP = "To limit every group, pass a number: group_limits=2."
+
+
+def _is_name(name: object) -> bool:
+    try:
+        check_name(name, "group")
+    except InvalidJobError:
+        return False
+    return True
+
+
+class Rooms:
+    """How many more runs each group has room for, within its namespace and across all of them."""
+
+    def __init__(self, limit: int | None, limits: Mapping[str, int], running: Mapping[str, int]) -> None:
+        """*limit* is for every group that *limits* does not name; *running* counts runs by the keys of their groups."""
+        self.limit = limit
+        self.own = {name: most for name, most in limits.items() if not name.startswith(EVERYWHERE)}
+        shared = {name.removeprefix(EVERYWHERE): most for name, most in limits.items() if name not in self.own}
+        self._left: dict[str, float] = {}
+        for key, count in running.items():
+            self._left[key] = self._limit_of(_name_in(key)) - count
+        everywhere: Counter[str] = Counter()
+        for key, count in running.items() if shared else ():
+            everywhere[_name_in(key)] += count
+        self.shared = {name: most - everywhere[name] for name, most in shared.items()}
+        """By name, the room in groups that have a limit across all namespaces."""
+
+    def _limit_of(self, name: str) -> float:
+        limit = self.own.get(name, self.limit)
+        return float("inf") if limit is None else limit
+
+    def of(self, key: str) -> float:
+        """Return how many more runs the group with this *key* has room for."""
+        if key == NO_GROUP:
+            return float("inf")
+        name = _name_in(key)
+        left = self._left.get(key)
+        own = self._limit_of(name) if left is None else left
+        return min(own, self.shared[name]) if name in self.shared else own
+
+    def take(self, key: str, count: int = 1) -> None:
+        """Note that so many more runs are in the group with this *key*; a negative *count* gives room back."""
+        if key != NO_GROUP:
+            name = _name_in(key)
+            left = self._left.get(key)
+            self._left[key] = (self._limit_of(name) if left is None else left) - count
+            if name in self.shared:
+                self.shared[name] -= count
+
+    @property
+    def in_use(self) -> dict[str, int | None]:
+        """By key, the room within its namespace of each group that has runs; None is any number."""
+        return {key: None if left == float("inf") else int(left) for key, left in self._left.items()}
+
+    @property
+    def full(self) -> tuple[list[str], list[str]]:
+        """The keys of groups that are full within their namespaces, and the names of those that are full in all."""
+        keys = [key for key, left in self._left.items() if left <= 0]
+        names = [name for room in (self.own, self.shared) for name, left in room.items() if left <= 0]
+        return keys, names
+
+
+def _name_in(key: str) -> str:
+    return key.partition(_SEPARATOR)[2]

@@ -1,0 +1,12 @@
+"""Who goes first when not all can go. Pure."""
+
+from __future__ import annotations
+
+from scheduler_async.jobs.job import Job
+from scheduler_async.timekeeping.instants import Micros
+
+
+def order(job: Job) -> tuple[int, Micros, str]:
+    """Who goes first: by priority, then longest since its last run (never run first), then by name."""
+    last = job.state.last_run_at
+    return job.priority.rank, -1 if last is None else last, job.id

@@ -1,0 +1,79 @@
+"""How a run ended, by what its handler returned or raised. Only here are such objects looked at. Pure."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
+from typing import TypeGuard
+
+from scheduler_async.jobs.enums import Outcome
+from scheduler_async.jobs.result import Result
+from scheduler_async.jobs.run import Ending
+from scheduler_async.texts import describe_error, name_of_class, storable
+
+# What most runs come to.
+SUCCESS = Ending(outcome=Outcome.SUCCESS)
+
+# What handlers often return; it takes a microsecond to find out that other values need no closer look either.
+_PLAIN = frozenset({bytes, dict, float, int, list, set, str, tuple})
+
+
+def ending_of(answer: object) -> Ending:
+    """Return how a run ended whose handler returned *answer*."""
+    if answer is None or answer is True:
+        return SUCCESS
+    if answer is False:
+        return Ending(outcome=Outcome.SUCCESS, disable=True)
+    try:
+        return _ending_of_object(answer)
+    except BaseException as error:  # a class of the user's may do anything when it is looked at
+        return Ending(outcome=Outcome.ERROR, error=f"The handler returned a bad value: {describe_error(error)}")
+
+
+def ending_of_exception(error: BaseException) -> Ending:
+    """Return how a run ended whose handler raised *error*."""
+    return Ending(outcome=Outcome.ERROR, error=describe_error(error))
+
+
+def can_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
+    """Return whether *answer* is awaitable; one that does not let itself be looked at is judged by how it ends."""
+    try:
+        return inspect.isawaitable(answer)
+    except BaseException:
+        return False
+
+
+def _ending_of_object(answer: object) -> Ending:
+    if type(answer) in _PLAIN:
+        return SUCCESS
+    if type(answer) is Ending:  # an object that only pretends to be one cannot be recorded
+        return answer
+    if isinstance(answer, Outcome):
+        return _told(Result(answer))
+    if isinstance(answer, Result):
+        # A subclass may have fields that `Result` refuses.
+        is_plain = type(answer) is Result
+        return _told(answer if is_plain else Result(answer.outcome, message=answer.message, exit_code=answer.exit_code))
+    problem = _unfinished(answer)
+    return SUCCESS if problem is None else Ending(outcome=Outcome.ERROR, error=problem)
+
+
+def _told(result: Result) -> Ending:
+    message = None if result.message is None else storable(result.message)
+    error = (message or result.outcome.value) if result.outcome.is_failure else None
+    return Ending(outcome=result.outcome, error=error, message=message, exit_code=result.exit_code)
+
+
+def _unfinished(answer: object) -> str | None:
+    """Return what is wrong with an *answer* that stands for work which has not been done; None if it does not."""
+    if inspect.isawaitable(answer):
+        if isinstance(answer, Coroutine):
+            with suppress(BaseException):  # it may have begun, and object
+                answer.close()  # Python would warn that it was never awaited
+        advice = "Await it in the handler: return await ..."
+    elif inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        advice = "Iterate over it in the handler."
+    else:
+        return None
+    return f"The handler returned a value of type {name_of_class(type(answer))}, whose work has not been done. {advice}"

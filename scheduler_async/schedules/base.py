@@ -1,0 +1,223 @@
+"""What all schedules have in common: bounds, jitter, a description and a JSON form. Pure."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, ClassVar, Self, TypeAlias
+
+from scheduler_async.errors import InvalidScheduleError, quoted
+from scheduler_async.schedules.jitter import jitter_text, parse_jitter, stored_jitter
+from scheduler_async.texts import describe_error
+from scheduler_async.timekeeping.durations import (
+    describe_duration,
+)
+from scheduler_async.timekeeping.instants import (
+    LAST,
+    Micros,
+    describe_instant,
+    from_micros,
+    parse_instant,
+    span,
+    to_micros,
+)
+
+JSON_VERSION = 1
+
+
+Duration: TypeAlias = str | timedelta
+
+
+Instant: TypeAlias = str | datetime
+
+
+_KINDS: dict[str, type[Schedule]] = {}  # by what their JSON forms say
+
+
+class Schedule(ABC):
+    """What all schedules have in common: bounds, jitter, a description and a JSON form."""
+
+    kind: ClassVar[str]
+    goes_by_moments: ClassVar[bool] = True
+    """Whether its next occurrence follows from the moment of the last one, however long that took."""
+    jitter: timedelta | float | None = None
+    """The longest delay to add: a duration, or a fraction of the interval."""
+    start: datetime | None = None
+    end: datetime | None = None
+    # The same in microseconds, worked out once: the scheduler asks often.
+    _start: Micros | None = None
+    _end: Micros = LAST
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _KINDS[cls.kind] = cls
+
+    def next_after(self, now: datetime) -> datetime | None:
+        """The first occurrence strictly later than *now*, or None when there are no more."""
+        found = self.next_micros(to_micros(parse_instant(now)))
+        return None if found is None else from_micros(found)
+
+    def previous(self, now: datetime) -> datetime | None:
+        """The latest occurrence at or before *now*, or None if there was none or it depends on what ran."""
+        found = self.latest_micros(to_micros(parse_instant(now)))
+        return None if found is None else from_micros(found)
+
+    @abstractmethod
+    def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
+        """`next_after` in microseconds; *anchor* is where the job's grid begins if the schedule does not say."""
+
+    @abstractmethod
+    def latest_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
+        """`previous` in microseconds."""
+
+    @abstractmethod
+    def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
+        """How many occurrences are later than *after* and not later than *until*, at most *cap*."""
+
+    def first_micros(self, now: Micros) -> Micros | None:
+        """When a job that is added *now* runs first."""
+        return self.next_micros(now, now)
+
+    def anchor_before(self, now: Micros, anchor: Micros) -> Micros:
+        """Where the same grid begins if the clock has gone back to before its *anchor*."""
+        return anchor
+
+    def jittered(self, at: Micros, key: str) -> Micros:
+        """The occurrence *at* with the delay that jitter adds for the job *key*: the same one every time."""
+        if self.jitter is None:
+            return at
+        gap = self._gap_after(at)
+        if isinstance(self.jitter, timedelta):
+            longest = span(self.jitter)
+        else:
+            longest = 0 if gap is None else int(gap * self.jitter)
+        if gap is not None:
+            longest = min(longest, gap - 1)  # never as late as the next occurrence
+        if self.end is not None:
+            longest = min(longest, max(to_micros(self.end) - at, 0))
+        digest = blake2b(f"{key}@{at}".encode(), digest_size=8).digest()
+        return min(at + int.from_bytes(digest) % (longest + 1), LAST)
+
+    def raised_to(self, minimum: timedelta) -> Self:
+        """This schedule, or one with its interval raised to *minimum* if it is shorter."""
+        return self
+
+    @abstractmethod
+    def describe(self, zone: str | tzinfo = UTC) -> str:
+        """When it runs, in plain English; *zone* is that of the reader, on whose clock single moments are."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The schedule as JSON values, with a version; `from_json` makes an equal one of them."""
+        form = {
+            "version": JSON_VERSION,
+            "kind": self.kind,
+            **self._parts(),
+            "jitter": jitter_text(self.jitter),
+            "start": iso_text(self.start),
+            "end": iso_text(self.end),
+        }
+        return {name: value for name, value in form.items() if value is not None}
+
+    def json_text(self) -> str:
+        """`to_json` as text, as stores keep it."""
+        return _remembered_text(self)
+
+    @staticmethod
+    def from_json(form: str | Mapping[str, Any]) -> Schedule:
+        """The schedule that `to_json` was asked of; *form* may be text too."""
+        try:
+            parts = dict(json.loads(form) if isinstance(form, str) else form)
+            version = parts.pop("version")
+            if version != JSON_VERSION:
+                raise InvalidScheduleError(
+                    f"This schedule has version {quoted(str(version))} of the JSON form, and only version "
+                    f"{JSON_VERSION} is known here: a newer scheduler_async wrote it."
+                )
+            kind = _KINDS[parts.pop("kind")]
+            if parts.get("jitter") is not None:
+                parts["jitter"] = stored_jitter(parts["jitter"])
+            return kind._from_parts(parts)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, InvalidScheduleError):
+                raise
+            raise InvalidScheduleError(
+                f"This is not the JSON form of a schedule ({describe_error(error)[:200]}). "
+                'One looks like {"version": 1, "kind": "every", "interval": "5m"}.'
+            ) from error
+
+    @classmethod
+    def _from_parts(cls, parts: dict[str, Any]) -> Schedule:
+        return cls(**parts)
+
+    @abstractmethod
+    def _parts(self) -> dict[str, Any]:
+        """What is particular to this kind, as JSON values."""
+
+    def _gap_after(self, at: Micros) -> Micros | None:
+        """How long it is from the occurrence *at* to the next, if that can be known."""
+        following = self.next_micros(at, at)
+        return None if following is None else following - at
+
+    def _set_bounds(self, jitter: Duration | float | None, start: Instant | None, end: Instant | None) -> None:
+        if jitter is not None:
+            fill_in(self, jitter=parse_jitter(jitter))
+        if start is not None:
+            first = parse_instant(start, "start")
+            fill_in(self, start=first, _start=to_micros(first))
+        if end is not None:
+            last = parse_instant(end, "end")
+            fill_in(self, end=last, _end=to_micros(last))
+        if self.start and self.end and self.start > self.end:
+            raise InvalidScheduleError(
+                f"The schedule ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}), "
+                "so that it would never run. Swap start and end."
+            )
+
+    def _not_before_start(self, now: Micros) -> Micros:
+        """*now*, or the last moment before the schedule's start: whatever follows is within bounds."""
+        return now if self._start is None else max(now, self._start - 1)
+
+    def _until_end(self, at: Micros) -> Micros | None:
+        return at if at <= self._end else None
+
+    def _describe_bounds(self, zone: str | tzinfo) -> str:
+        words = ""
+        if isinstance(self.jitter, timedelta):
+            words += f", up to {describe_duration(self.jitter)} later"
+        elif self.jitter is not None:
+            words += f", up to {jitter_text(self.jitter)} of the interval later"
+        if self.start:
+            words += f", from {describe_instant(self.start, zone)}"
+        if self.end:
+            words += f", until {describe_instant(self.end, zone)}"
+        return words
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each text
+
+
+@lru_cache(maxsize=4096)
+def _remembered_text(schedule: Schedule) -> str:
+    """Its JSON form: many jobs have equal schedules, and every edit writes one."""
+    return _encode(schedule.to_json())
+
+
+def fill_in(schedule: Schedule, **values: object) -> None:
+    """Set *values* of a frozen schedule while it is being made."""
+    schedule.__dict__.update(values)
+
+
+def check_flag(value: object) -> bool:
+    """Return *value* if it is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidScheduleError(f"immediately is True or False, not {quoted(value)}.")
+    return value
+
+
+def iso_text(moment: datetime | None) -> str | None:
+    """Return *moment* as JSON forms have it."""
+    return None if moment is None else moment.isoformat().replace("+00:00", "Z")

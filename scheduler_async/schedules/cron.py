@@ -1,0 +1,71 @@
+"""Schedules by cron expression: the expression itself is read in `cron_line`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, ClassVar
+
+from scheduler_async.schedules.base import Duration, Instant, Schedule, fill_in
+from scheduler_async.schedules.cron_english import describe_line
+from scheduler_async.schedules.cron_line import parse_cron
+from scheduler_async.timekeeping.instants import (
+    SECOND,
+    Micros,
+)
+from scheduler_async.timekeeping.zones import check_zone, find_zone
+
+
+@dataclass(frozen=True, init=False)
+class Cron(Schedule):
+    """At the times of a cron *expression* (5 fields, or 6 with seconds first), on the clocks of the zone *tz*.
+
+    *tz* is a name such as "Europe/Stockholm", an offset such as "+05:30", a `ZoneInfo`, or a `tzinfo` with a fixed
+    offset. The schedule keeps it as a name. Without *tz* it is the zone of the system.
+
+    Around daylight saving, "30 2 * * *" runs exactly once every day, and "*/15 * * * *" goes on every fifteen minutes.
+    """
+
+    kind: ClassVar[str] = "cron"
+    expression: str
+    tz: str | None
+    jitter: timedelta | float | None
+    start: datetime | None
+    end: datetime | None
+
+    def __init__(
+        self,
+        expression: str,
+        tz: str | tzinfo | None = None,
+        *,
+        jitter: Duration | float | None = None,
+        start: Instant | None = None,
+        end: Instant | None = None,
+    ) -> None:
+        line = parse_cron(expression)
+        fill_in(self, expression=line.text, tz=None if tz is None else check_zone(tz))
+        if self.tz is not None:
+            line.refuse_if_never_in(find_zone(self.tz))
+        self._set_bounds(jitter, start, end)
+
+    def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
+        now = self._not_before_start(now)
+        found = parse_cron(self.expression).next_after(now // SECOND, find_zone(self.tz))
+        return None if found is None else self._until_end(found * SECOND)
+
+    def latest_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
+        found = parse_cron(self.expression).previous(min(now, self._end) // SECOND, find_zone(self.tz))
+        if found is None or (self._start is not None and found * SECOND < self._start):
+            return None
+        return found * SECOND
+
+    def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
+        after, until = self._not_before_start(after), min(until, self._end)
+        return parse_cron(self.expression).count(after // SECOND, until // SECOND, find_zone(self.tz), cap)
+
+    def describe(self, zone: str | tzinfo = UTC) -> str:
+        written_for = self.tz or f"{find_zone(None).name}, the system's zone"
+        return f"{describe_line(parse_cron(self.expression))} ({written_for}){self._describe_bounds(zone)}"
+
+    def _parts(self) -> dict[str, Any]:
+        return {"expression": self.expression, "tz": self.tz}

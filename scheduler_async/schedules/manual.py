@@ -1,0 +1,38 @@
+"""Schedules that never run by themselves. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any, ClassVar
+
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.timekeeping.instants import (
+    Micros,
+)
+
+
+@dataclass(frozen=True)
+class Manual(Schedule):
+    """Never by itself, only when it is triggered: by a webhook, a chat message, a person."""
+
+    kind: ClassVar[str] = "manual"
+    goes_by_moments: ClassVar[bool] = False
+    jitter: None = field(default=None, init=False, repr=False)
+    start: None = field(default=None, init=False, repr=False)
+    end: None = field(default=None, init=False, repr=False)
+
+    def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
+        return None
+
+    def latest_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
+        return None
+
+    def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
+        return 0
+
+    def describe(self, zone: str | tzinfo = UTC) -> str:
+        return "only when triggered"
+
+    def _parts(self) -> dict[str, Any]:
+        return {}

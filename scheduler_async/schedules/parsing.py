@@ -1,0 +1,50 @@
+"""Schedules as a person types them. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import tzinfo
+
+from scheduler_async.errors import InvalidScheduleError, quoted
+from scheduler_async.schedules.at import At
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.cron import Cron
+from scheduler_async.schedules.cron_line import MAX_LENGTH
+from scheduler_async.schedules.delay import Delay
+from scheduler_async.schedules.every import Every
+from scheduler_async.schedules.manual import Manual
+
+
+def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
+    """The schedule that a person means by *text*; *tz* is the zone of a cron expression, as `Cron` takes it.
+
+    "every 5m", "after 5m", "0 9 * * *", "@daily", "2026-06-15T09:00:00Z" or "manual".
+    """
+    if not isinstance(text, str):
+        raise InvalidScheduleError(f"A schedule is a text, not {quoted(text)}. {_FORMS}")
+    if len(text) > MAX_LENGTH:
+        raise InvalidScheduleError(f"A schedule has at most {MAX_LENGTH} characters; {quoted(text)} has more. {_FORMS}")
+    word, _, rest = text.strip().partition(" ")
+    match word.lower():
+        case "every":
+            return Every(rest)
+        case "after":
+            return Delay(rest)
+        case "at":
+            return At(rest)
+        case "manual" if not rest:
+            return Manual()
+    if _LOOKS_LIKE_A_DATE.match(word):
+        return At(text)
+    if word.startswith("@") or len(text.split(maxsplit=7)) in (5, 6):
+        return Cron(text, tz)
+    raise InvalidScheduleError(f"Cannot read {quoted(text)} as a schedule. {_FORMS}")
+
+
+_LOOKS_LIKE_A_DATE = re.compile(r"\d{4}-\d")
+
+
+_FORMS = (
+    'Write "every 5m" (on a grid), "after 5m" (after the previous run), a cron expression such as "0 9 * * *" '
+    'or "@daily", a moment such as "2026-06-15T09:00:00Z", or "manual".'
+)

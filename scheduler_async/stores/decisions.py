@@ -1,0 +1,173 @@
+"""What both stores decide about the jobs in their hands, by the rules: claims, endings, recoveries. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from scheduler_async.jobs.enums import Outcome, Phase, Status, Trigger
+from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.run import Attempt, Ending, Skip
+from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
+from scheduler_async.rules.claiming import claim, ran_before, unclaim
+from scheduler_async.rules.edits import disable
+from scheduler_async.rules.finishing import after_run
+from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.terms import Rules
+from scheduler_async.stores.codec import (
+    NEXT_RUN_AT,
+    has_unreadable_state,
+    schedule_of,
+)
+from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun
+from scheduler_async.stores.short_ways import success_in_time
+from scheduler_async.stores.unreadable import (
+    is_count,
+    shown_moment,
+)
+from scheduler_async.timekeeping.instants import Micros
+
+
+def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
+    """Whether anything can be decided about a job that stood in line for one of *handlers*; None is any.
+
+    Not if its state cannot be read; and it waits if its handler is another than its state says, and not here.
+    """
+    is_here = handlers is None or job.handler in handlers or not job.enabled
+    return is_here and not has_unreadable_state(job)
+
+
+def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> tuple[Edit, Attempt | None]:
+    """What a claim does with a job; one that cannot be read, or whose schedule fails, is disabled.
+
+    One that is claimed ahead of its time is claimed as of its time.
+    """
+    if job.state.phase is Phase.DISABLED:
+        return Edit(job=job, kind="disabled"), None
+    due = job.state.next_run_at
+    moment = now if due is None or due < now else due
+    try:
+        state, skips, attempt = claim(job, moment, rules, activity)
+    except Exception as error:  # whatever it is, it must not stop the others
+        return _failing(job, error, now), None
+    return Edit(job.with_state(state), skips, _kind_of(state)), attempt
+
+
+def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Micros | None, int]:
+    """When the first of *jobs* is due, or so many at a moment, these among them or not; and how many are due then."""
+    moments = [job.state.next_run_at for job in jobs if job.state.next_run_at is not None]
+    first = min(moments) if moments else None
+    if first is None or (at is not None and at < first):
+        return at, count
+    return first, max(moments.count(first), count if at == first else 0)
+
+
+def _failing(job: Job, error: Exception, now: Micros) -> Edit:
+    state = job.state._replace(activity=Status.IDLE)
+    return Edit(job=job.with_state(disabled(state, f"its schedule fails: {error}", now)), kind="disabled")
+
+
+def after(
+    job: Job, run: ClaimedRun, ending: Ending, started_at: Micros | None, finished_at: Micros, rules: Rules
+) -> Edit:
+    """What a run leaves behind; a schedule that no longer computes disables its job."""
+    try:
+        state, skips = after_run(job, run.attempt, ending, finished_at, rules, started_at)
+    except Exception as error:  # whatever it is, it must not stop the others
+        return _failing(job, error, finished_at)
+    was_enabled = job.state.phase is not Phase.DISABLED
+    return Edit(job.with_state(state), skips, _kind_of(state) if was_enabled else None)
+
+
+def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
+    """What *decide* makes of a job; None also if its schedule fails, which is noticed when it comes due."""
+    try:
+        return decide(job)
+    except Exception:  # whatever it is, it must not stop the others
+        return None
+
+
+def gone_on(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
+    """The job of a run whose row was there already. *latest* is the last occurrence up to *now* that has a row.
+
+    The occurrence ran before the clock went back, so that the job goes on with the next; or without *latest*, the row
+    is that of another run, and the job stays as it was.
+    """
+    if latest is None:
+        return run.job.with_state(run.before)
+    try:
+        return run.job.with_state(ran_before(run.job, run.before, latest, now))
+    except Exception as error:  # whatever it is, it must not stop the others
+        return _failing(run.job.with_state(run.before), error, now).job
+
+
+_NOTHING = None, None
+
+
+def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
+    """`after`, for a job that nobody has touched since it was claimed: what nearly all leave is found without it."""
+    run, ending, finished_at = item.run, item.ending, item.finished_at
+    description = run.description
+    is_plain = ending.outcome is Outcome.SUCCESS and not ending.disable and run.trigger is not Trigger.MANUAL
+    if is_plain and description is not None:
+        told = ending.exit_code, ending.message
+        since = max(run.claimed_at, run.scheduled_for)
+        try:
+            schedule, anchor = schedule_of(description)
+            state = success_in_time(run.state, schedule, anchor, since, item.started_at, finished_at, told)
+        except Exception as error:  # whatever it is, it must not stop the others
+            return Aftermath.of(_failing(run.job, error, finished_at))
+        if state is not None:
+            next_run_at = state[NEXT_RUN_AT]
+            kind = "disabled" if next_run_at is None else None
+            return Aftermath(description, state, None, next_run_at, kind, (), told == _NOTHING)
+    return Aftermath.of(after(run.job, run, ending, item.started_at, finished_at, rules))
+
+
+def attempt_of(
+    job: Job,
+    scheduled_for: Micros | None = None,
+    number: int | None = None,
+    trigger: str | None = None,
+    claimed_at: Micros | None = None,
+) -> Attempt:
+    """What a claimed run was for, as its row says; where that is gone or unreadable, as the state of its *job* says."""
+    at, since = shown_moment(scheduled_for), shown_moment(claimed_at)
+    moment = since if since is not None else job.state.last_run_at or job.updated
+    return Attempt(
+        scheduled_for=moment if at is None else at,
+        attempt=number if number is not None and is_count(number) else 1,
+        trigger=_TRIGGERS.get(trigger, Trigger.SCHEDULE),
+        claimed_at=moment,
+    )
+
+
+_TRIGGERS: dict[str | None, Trigger] = {trigger.value: trigger for trigger in Trigger}
+
+
+def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
+    """*job* as if *run* had not been claimed; what it leaves out all the same, and as of when."""
+    try:
+        (state, skips), at = unclaim(job, run.job, run.before, run.attempt)
+    except Exception:  # whatever it is, it must not stop the others: a claim finds out
+        now = job.state
+        skips, at = (), job.updated
+        state = run.before._replace(phase=now.phase, disabled_reason=now.disabled_reason, disabled_at=now.disabled_at)
+    return job.with_state(state), skips, at
+
+
+def disabled_by(job: Job, reason: str, now: Micros) -> Edit:
+    """*job*, disabled for *reason* as by hand: a run in progress goes on. A schedule that fails does not matter."""
+    try:
+        state, skips = disable(job, reason, now)
+    except Exception:  # whatever it is, it must not stop the others
+        state, skips = disabled(job.state, reason, now), ()
+    return Edit(job.with_state(state), skips, "disabled")
+
+
+def noticed_at(now: Micros, claimed_at: Micros) -> Micros:
+    """As of when a death counts that is noticed *now*: one that was claimed ahead of its time, as of its time."""
+    return claimed_at if now < claimed_at <= now + EARLIEST_CLAIM else now
+
+
+def _kind_of(state: JobState) -> str | None:
+    return "disabled" if state.phase is Phase.DISABLED else None

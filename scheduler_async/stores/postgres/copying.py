@@ -1,0 +1,176 @@
+"""What PostgreSQL is asked when a store is copied: whole rows, some at a time. All else is in `postgres_work`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler_async.jobs.enums import Priority
+from scheduler_async.rules.groups import group_key
+from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.postgres.work import (
+    INSERT_JOBS,
+    INSERT_OUTPUTS,
+    INSERT_STATES,
+    LOCK_JOBS,
+    NEW_NUMBERS,
+    SPEC_TYPES,
+    STATE_COLUMNS,
+    UPDATE_JOBS,
+    UPDATE_STATES,
+    Work,
+    columns_of,
+    inserting,
+    kept,
+    original,
+    state_columns,
+    stored_state,
+    write_rows,
+)
+from scheduler_async.stores.run_codec import read_record, read_run_record
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+SELECT_RECORD: Final = f"SELECT j.uid, {', '.join(f'j.{name}' for name in SPEC_TYPES)}, {STATE_COLUMNS}"
+
+READ_JOBS: Final = f"""
+    {SELECT_RECORD}
+      FROM job j LEFT JOIN state s USING (uid)
+     WHERE j.uid > $1 AND j.removed_at IS NULL
+  ORDER BY j.uid
+     LIMIT $2
+"""
+READ_RECORDS: Final = f"{SELECT_RECORD} FROM job j LEFT JOIN state s USING (uid) WHERE j.uid = ANY($1::bigint[])"
+# In the order of `RunRecord`.
+READ_RUNS: Final = """
+    SELECT r.id, j.namespace, j.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at, r.finished_at,
+           r.outcome, r.reason, r.missed, r.error, r.message, r.exit_code, r.node, o.text
+      FROM run r JOIN job j USING (uid)
+      LEFT JOIN output o ON o.run = r.id
+     WHERE r.id > $1 AND r.outcome IS NOT NULL AND j.removed_at IS NULL
+  ORDER BY r.id
+     LIMIT $2
+"""
+COUNT: Final = """
+    SELECT (SELECT count(*) FROM job WHERE removed_at IS NULL),
+           (SELECT count(*) FROM run WHERE outcome IS NOT NULL)
+           - (SELECT count(*)
+                FROM job j JOIN run r USING (uid)
+               WHERE j.removed_at IS NOT NULL AND r.outcome IS NOT NULL)
+"""
+LOCK_UIDS: Final = """
+    SELECT j.namespace, j.id, s.uid
+      FROM job j JOIN state s USING (uid)
+     WHERE (j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND j.removed_at IS NULL
+  ORDER BY s.uid
+       FOR UPDATE OF s
+"""
+# An occurrence is attempted once, so that it has one row, whoever attempted it.
+FIND_RUNS: Final = """
+    SELECT c.place
+      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
+           WITH ORDINALITY AS c (uid, scheduled_for, attempt, trigger, claimed_at, place)
+     WHERE EXISTS (SELECT FROM run r
+                    WHERE r.uid = c.uid AND r.scheduled_for = c.scheduled_for AND r.attempt = c.attempt
+                      AND (r.trigger = c.trigger AND r.claimed_at = c.claimed_at
+                           OR c.attempt > 0 AND c.trigger <> 'manual' AND r.trigger <> 'manual'))
+"""
+NEW_RUNS: Final = "SELECT nextval('run_id') FROM generate_series(1, $1::int)"
+INSERT_RUNS: Final = inserting(
+    "run",
+    {
+        **dict.fromkeys(("id", "uid", "scheduled_for", "attempt"), "bigint"),
+        "trigger": "text",
+        **dict.fromkeys(("claimed_at", "started_at", "finished_at"), "bigint"),
+        **dict.fromkeys(("outcome", "reason"), "text"),
+        "missed": "bigint",
+        **dict.fromkeys(("error", "message"), "text"),
+        "exit_code": "bigint",
+        "node": "text",
+    },
+)
+
+
+class CopyingWork(Work):
+    """The transactions of a store, those of a copy included. `PostgresStore` says what each is for."""
+
+    async def count(self, db: Connection) -> tuple[int, int]:
+        jobs, runs = await db.fetchrow(COUNT)
+        return jobs, runs
+
+    async def read_jobs(self, db: Connection, after: int, limit: int) -> list[JobRecord | LeftOut]:
+        return [_record(row) for row in await db.fetch(READ_JOBS, after, limit)]
+
+    async def read_runs(self, db: Connection, after: int, limit: int) -> list[RunRecord | LeftOut]:
+        return [_run_record(row) for row in await db.fetch(READ_RUNS, after, limit)]
+
+    async def write_jobs(self, db: Connection, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
+        locked = await db.fetch(LOCK_JOBS, *columns_of([(job.namespace, job.id) for job in jobs], 2))
+        rows = await db.fetch(READ_RECORDS, [row[0] for row in locked])
+        here = {(row[2], row[3]): _record(row) for row in rows}
+        rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
+        wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
+        handlers = await self._numbers_of(db, {job.handler for job in wanted})
+        new = [job for job in wanted if not job.uid]
+        uids = await db.fetchval(NEW_NUMBERS, len(new)) if new else []
+        added = [job._replace(uid=uid) for job, uid in zip(new, uids, strict=True)]
+        updated = [job for job in wanted if job.uid]
+        await write_rows(db, INSERT_JOBS, [job[:-1] for job in added])
+        await self._write_states(db, INSERT_STATES, [(job.uid, *_narrow(job, handlers)) for job in added])
+        await write_rows(db, UPDATE_JOBS, [(*job[1:-1], job.uid) for job in updated])
+        await self._write_states(db, UPDATE_STATES, [(*_narrow(job, handlers), job.uid) for job in updated])
+        await self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, JobRecord)})
+        if wanted:
+            await self._tell_of(db, [job.state for job in wanted])
+        return rulings
+
+    async def write_runs(self, db: Connection, runs: Sequence[RunRecord]) -> int:
+        names = sorted({(run.namespace, run.job_id) for run in runs})
+        uids = {(row[0], row[1]): row[2] for row in await db.fetch(LOCK_UIDS, *columns_of(names, 2))}
+        wanted: dict[tuple[object, ...], RunRecord] = {}
+        for run in runs:
+            uid = uids.get((run.namespace, run.job_id))
+            is_other = not run.attempt or run.trigger == "manual"
+            key = (uid, run.scheduled_for, run.attempt, *((run.trigger, run.claimed_at) if is_other else ()))
+            if uid is not None:
+                wanted.setdefault(key, run)
+        keys = [(key[0], run.scheduled_for, run.attempt, run.trigger, run.claimed_at) for key, run in wanted.items()]
+        there = {place for (place,) in await db.fetch(FIND_RUNS, *columns_of(keys, 5))}
+        new = [(key[0], run) for place, (key, run) in enumerate(wanted.items(), 1) if place not in there]
+        numbers = sorted(number for (number,) in await db.fetch(NEW_RUNS, len(new)))
+        rows = [
+            (number, uid, *run._replace(error=_kept(run.error), message=_kept(run.message))[3:-1])
+            for number, (uid, run) in zip(numbers, new, strict=True)
+        ]
+        outputs = [
+            (number, kept(run.output)) for number, (_, run) in zip(numbers, new, strict=True) if run.output is not None
+        ]
+        await write_rows(db, INSERT_RUNS, rows)
+        await write_rows(db, INSERT_OUTPUTS, outputs)
+        return len(new)
+
+
+def _kept(text: str | None) -> str | None:
+    return None if text is None else kept(text)
+
+
+def _record(row: Sequence[Any]) -> JobRecord | LeftOut:
+    width = len(SPEC_TYPES) + 1
+    return read_record(tuple(row[:width]), state_columns(row[width:]))
+
+
+def _run_record(row: Sequence[Any]) -> RunRecord | LeftOut:
+    found = read_run_record(tuple(row))
+    if isinstance(found, LeftOut):
+        return found
+    return found._replace(error=original(found.error), message=original(found.message), output=original(found.output))
+
+
+def _narrow(job: JobRecord, handlers: Mapping[str, int]) -> tuple[Any, ...]:
+    """The columns of a state, as `NARROW_TYPES` names them."""
+    # A priority that this version does not know belongs to a job that it cannot read.
+    rank = next((priority.rank for priority in Priority if priority == job.priority), Priority.STANDARD.rank)
+    key = group_key(job.namespace, job.group)
+    narrow = job.revision, job.updated_at, handlers[job.handler], rank, job.id, key
+    return (*narrow, *stored_state(job.state))

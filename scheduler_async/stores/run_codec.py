@@ -1,0 +1,217 @@
+"""Rows of the run log: the columns they are kept in, and back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler_async.jobs.enums import Outcome, SkipReason, Trigger
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import RunRow, Skip
+from scheduler_async.jobs.unreadable import Unreadable
+from scheduler_async.stores.codec import (
+    ID,
+    NAMESPACE,
+    UID,
+    Row,
+    read_job,
+    state_of,
+    state_problem,
+)
+from scheduler_async.stores.copy_records import JobRecord, LeftOut, RunRecord
+from scheduler_async.stores.messages import EndedRun
+from scheduler_async.stores.unreadable import (
+    Check,
+    first_problem,
+    is_text,
+    moment,
+    name,
+    number,
+    optional,
+    problem_of,
+    shown_text,
+    text,
+)
+from scheduler_async.timekeeping.instants import Micros, from_micros
+
+RUN: dict[str, Check] = {
+    "id": number,
+    **dict.fromkeys(("job_id", "namespace"), lambda _: None),  # they are of the job
+    "scheduled_for": moment,
+    **dict.fromkeys(("started_at", "finished_at"), optional(moment)),
+    "attempt": number,
+    "trigger": Trigger,
+    "outcome": optional(Outcome),
+    "reason": optional(SkipReason),
+    "missed": number,
+    **dict.fromkeys(("error", "message"), optional(text)),
+    "exit_code": optional(number),
+    "node": optional(text),
+}
+"""The columns of a row of the run log, and what each may hold."""
+
+
+UNREADABLE_RUN = "This row cannot be read from the store: "
+"""How the `error` of a row begins that cannot be read."""
+
+
+def is_unreadable(row: RunRow) -> bool:
+    """Whether *row* has only what can be read of it."""
+    return row.error is not None and row.error.startswith(UNREADABLE_RUN)
+
+
+def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
+    """The row of the run log that its columns make; and what is wrong with them, if anything is.
+
+    Then the row has what can be read of it, and its error says what cannot.
+    """
+    try:
+        row = _run_row(*columns)
+    except Exception:  # noqa: S110 - what is wrong, and where, is looked for column by column
+        pass
+    else:
+        if _is_sound_run(columns):
+            return row, None
+    problem = first_problem(RUN, columns)
+    kept = {
+        name: value
+        for (name, check), value in zip(RUN.items(), columns, strict=True)
+        if not problem_of(name, check, value)
+    }
+    named = {name: shown_text(kept[name]) for name in ("job_id", "namespace")}
+    if problem is None:  # only the job has a name that cannot be shown
+        return _run_row(*{**kept, **named}.values()), None
+    shown = {**dict.fromkeys(RUN), "scheduled_for": 0, "attempt": 0, "trigger": Trigger.SCHEDULE, "missed": 0}
+    return _run_row(*{**shown, **kept, **named, "error": f"{UNREADABLE_RUN}{problem}"}.values()), problem
+
+
+def _is_sound_run(columns: Sequence[Any]) -> bool:
+    """Whether `RUN` finds nothing wrong, as far as `_run_row` does not notice, and its job has a name to show."""
+    (run_id, job_id, namespace, scheduled_for, started_at, finished_at, attempt, _, _, _, missed, error, message,
+     exit_code, node) = columns  # fmt: skip
+    for value in (run_id, scheduled_for, attempt, missed):
+        if type(value) is not int:
+            return False
+    for value in (started_at, finished_at, exit_code):
+        if value is not None and type(value) is not int:
+            return False
+    for value in (error, message, node):
+        if value is not None and (type(value) is not str or not is_text(value)):
+            return False
+    return all(type(value) is str and is_text(value) for value in (job_id, namespace))
+
+
+def _run_row(
+    run_id: int,
+    job_id: str,
+    namespace: str,
+    scheduled_for: Micros,
+    started_at: Micros | None,
+    finished_at: Micros | None,
+    attempt: int,
+    trigger: str,
+    outcome: str | None,
+    reason: str | None,
+    missed: int,
+    error: str | None,
+    message: str | None,
+    exit_code: int | None,
+    node: str | None,
+) -> RunRow:
+    return RunRow(
+        id=run_id,
+        job_id=job_id,
+        namespace=namespace,
+        scheduled_for=from_micros(scheduled_for),
+        started_at=None if started_at is None else from_micros(started_at),
+        finished_at=None if finished_at is None else from_micros(finished_at),
+        duration_ms=None if started_at is None or finished_at is None else max(finished_at - started_at, 0) / 1000,
+        delay_ms=None if started_at is None else max(started_at - scheduled_for, 0) / 1000,
+        attempt=attempt,
+        trigger=Trigger(trigger),
+        outcome=None if outcome is None else Outcome(outcome),
+        reason=None if reason is None else SkipReason(reason),
+        missed=missed,
+        error=error,
+        message=message,
+        exit_code=exit_code,
+        node=node,
+    )
+
+
+RUN_RECORD: dict[str, Check] = {
+    "id": number,
+    **dict.fromkeys(("namespace", "job_id"), name),
+    **{column: RUN[column] for column in ("scheduled_for", "attempt", "trigger")},
+    "claimed_at": moment,
+    **{column: RUN[column] for column in ("started_at", "finished_at")},
+    "outcome": Outcome,
+    **{column: RUN[column] for column in ("reason", "missed", "error", "message", "exit_code")},
+    "node": optional(name),
+    "output": lambda _: None,  # what is not UTF-8 is shown as far as it is
+}
+"""The columns of a `RunRecord`, and what each may hold."""
+
+
+def read_run_record(columns: Row) -> RunRecord | LeftOut:
+    """A run as it is kept; or why it cannot be read."""
+    problem = first_problem(RUN_RECORD, columns)
+    if problem is not None:
+        return LeftOut(columns[0], shown_text(columns[1]), shown_text(columns[2]), str(problem))
+    output = columns[-1]
+    return RunRecord._make((*columns[:-1], None if output is None else shown_text(output)))
+
+
+def read_record(description: Row, columns: Row) -> JobRecord | LeftOut:
+    """A job as it is kept, with these *columns* of its state; or why it cannot be read."""
+    try:
+        read_job(description)
+    except Unreadable as problem:
+        unsound: Unreadable | None = problem
+    else:
+        unsound = state_problem(columns)
+    if unsound is not None:
+        return LeftOut(description[UID], shown_text(description[NAMESPACE]), shown_text(description[ID]), str(unsound))
+    return JobRecord._make((*description, state_of(columns)))
+
+
+def row_of(item: EndedRun, node: str | None) -> RunRow:
+    """The row that a run which has ended leaves."""
+    run, ending = item.run, item.ending
+    return RunRow(
+        id=run.id,
+        job_id=run.name[1],
+        namespace=run.name[0],
+        scheduled_for=from_micros(run.scheduled_for),
+        started_at=from_micros(item.started_at),
+        finished_at=from_micros(item.finished_at),
+        duration_ms=max(item.finished_at - item.started_at, 0) / 1000,
+        delay_ms=max(item.started_at - run.scheduled_for, 0) / 1000,
+        attempt=run.number,
+        trigger=run.trigger,
+        outcome=ending.outcome,
+        reason=SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None,
+        error=ending.error,
+        message=ending.message,
+        exit_code=ending.exit_code,
+        node=node,
+    )
+
+
+def row_of_skip(job: Job, skip: Skip, now: Micros) -> RunRow:
+    """The row that occurrences leave which did not run; its id is known to the store only."""
+    return RunRow(
+        id=0,
+        job_id=job.id,
+        namespace=job.namespace,
+        scheduled_for=from_micros(skip.scheduled_for),
+        started_at=None,
+        finished_at=from_micros(now),
+        duration_ms=None,
+        delay_ms=None,
+        attempt=0,
+        trigger=Trigger.SCHEDULE,
+        outcome=Outcome.SKIPPED,
+        reason=skip.reason,
+        missed=skip.missed,
+    )

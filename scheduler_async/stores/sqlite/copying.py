@@ -1,0 +1,151 @@
+"""What SQLite is asked when a store is copied: whole rows, some at a time. All else it is asked is in `sqlite_work`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler_async.jobs.enums import Priority
+from scheduler_async.rules.groups import group_key
+from scheduler_async.stores.codec import state_values
+from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.run_codec import read_record, read_run_record
+from scheduler_async.stores.sqlite.bulk_writes import inserting
+from scheduler_async.stores.sqlite.work import (
+    INSERT_JOB,
+    INSERT_STATE,
+    LAST_JOB,
+    LAST_RUN,
+    SPEC_COLUMNS,
+    STATE_COLUMNS,
+    UPDATE_JOB,
+    UPDATE_STATE,
+    Work,
+)
+
+# The columns of a description in the order of `JobRecord`, and those of a state.
+SELECT_RECORD: Final = f"SELECT j.uid, {', '.join(f'j.{name}' for name in SPEC_COLUMNS)}, {STATE_COLUMNS}"
+
+READ_JOBS: Final = f"""
+    {SELECT_RECORD}
+      FROM job j LEFT JOIN state s ON s.uid = j.uid
+     WHERE j.uid > ? AND j.removed_at IS NULL
+  ORDER BY j.uid
+     LIMIT ?
+"""
+FIND_RECORDS: Final = f"""
+    {SELECT_RECORD}
+      FROM json_each(?) n
+      JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
+       AND j.removed_at IS NULL
+ LEFT JOIN state s ON s.uid = j.uid
+"""
+# In the order of `RunRecord`.
+READ_RUNS: Final = """
+    SELECT r.id, j.namespace, j.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at, r.finished_at,
+           r.outcome, r.reason, r.missed, r.error, r.message, r.exit_code, r.node, o.text
+      FROM run r CROSS JOIN job j ON j.uid = r.uid
+      LEFT JOIN output o ON o.run = r.id
+     WHERE r.id > ? AND r.outcome IS NOT NULL AND j.removed_at IS NULL
+  ORDER BY r.id
+     LIMIT ?
+"""
+COUNT: Final = """
+    SELECT (SELECT count(*) FROM job WHERE removed_at IS NULL),
+           (SELECT count(*) FROM run WHERE outcome IS NOT NULL)
+           - (SELECT count(*)
+                FROM job j INDEXED BY job_removed JOIN run r USING (uid)
+               WHERE j.removed_at IS NOT NULL AND r.outcome IS NOT NULL)
+"""
+FIND_UIDS: Final = """
+    SELECT j.namespace, j.id, j.uid
+      FROM json_each(?) n
+      JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
+       AND j.removed_at IS NULL
+"""
+# An occurrence is attempted once, so that it has one row, whoever attempted it.
+FIND_ATTEMPT: Final = """
+    SELECT 1
+      FROM run INDEXED BY run_once
+     WHERE uid = ? AND scheduled_for = ? AND attempt = ? AND attempt > 0 AND trigger <> 'manual'
+"""
+FIND_OTHER: Final = """
+    SELECT 1
+      FROM run INDEXED BY run_beside
+     WHERE uid = ? AND scheduled_for = ? AND attempt = ? AND (attempt = 0 OR trigger = 'manual')
+       AND trigger = ? AND claimed_at = ?
+"""
+INSERT_RUN: Final = inserting(
+    "run",
+    *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "finished_at"),
+    *("outcome", "reason", "missed", "error", "message", "exit_code", "node"),
+)
+
+
+class CopyingWork(Work):
+    """The transactions of a store, those of a copy included. `SQLiteStore` says what each is for."""
+
+    def count(self, db: sqlite3.Connection) -> tuple[int, int]:
+        jobs, runs = db.execute(COUNT).fetchone()
+        return jobs, runs
+
+    def read_jobs(self, db: sqlite3.Connection, after: int, limit: int) -> list[JobRecord | LeftOut]:
+        return [_record(row) for row in db.execute(READ_JOBS, (after, limit))]
+
+    def read_runs(self, db: sqlite3.Connection, after: int, limit: int) -> list[RunRecord | LeftOut]:
+        return [read_run_record(row) for row in db.execute(READ_RUNS, (after, limit))]
+
+    def write_jobs(self, db: sqlite3.Connection, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
+        names = json.dumps([(job.namespace, job.id) for job in jobs])
+        here = {(row[2], row[3]): _record(row) for row in db.execute(FIND_RECORDS, (names,))}
+        rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
+        wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
+        numbers: dict[str, int] = {}
+        for job in wanted:
+            self._number_of(db, job.handler, numbers)
+        uid = self._last_number(db, LAST_JOB)
+        self._last_job = None  # it is about to change
+        added = [job._replace(uid=uid + place) for place, job in enumerate((job for job in wanted if not job.uid), 1)]
+        updated = [job for job in wanted if job.uid]
+        INSERT_JOB.all(db, (job[:-1] for job in added))
+        INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers)) for job in added))
+        UPDATE_JOB.all(db, ((*job[1:-1], job.uid) for job in updated))
+        UPDATE_STATE.all(db, ((*_narrow(job, numbers), job.uid) for job in updated))
+        self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, JobRecord)})
+        self._line = None  # some may be due already
+        return rulings
+
+    def write_runs(self, db: sqlite3.Connection, runs: Sequence[RunRecord]) -> int:
+        names = json.dumps(sorted({(run.namespace, run.job_id) for run in runs}))
+        uids = {(namespace, job_id): uid for namespace, job_id, uid in db.execute(FIND_UIDS, (names,))}
+        number = self._last_number(db, LAST_RUN)
+        rows: dict[tuple[object, ...], tuple[object, ...]] = {}
+        outputs: list[tuple[int, str]] = []
+        for run in runs:
+            uid = uids.get((run.namespace, run.job_id))
+            is_other = not run.attempt or run.trigger == "manual"
+            key = (uid, run.scheduled_for, run.attempt, *((run.trigger, run.claimed_at) if is_other else ()))
+            if uid is None or key in rows or db.execute(FIND_OTHER if is_other else FIND_ATTEMPT, key).fetchone():
+                continue
+            number += 1
+            rows[key] = (number, uid, *run[3:-1])
+            if run.output is not None:
+                outputs.append((number, run.output))
+        INSERT_RUN.all(db, rows.values())
+        db.executemany("INSERT OR REPLACE INTO output (run, text) VALUES (?, ?)", outputs)
+        return len(rows)
+
+
+def _record(row: tuple[object, ...]) -> JobRecord | LeftOut:
+    width = len(SPEC_COLUMNS) + 1
+    return read_record(row[:width], row[width:])
+
+
+def _narrow(job: JobRecord, numbers: dict[str, int]) -> tuple[object, ...]:
+    """The columns of a state, as `NARROW_COLUMNS` names them."""
+    # A priority that this version does not know belongs to a job that it cannot read.
+    rank = next((priority.rank for priority in Priority if priority == job.priority), Priority.STANDARD.rank)
+    key = group_key(job.namespace, job.group)
+    return (job.revision, numbers[job.handler], rank, job.id, key, *state_values(job.state))

@@ -1,0 +1,310 @@
+"""The schema of a SQLite store, and the migrations that lead to it from every schema that was ever released.
+
+Never change a migration that is on the main branch: stores with it exist. Add another one, and a store of the schema
+before it to `tests/stores/schemas`.
+
+Processes of older versions may still run while a file is migrated. They claim and edit nothing once they see the new
+version, but they record the runs they have. If a migration changes the meaning of a column that they write, it renames
+the column: their statements fail then, and their runs are recovered as interrupted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from scheduler_async.errors import StoreError, StoreOutdatedError
+
+APPLICATION_ID: Final = 0x5C4EDA51  # in the file's header: this file is ours
+
+# Higher numbers are absurd: none is given.
+MOST_NUMBERS: Final = 2**53
+
+
+def _add_forgotten_until(db: sqlite3.Connection) -> None:
+    """Add a column of version 1 that the first files of that version do not have."""
+    columns = {name for _, name, *_ in db.execute("PRAGMA table_info(state)")}
+    if "forgotten_until" not in columns:
+        db.execute("ALTER TABLE state ADD COLUMN forgotten_until INTEGER")
+
+
+Step: TypeAlias = str | Callable[[sqlite3.Connection], None]
+"""Part of a migration: a statement, or what no statement can express."""
+
+MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
+    # 1: the first
+    (
+        """
+        CREATE TABLE handler (
+            number  INTEGER PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE
+        ) STRICT
+        """,
+        # What only an edit changes, payload included: apart from what every run changes, which stays narrow.
+        """
+        CREATE TABLE job (
+            uid           INTEGER PRIMARY KEY AUTOINCREMENT,
+            namespace     TEXT NOT NULL,
+            id            TEXT NOT NULL,
+            handler       TEXT NOT NULL,
+            schedule      TEXT NOT NULL,
+            retry         TEXT,
+            payload       TEXT NOT NULL,
+            metadata      TEXT NOT NULL,
+            user_id       TEXT,
+            name          TEXT,
+            priority      TEXT NOT NULL,
+            job_group     TEXT,
+            misfire       TEXT NOT NULL,
+            timeout       INTEGER,
+            on_interrupt  TEXT NOT NULL,
+            anchor        INTEGER NOT NULL,
+            created_at    INTEGER NOT NULL,
+            updated_at    INTEGER NOT NULL,
+            revision      INTEGER NOT NULL,
+            UNIQUE (namespace, id)
+        ) STRICT
+        """,
+        """
+        CREATE TABLE state (
+            uid                 INTEGER PRIMARY KEY REFERENCES job (uid) ON DELETE CASCADE,
+            revision            INTEGER NOT NULL,
+            handler             INTEGER NOT NULL REFERENCES handler (number),
+            rank                INTEGER NOT NULL,
+            id                  TEXT NOT NULL,
+            job_group           TEXT,
+            phase               TEXT NOT NULL,
+            disabled_reason     TEXT,
+            disabled_at         INTEGER,
+            activity            TEXT NOT NULL,
+            next_run_at         INTEGER,
+            retry_of            INTEGER,
+            attempts            INTEGER NOT NULL,
+            regular_at          INTEGER,
+            consecutive_errors  INTEGER NOT NULL,
+            retry_count         INTEGER NOT NULL,
+            period_start        INTEGER,
+            last_run_at         INTEGER,
+            last_success_at     INTEGER,
+            last_error_at       INTEGER,
+            last_error          TEXT,
+            last_exit_code      INTEGER,
+            last_message        TEXT,
+            forgotten_until     INTEGER,
+            run                 INTEGER,
+            node                INTEGER
+        ) STRICT
+        """,
+        # The heap of the scheduler: what may start, by handler and time.
+        """
+        CREATE INDEX state_due ON state (handler, next_run_at)
+        WHERE phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL
+        """,
+        """
+        CREATE INDEX state_claimed ON state (node, job_group)
+        WHERE activity <> 'idle'
+        """,
+        """
+        CREATE INDEX state_disabled ON state (disabled_at)
+        WHERE phase = 'disabled'
+        """,
+        """
+        CREATE TABLE run (
+            id             INTEGER PRIMARY KEY AUTOINCREMENT,
+            uid            INTEGER NOT NULL REFERENCES job (uid) ON DELETE CASCADE,
+            scheduled_for  INTEGER NOT NULL,
+            attempt        INTEGER NOT NULL,
+            trigger        TEXT NOT NULL,
+            claimed_at     INTEGER NOT NULL,
+            started_at     INTEGER,
+            finished_at    INTEGER,
+            outcome        TEXT,
+            reason         TEXT,
+            missed         INTEGER NOT NULL DEFAULT 0,
+            error          TEXT,
+            message        TEXT,
+            exit_code      INTEGER,
+            node           TEXT
+        ) STRICT
+        """,
+        "CREATE INDEX run_of_job ON run (uid)",
+        # One attempt at one occurrence, ever: what the clock says again is not run again.
+        """
+        CREATE UNIQUE INDEX run_once ON run (uid, scheduled_for, attempt)
+        WHERE attempt > 0 AND trigger <> 'manual'
+        """,
+        """
+        CREATE TABLE node (
+            number         INTEGER PRIMARY KEY AUTOINCREMENT,
+            name           TEXT NOT NULL,
+            host           TEXT NOT NULL,
+            pid            INTEGER NOT NULL,
+            process_start  TEXT NOT NULL,
+            beat           INTEGER NOT NULL,
+            since          INTEGER NOT NULL
+        ) STRICT
+        """,
+    ),
+    # 2: what runs wrote, apart from their rows, which are read more often
+    (
+        """
+        CREATE TABLE output (
+            run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+            text  TEXT NOT NULL
+        ) STRICT
+        """,
+    ),
+    # 3: deaths of the process are counted apart from failures of the job
+    ("ALTER TABLE state ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0",),
+    # 4: whether somebody has changed the state of a job while it ran: otherwise its run knows what it is
+    ("ALTER TABLE state ADD COLUMN touched INTEGER NOT NULL DEFAULT 1",),
+    # 5: when a node last beat; and rows that `run_once` leaves out, which a copy looks for
+    (
+        "ALTER TABLE node ADD COLUMN beat_at INTEGER NOT NULL DEFAULT 0",
+        """
+        CREATE INDEX run_beside ON run (uid, scheduled_for)
+        WHERE attempt = 0 OR trigger = 'manual'
+        """,
+    ),
+    # 6: a group belongs to its namespace; a handler that no job uses is forgotten, and its number never given again; a
+    # job that was removed stays as long as its runs do
+    (
+        _add_forgotten_until,
+        "ALTER TABLE state RENAME COLUMN job_group TO group_key",
+        """
+        UPDATE state
+           SET group_key = (SELECT namespace || char(10) || group_key FROM job WHERE job.uid = state.uid)
+         WHERE group_key IS NOT NULL
+        """,
+        """
+        CREATE TABLE new_handler (
+            number  INTEGER PRIMARY KEY AUTOINCREMENT,
+            name    TEXT NOT NULL UNIQUE
+        ) STRICT
+        """,
+        "INSERT INTO new_handler SELECT number, name FROM handler",
+        "DROP TABLE handler",
+        "ALTER TABLE new_handler RENAME TO handler",
+        "CREATE INDEX state_of_handler ON state (handler)",
+        "DELETE FROM handler WHERE number NOT IN (SELECT handler FROM state)",
+        # A job that was removed stays as long as its runs do, and gives up its name.
+        """
+        CREATE TABLE new_job (
+            uid           INTEGER PRIMARY KEY,
+            namespace     TEXT NOT NULL,
+            id            TEXT NOT NULL,
+            handler       TEXT NOT NULL,
+            schedule      TEXT NOT NULL,
+            retry         TEXT,
+            payload       TEXT NOT NULL,
+            metadata      TEXT NOT NULL,
+            user_id       TEXT,
+            name          TEXT,
+            priority      TEXT NOT NULL,
+            job_group     TEXT,
+            misfire       TEXT NOT NULL,
+            timeout       INTEGER,
+            on_interrupt  TEXT NOT NULL,
+            anchor        INTEGER NOT NULL,
+            created_at    INTEGER NOT NULL,
+            updated_at    INTEGER NOT NULL,
+            revision      INTEGER NOT NULL,
+            removed_at    INTEGER
+        ) STRICT
+        """,
+        """
+        INSERT INTO new_job
+        SELECT uid, namespace, id, handler, schedule, retry, payload, metadata, user_id, name, priority, job_group,
+               misfire, timeout, on_interrupt, anchor, created_at, updated_at, revision, NULL
+          FROM job
+        """,
+        "INSERT INTO sqlite_sequence SELECT 'new_job', seq FROM sqlite_sequence WHERE name = 'job'",
+        "DROP TABLE job",
+        "ALTER TABLE new_job RENAME TO job",
+        # No number is given twice, also if the job that had the highest is gone: the sequence remembers it then.
+        # AUTOINCREMENT would write to the sequence, one page more, for every job that is added.
+        f"""
+        CREATE TRIGGER job_number BEFORE DELETE ON job
+        WHEN old.uid < {MOST_NUMBERS} AND old.uid > coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'job'), 0)
+        BEGIN
+            DELETE FROM sqlite_sequence WHERE name = 'job';
+            INSERT INTO sqlite_sequence (name, seq) VALUES ('job', old.uid);
+        END
+        """,
+        "CREATE UNIQUE INDEX job_name ON job (namespace, id) WHERE removed_at IS NULL",
+        "CREATE INDEX job_removed ON job (removed_at) WHERE removed_at IS NOT NULL",
+        "CREATE INDEX job_removed_name ON job (namespace, id) WHERE removed_at IS NOT NULL",
+    ),
+)
+
+TABLES: Final = ("handler", "job", "run", "node", "state", "output", "sqlite_sequence")
+# Each index, its table, and which of its rows it holds.
+INDEXES: Final = (
+    ("sqlite_autoindex_handler_1", "handler", "true"),
+    ("job_name", "job", "removed_at IS NULL"),
+    ("job_removed", "job", "removed_at IS NOT NULL"),
+    ("job_removed_name", "job", "removed_at IS NOT NULL"),
+    ("state_due", "state", "phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL"),
+    ("state_claimed", "state", "activity <> 'idle'"),
+    ("state_disabled", "state", "phase = 'disabled'"),
+    ("state_of_handler", "state", "true"),
+    ("run_of_job", "run", "true"),
+    ("run_once", "run", "attempt > 0 AND trigger <> 'manual'"),
+    ("run_beside", "run", "attempt = 0 OR trigger = 'manual'"),
+)
+LOOK_AT_ALL: Final = (
+    *(f"SELECT * FROM {table} LIMIT 1" for table in TABLES),
+    *(f"SELECT 1 FROM {table} INDEXED BY {index} WHERE {rows} LIMIT 1" for index, table, rows in INDEXES),
+)
+
+
+def newest() -> int:
+    """Return the version of the schema that this code works with."""
+    return len(MIGRATIONS)
+
+
+def recognise(db: sqlite3.Connection) -> int:
+    """The version of the schema; `StoreError` if the file is not ours, is newer than we are, or is damaged."""
+    (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    version = version_of(db)
+    path = db.execute("PRAGMA database_list").fetchone()[2]
+    if application_id != APPLICATION_ID:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' LIMIT 3")]
+        if application_id or version or tables:
+            what = f" It has the tables {', '.join(tables)}, …" if tables else ""
+            raise StoreError(f"The file {path} belongs to another program.{what} Choose another file.")
+    if version > newest():
+        raise StoreOutdatedError(path, version, newest())
+    if version == newest():  # an older file does not have all of them
+        # Damage is noticed where it is read: one look at the top of each table and index, however large.
+        for statement in LOOK_AT_ALL:
+            db.execute(statement).fetchall()
+    return version
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """Return the version of the schema, 0 if the file is empty."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def migrate(db: sqlite3.Connection) -> int:
+    """Bring the schema up to date, within a transaction; return the version it had before."""
+    version = version_of(db)  # another process may have been faster
+    for steps in MIGRATIONS[version:]:
+        for step in steps:
+            if isinstance(step, str):
+                db.execute(step)
+            else:
+                step(db)
+    db.execute(f"PRAGMA user_version = {newest()}")
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    return version
+
+
+def require_current(db: sqlite3.Connection) -> None:
+    """`StoreOutdatedError` if a newer version has changed the schema."""
+    version = version_of(db)
+    if version > newest():
+        raise StoreOutdatedError(db.execute("PRAGMA database_list").fetchone()[2], version, newest())

@@ -1,0 +1,199 @@
+"""Rows that cannot be read: what their columns may hold, what is wrong with one, and a warning for each, once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from logging import WARNING
+from typing import Any, TypeAlias
+
+from scheduler_async.errors import quoted
+from scheduler_async.jobs.unreadable import Unreadable
+from scheduler_async.logs import say
+from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
+
+# So many rows are named. A store with more of them is damaged, and naming them all would take memory without end.
+MOST_NAMED = 1_000
+
+
+# Counts far beyond what a job can reach are damage; adding to them could pass what a store can hold.
+MOST_COUNTED = 2**40
+
+
+# The kernel gives no larger number to a process.
+LARGEST_PID = 2**31 - 1
+
+
+class UnreadableRows:
+    """The rows that a store has failed to read so far. The threads of its connections may add to them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, object], object] = {}
+        self._news: deque[tuple[object, ...]] = deque()
+        self._has_more = False
+        self._has_told_of_more = False
+
+    def add(self, table: str, number: object, problem: Unreadable) -> None:
+        """Note that row *number* of *table* cannot be read; `tell` names it, unless it was named before."""
+        row = table, number
+        if len(self._known) >= MOST_NAMED:
+            self._has_more = self._has_more or row not in self._known
+            return
+        this = object()
+        if self._known.setdefault(row, this) is this:
+            self._news.append((table, number, problem.column, problem.why))
+
+    def tell(self) -> None:
+        """Log a warning for each row that was added since the last call, and one when there are too many to name.
+
+        Only one thread may call it.
+        """
+        while self._news:
+            table, number, column, why = self._news.popleft()
+            words = 'Cannot read row %s of table "%s": column "%s": %s. The row is left as it is'
+            say(WARNING, words, number, table, column, why, extra={"table": table, "row": number, "column": column})
+        if self._has_more and not self._has_told_of_more:
+            self._has_told_of_more = True
+            say(WARNING, "More than %d rows of the store cannot be read; no more are named", MOST_NAMED)
+
+
+# ---------------------------------------------------------------- what columns may hold
+
+Check: TypeAlias = Callable[[Any], object]
+"""Raises a `ValueError` that says what is wrong with a value."""
+
+
+def moment(value: Any) -> None:
+    """A moment that a datetime can hold."""
+    if not is_moment(value):
+        raise ValueError(f"{_shown(value)} is not a moment between the years 1 and 9999")
+
+
+def is_moment(value: Any) -> bool:
+    """Whether *value* is a moment that a datetime can hold."""
+    return type(value) is int and FIRST <= value <= LAST
+
+
+def count(value: Any) -> None:
+    """A number of things that were counted."""
+    if not is_count(value):
+        raise ValueError(f"{_shown(value)} is not a number from 0 to {MOST_COUNTED}")
+
+
+def is_count(value: Any) -> bool:
+    """Whether *value* is a number of things that were counted."""
+    return type(value) is int and 0 <= value <= MOST_COUNTED
+
+
+def number(value: Any) -> None:
+    """A whole number."""
+    if type(value) is not int:
+        raise ValueError(f"{_shown(value)} is not a whole number")
+
+
+def duration(value: Any) -> None:
+    """A positive duration in microseconds."""
+    if type(value) is not int or value <= 0:
+        raise ValueError(f"{_shown(value)} is not a positive number of microseconds")
+
+
+def pid(value: Any) -> None:
+    """The number of a process."""
+    if type(value) is not int or not 0 < value <= LARGEST_PID:
+        raise ValueError(f"{_shown(value)} is not the number of a process")
+
+
+def text(value: Any) -> None:
+    """Any text."""
+    if type(value) is not str:
+        raise ValueError(f"{_shown(value)} is not a string")
+    if not is_text(value):
+        raise ValueError("it is not valid UTF-8")
+
+
+def is_text(value: str) -> bool:
+    """Whether *value* was valid UTF-8: what was not, `decoded` has marked."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def name(value: Any) -> None:
+    """What people call something."""
+    text(value)
+    if not value.isprintable():
+        raise ValueError(f"{quoted(value)} has characters that cannot be printed")
+
+
+def is_name(value: Any) -> bool:
+    """Whether *value* can be what people call something."""
+    return problem_of("", name, value) is None
+
+
+def one_of(words: Mapping[str, object]) -> Check:
+    """One of the values of an enum."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(f"{_shown(value)} is none of {', '.join(words)}")
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """Nothing, or what *check* lets pass."""
+    return lambda value: None if value is None else check(value)
+
+
+def _shown(value: object) -> str:
+    return str(value) if type(value) is int else quoted(value)
+
+
+def first_problem(columns: Mapping[str, Check], row: Sequence[Any]) -> Unreadable | None:
+    """The first of *columns*, which are those of *row*, that holds what it must not."""
+    for (column, check), value in zip(columns.items(), row, strict=True):
+        problem = problem_of(column, check, value)
+        if problem is not None:
+            return problem
+    return None
+
+
+def all_problems(columns: Mapping[str, Check], row: Sequence[Any]) -> tuple[Unreadable, ...]:
+    """Return a problem for each of *columns*, which are those of *row*, that holds what it must not."""
+    found = (problem_of(column, check, value) for (column, check), value in zip(columns.items(), row, strict=True))
+    return tuple(problem for problem in found if problem is not None)
+
+
+def problem_of(column: str, check: Check, value: Any) -> Unreadable | None:
+    """Why *value* must not be in *column*, or None."""
+    try:
+        check(value)
+    except RecursionError:
+        return Unreadable(column, "it is nested too deeply")
+    except Exception as error:  # whatever a row holds, it must not stop the others
+        return Unreadable(column, shown_text(str(error)) or type(error).__name__)
+    return None
+
+
+# ---------------------------------------------------------------- texts
+
+
+def decoded(data: bytes) -> str:
+    """*data* as text. What is not valid UTF-8 is marked, so that `is_text` finds it."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def shown_text(value: object) -> str:
+    r"""*value* as text that can be shown and stored: what is not valid UTF-8 becomes "\xff"."""
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    return value if is_text(value) else value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def shown_moment(value: Any) -> Micros | None:
+    """*value* if it is a moment, else None."""
+    return value if is_moment(value) else None

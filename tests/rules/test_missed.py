@@ -1,0 +1,113 @@
+"""The regular occurrences of a job, against a list of all of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_async import At, Cron, Delay, Every, Job, JobSpec, Manual, Schedule, SkipReason
+from scheduler_async.jobs.run import Skip
+from scheduler_async.rules.edits import add
+from scheduler_async.rules.missed import latest_regular, merged, merged_and_next, next_regular, passed_over
+from scheduler_async.timekeeping.instants import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Micros,
+    from_micros,
+    parse_instant,
+    to_micros,
+)
+
+NOON = to_micros(parse_instant("2026-01-05T12:00:00Z"))
+
+SCHEDULES = [
+    Every("1m"),
+    Every("1m", jitter="10%"),
+    Every("1m", jitter="50s"),
+    Every("1m", jitter="1h"),
+    Every("7m", anchor=from_micros(NOON - DAY), jitter="7m"),
+    Every("1m", start=from_micros(NOON + 5 * MINUTE), end=from_micros(NOON + HOUR), jitter="55s"),
+    Cron("*/3 * * * *", tz="UTC", jitter="3m"),
+    Cron("0,1,30 * * * * *", tz="UTC", jitter="40s"),
+    At(from_micros(NOON + HOUR), jitter="30m"),
+]
+# So long after noon; or so long after one of the first occurrences.
+MOMENTS = st.one_of(
+    st.tuples(st.none(), st.integers(0, 2 * HOUR)),
+    st.tuples(st.none(), st.integers(0, 120).map(lambda minutes: minutes * MINUTE)),
+    st.tuples(st.integers(0, 10), st.sampled_from([-1, 0, 1])),
+)
+
+
+def a_job(schedule: Schedule) -> Job:
+    return add(JobSpec(schedule, handler="h", id="a"), id="a", handler="h", now=NOON)
+
+
+def all_of(job: Job) -> list[Micros]:
+    found, at = [], NOON
+    while (following := job.schedule.next_micros(at, NOON)) is not None and following < NOON + 3 * HOUR:
+        at = following
+        found.append(job.schedule.jittered(at, job.key))
+    return found
+
+
+def moment(drawn: tuple[int | None, Micros], moments: list[Micros]) -> Micros:
+    number, offset = drawn
+    return offset + (NOON if number is None else moments[number % len(moments)])
+
+
+@given(schedule=st.sampled_from(SCHEDULES), drawn=st.tuples(MOMENTS, MOMENTS))
+def test_jitter_or_not_each_occurrence_is_counted_by_its_own_time(
+    schedule: Schedule, drawn: tuple[tuple[int | None, Micros], tuple[int | None, Micros]]
+) -> None:
+    job = a_job(schedule)
+    moments = all_of(job)
+    after, until = (moment(one, moments) for one in drawn)
+    between = [at for at in moments if after < at <= until]
+    following = next((at for at in moments if at > until), None)
+    row = (Skip(reason=SkipReason.PAUSED, scheduled_for=between[0], missed=len(between)),) if between else ()
+
+    assert next_regular(job, until) == following
+    assert merged(job, after, until, SkipReason.PAUSED) == row
+    assert merged_and_next(job, after, until, SkipReason.PAUSED) == (row, following)
+
+
+@given(schedule=st.sampled_from(SCHEDULES), drawn=MOMENTS)
+def test_the_latest_is_the_last_whose_own_time_has_come(schedule: Schedule, drawn: tuple[int | None, Micros]) -> None:
+    job = a_job(schedule)
+    moments = all_of(job)
+    now = moment(drawn, moments)
+    number = bisect_right(moments, now)
+
+    if number:  # before the first the schedule may tell of one from before the job was added
+        assert latest_regular(job, now) == moments[number - 1]
+        assert passed_over(job, moments[0], now, SkipReason.PAUSED) == (
+            Skip(reason=SkipReason.PAUSED, scheduled_for=moments[0], missed=number),
+        )
+    else:
+        assert passed_over(job, moments[0], now, SkipReason.PAUSED) == ()
+
+
+@pytest.mark.parametrize(
+    "schedule", [Delay("1m"), Delay("1m", jitter="30s"), Manual()], ids=["delay", "jitter", "manual"]
+)
+def test_what_depends_on_runs_has_no_occurrences_between_two_moments(schedule: Schedule) -> None:
+    job = a_job(schedule)
+
+    assert merged(job, NOON, NOON + HOUR, SkipReason.PAUSED) == ()
+    assert latest_regular(job, NOON + HOUR) is None
+
+
+def test_an_occurrence_from_before_the_job_was_added_is_not_its_own() -> None:
+    """Only the jitter of the latest occurrence would end after that."""
+    schedule = Cron("0 * * * *", tz="UTC", jitter="59m")
+    job = a_job(schedule)
+    assert schedule.jittered(NOON, job.key) > NOON + SECOND
+
+    assert next_regular(job, NOON + SECOND) == schedule.jittered(NOON + HOUR, job.key)
+    assert merged(job, NOON, NOON + HOUR - 1, SkipReason.PAUSED) == ()

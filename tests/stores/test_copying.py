@@ -1,0 +1,492 @@
+"""Copies: what becomes of each job and why, whatever is in the stores; broken off, resumed, and beside the living."""
+
+# ruff: noqa: A001 - id is the public name of an id
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler_async import Every, Manual, Outcome, Retry, SQLiteStore
+from scheduler_async.jobs.enums import Phase, Status
+from scheduler_async.jobs.job import JobState
+from scheduler_async.rules.edits import pause
+from scheduler_async.stores import copying, nodes
+from scheduler_async.stores.copy_records import JobRecord, Ruling, RunRecord, Verdict
+from scheduler_async.stores.copying import NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, rule, take_up_the_dead
+from scheduler_async.stores.messages import RunFilter
+from scheduler_async.stores.protocol import Store
+from scheduler_async.testing import VirtualClock
+from scheduler_async.timekeeping.instants import FIRST, HOUR, LAST, MINUTE, SECOND, from_micros
+from tests.stores.test_conformance import (
+    HOURLY,
+    NOON,
+    add,
+    all_of,
+    change_state,
+    claim,
+    claim_only,
+    copied,
+    edit,
+    finish,
+    identity,
+    ids,
+    job_of,
+    runs,
+)
+from tests.stores.test_sqlite import opened, sql
+
+# ---------------------------------------------------------------- what becomes of a job
+
+
+def record(uid: int = 1, revision: int = 1, updated_at: int = NOON, **state: Any) -> JobRecord:
+    return JobRecord(
+        uid=uid,
+        namespace="default",
+        id="a",
+        handler="h",
+        schedule='{"version":1,"kind":"manual"}',
+        retry=None,
+        payload="null",
+        metadata="{}",
+        user_id=None,
+        name=None,
+        priority="standard",
+        group=None,
+        misfire="run_once",
+        timeout=None,
+        on_interrupt="rerun",
+        anchor=NOON,
+        created_at=NOON,
+        updated_at=updated_at,
+        revision=revision,
+        state=JobState(**{"next_run_at": NOON + HOUR, **state}),
+    )
+
+
+RUNNING = {"activity": Status.RUNNING, "next_run_at": None}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "verdict", "why"),
+    [
+        pytest.param({}, None, Verdict.ADDED, None, id="it is new"),
+        pytest.param({}, {}, Verdict.SAME, None, id="it is the same"),
+        pytest.param({}, {"uid": 7, "revision": 9}, Verdict.SAME, None, id="numbers are each store's own"),
+        pytest.param({"updated_at": NOON + 1}, {}, Verdict.UPDATED, None, id="edited here"),
+        pytest.param({}, {"updated_at": NOON + 1}, Verdict.KEPT, NEWER_THERE, id="edited there"),
+        pytest.param({"last_run_at": NOON}, {}, Verdict.UPDATED, None, id="run here"),
+        pytest.param({}, {"last_run_at": NOON}, Verdict.KEPT, NEWER_THERE, id="run there"),
+        pytest.param(
+            {"last_run_at": NOON + 1}, {"last_run_at": NOON}, Verdict.UPDATED, None, id="run in both, later here"
+        ),
+        pytest.param(
+            {"last_run_at": NOON},
+            {"last_run_at": NOON, "last_success_at": NOON + 1},
+            Verdict.KEPT,
+            NEWER_THERE,
+            id="ended there",
+        ),
+        pytest.param(
+            {"last_run_at": NOON},
+            {"last_run_at": NOON, "last_error_at": NOON + 1},
+            Verdict.KEPT,
+            NEWER_THERE,
+            id="failed there",
+        ),
+        pytest.param(
+            {},
+            {"phase": Phase.DISABLED, "disabled_at": NOON + 1},
+            Verdict.KEPT,
+            NEWER_THERE,
+            id="disabled there by what it did",
+        ),
+        pytest.param(
+            {"updated_at": NOON + 1}, {"last_run_at": NOON}, Verdict.KEPT, NEWER_THERE, id="edited here, run there"
+        ),
+        pytest.param(
+            {"last_run_at": NOON}, {"updated_at": NOON + 1}, Verdict.KEPT, NEWER_THERE, id="run here, edited there"
+        ),
+        pytest.param({"next_run_at": NOON + 2 * HOUR}, {}, Verdict.UPDATED, None, id="left something out here"),
+        pytest.param({}, {"next_run_at": NOON + 2 * HOUR}, Verdict.KEPT, NEWER_THERE, id="left something out there"),
+        pytest.param({"next_run_at": None}, {}, Verdict.UPDATED, None, id="left the last one out here"),
+        pytest.param({"forgotten_until": NOON}, {}, Verdict.UPDATED, None, id="rows have gone here"),
+        pytest.param({}, {"forgotten_until": NOON}, Verdict.KEPT, NEWER_THERE, id="rows have gone there"),
+        pytest.param(RUNNING, None, Verdict.LEFT_OUT, RUNS_HERE, id="running here, and new"),
+        pytest.param(RUNNING, {}, Verdict.LEFT_OUT, RUNS_HERE, id="running here"),
+        pytest.param({"updated_at": NOON + 1}, RUNNING, Verdict.KEPT, RUNS_THERE, id="running there"),
+        pytest.param({}, {**RUNNING, "activity": Status.QUEUED}, Verdict.KEPT, RUNS_THERE, id="queued there"),
+    ],
+)
+def test_a_job_is_never_replaced_by_an_older_one_nor_while_it_runs(
+    source: dict[str, Any], target: dict[str, Any] | None, verdict: Verdict, why: str | None
+) -> None:
+    there = None if target is None else record(**target)
+
+    ruling = rule(record(**source), there)
+
+    assert (ruling.verdict, ruling.why) == (verdict, why)
+    if verdict is Verdict.ADDED:
+        assert ruling.job == record(**source)._replace(uid=0)
+    elif verdict is Verdict.UPDATED:
+        assert there is not None
+        assert ruling.job == record(**source)._replace(uid=there.uid, revision=there.revision + 1)
+
+
+# ---------------------------------------------------------------- whatever is in the stores
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=8)
+moments = st.integers(FIRST, LAST)
+few_moments = st.integers(NOON, NOON + 3)
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+states = st.builds(
+    JobState,
+    phase=st.sampled_from(Phase),
+    disabled_reason=maybe(texts),
+    disabled_at=maybe(moments),
+    activity=st.just(Status.IDLE),
+    next_run_at=maybe(moments),
+    retry_of=maybe(moments),
+    attempts=st.integers(0, 9),
+    regular_at=maybe(moments),
+    consecutive_errors=st.integers(0, 9),
+    interruptions=st.integers(0, 9),
+    retry_count=st.integers(0, 9),
+    period_start=maybe(moments),
+    last_run_at=maybe(moments),
+    last_success_at=maybe(moments),
+    last_error_at=maybe(moments),
+    last_error=maybe(texts),
+    last_exit_code=maybe(st.integers(-(2**32), 2**32)),
+    last_message=maybe(texts),
+    forgotten_until=maybe(moments),
+)
+jobs = st.lists(
+    st.builds(
+        JobRecord,
+        uid=st.just(0),
+        namespace=st.sampled_from(["default", "tenant"]),
+        id=names,
+        handler=names,
+        schedule=st.sampled_from([Manual().json_text(), Every("5m").json_text()]),
+        retry=maybe(st.just(json.dumps(Retry.none().to_json()))),
+        payload=texts.map(json.dumps),
+        metadata=st.dictionaries(texts, texts, max_size=2).map(json.dumps),
+        user_id=maybe(names),
+        name=maybe(names),
+        priority=st.sampled_from(["high", "standard", "low"]),
+        group=maybe(names),
+        misfire=st.sampled_from(["run_once", "skip"]),
+        timeout=maybe(st.integers(1, 2**62)),
+        on_interrupt=st.sampled_from(["rerun", "skip"]),
+        anchor=moments,
+        created_at=moments,
+        updated_at=moments,
+        revision=st.integers(1, 9),
+        state=states,
+    ),
+    unique_by=lambda job: (job.namespace, job.id),
+    max_size=8,
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[JobRecord], list[RunRecord]]:
+    made = draw(jobs)
+    if not made:
+        return [], []
+    rows = st.builds(
+        lambda job, *rest: RunRecord(0, job.namespace, job.id, *rest),
+        st.sampled_from(made),
+        few_moments,
+        st.integers(0, 2),
+        st.sampled_from(["schedule", "retry", "manual"]),
+        few_moments,
+        maybe(moments),
+        maybe(moments),
+        st.sampled_from(["success", "error", "skipped"]),
+        maybe(st.just("misfire")),
+        st.integers(0, 2**40),
+        maybe(texts),
+        maybe(texts),
+        maybe(st.integers(-9, 9)),
+        maybe(names),
+        maybe(texts),
+    )
+    return made, draw(st.lists(rows, max_size=12))
+
+
+@settings(max_examples=60)
+@given(histories(), st.integers(1, 5), st.integers(1, 5))
+def test_a_copy_of_anything_is_the_same_and_a_copy_of_that_is_nothing(
+    history: tuple[list[JobRecord], list[RunRecord]], jobs_at_once: int, runs_at_once: int
+) -> None:
+    async def work() -> None:
+        stores = [SQLiteStore(":memory:") for _ in range(3)]
+        first, second, third = stores
+        for store in stores:
+            await store.open()
+        try:
+            made, rows = history
+            await first.write_jobs(made, lambda job, _: Ruling(Verdict.ADDED, job))
+            await first.write_runs(rows)
+            held = await all_of(first)
+            assert held[0] == sorted(
+                (job._replace(revision=0) for job in made), key=lambda job: (job.namespace, job.id)
+            )
+
+            await copied(first, second)
+            await copied(second, third)
+            again = await copied(first, third)
+
+            assert await all_of(first) == await all_of(second) == await all_of(third) == held
+            assert again.verdicts[Verdict.SAME] == len(made)
+            assert again.runs_added == 0
+        finally:
+            for store in stores:
+                await store.close()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(copying, "JOBS_AT_ONCE", jobs_at_once)
+        patched.setattr(copying, "RUNS_AT_ONCE", runs_at_once)
+        asyncio.run(work())
+
+
+# ---------------------------------------------------------------- broken off, and beside the living
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "source.db"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "target.db"
+
+
+async def test_a_copy_that_was_broken_off_is_completed_by_another(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any slice: what is there is whole, and what is not comes with the next."""
+    monkeypatch.setattr(copying, "JOBS_AT_ONCE", 2)
+    monkeypatch.setattr(copying, "RUNS_AT_ONCE", 2)
+    async with opened(source) as ours:
+        node = await ours.join(identity("first"), NOON)
+        for id in "abcde":
+            await add(ours, id)
+        for run in (await claim(ours, node)).runs:
+            await finish(ours, run)
+        seen = []
+        for slices in range(1, 9):
+            async with opened(target) as theirs:
+                copy = Copy(ours, theirs)
+                async with aclosing(copy.slices()) as pieces:
+                    for _ in range(slices):
+                        await anext(pieces, None)
+                seen.append((copy.jobs_seen, copy.runs_seen))
+        async with opened(target) as theirs:
+            assert await all_of(theirs) == await all_of(ours)
+
+    assert seen == [(0, 0), (2, 0), (4, 0), (5, 0), (5, 2), (5, 4), (5, 5), (5, 5)]
+
+
+async def dead_and_alive(store: Store) -> None:
+    """A job that died with its process on this machine, and one that runs in a process that lives elsewhere."""
+    gone = nodes.new_identity()
+    nodes.retire(gone)
+    for id, who in [("died", gone), ("lives", identity("far"))]:
+        await add(store, id)
+        await claim_only(store, await store.join(who, NOON))
+
+
+async def test_what_died_is_taken_up_and_who_lives_is_told_of(source: Path) -> None:
+    async with opened(source) as store:
+        await dead_and_alive(store)
+
+        alive = await take_up_the_dead(store, VirtualClock(from_micros(NOON + MINUTE)))
+
+        assert [node.identity.name for node in alive] == ["far"]
+        assert [status.node.identity.name for status in await store.nodes()] == ["far"]
+        assert "interrupted" in {row.outcome for row in await runs(store, id="died")}
+        assert {row.outcome for row in await runs(store, id="lives")} == {None}
+        assert (await job_of(store, "died")).status is Status.IDLE
+        assert (await job_of(store, "lives")).status is Status.RUNNING
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["it beats", "it is dead"])
+async def test_who_has_been_silent_for_long_is_watched_before_it_is_taken_for_dead(source: Path, lives: bool) -> None:
+    """A clock that was put forward makes everybody look silent, and what they run would run twice."""
+    clock = VirtualClock(from_micros(NOON + MINUTE))
+    told: list[str] = []
+    async with opened(source) as store:
+        await add(store, "a")
+        far = await store.join(identity("far"), NOON)
+        await claim_only(store, far)
+        sql(source, "UPDATE node SET beat_at = 0")
+        asked = asyncio.ensure_future(take_up_the_dead(store, clock, lambda node: told.append(node.identity.name)))
+        while not told:
+            await asyncio.sleep(0)
+        await clock.advance("14s")
+        if lives:
+            await store.beat(far)
+        else:
+            assert not asked.done()
+        await clock.advance("1s")
+
+        alive = await asked
+
+        assert [node.id for node in alive] == [far] * lives
+        outcomes = {row.outcome for row in await runs(store)}
+        assert (None in outcomes, Outcome.INTERRUPTED in outcomes) == (lives, not lives)
+
+
+async def test_what_is_running_is_left_out_until_it_has_ended(source: Path, target: Path) -> None:
+    """It would run twice, or its end be lost."""
+    async with opened(source) as ours, opened(target) as theirs:
+        node = await ours.join(identity("first"), NOON)
+        await add(ours, "a")
+        await finish(ours, await claim_only(ours, node))
+        run = await claim_only(ours, node, NOON + MINUTE)
+
+        first = await copied(ours, theirs)
+        nothing = await all_of(theirs)
+        await finish(ours, run, at=NOON + MINUTE + SECOND)
+        second = await copied(ours, theirs)
+
+        assert [(ruling.job.id, ruling.why) for ruling in first.exceptions] == [("a", RUNS_HERE)]
+        assert nothing == ([], [])
+        assert (second.verdicts, second.runs_added) == ({Verdict.ADDED: 1}, 2)
+        assert await all_of(theirs) == await all_of(ours)
+
+
+async def test_what_is_newer_in_the_target_is_kept_and_its_history_completed(source: Path, target: Path) -> None:
+    async with opened(source) as ours, opened(target) as theirs:
+        node = await ours.join(identity("first"), NOON)
+        for id in ("edited", "paused"):
+            await add(ours, id, HOURLY)
+        await copied(ours, theirs)
+        await edit(theirs, "edited", name="Mine", now=NOON + 2 * HOUR)
+        for run in (await claim(ours, node, NOON + HOUR)).runs:
+            await finish(ours, run, at=NOON + HOUR + SECOND)
+        await change_state(ours, "paused", pause, NOON + HOUR)
+
+        copy = await copied(ours, theirs)
+
+        assert [(ruling.job.id, ruling.why) for ruling in copy.exceptions] == [("edited", NEWER_THERE)]
+        assert (copy.verdicts, copy.runs_added) == ({Verdict.KEPT: 1, Verdict.UPDATED: 1}, 2)
+        assert (await job_of(theirs, "edited")).name == "Mine"
+        assert (await job_of(theirs, "paused")).status is Status.PAUSED
+
+
+async def test_rows_that_the_target_has_removed_with_age_do_not_come_back(source: Path, target: Path) -> None:
+    """As the newest by number, they would push out those that are."""
+    async with opened(source) as ours, opened(target) as theirs:
+        node = await ours.join(identity("first"), NOON)
+        await add(ours, "a")
+        for minutes in range(3):
+            run = await claim_only(ours, node, NOON + minutes * MINUTE)
+            await finish(ours, run, at=NOON + minutes * MINUTE + SECOND)
+        await copied(ours, theirs)
+        there = await theirs.join(identity("second"), NOON)
+        await finish(theirs, await claim_only(theirs, there, NOON + 3 * MINUTE), at=NOON + 3 * MINUTE + SECOND)
+        await theirs.purge_runs([(await job_of(theirs, "a")).uid], 2, NOON + HOUR)
+        before = await runs(theirs)
+
+        copy = await copied(ours, theirs)
+
+        assert (copy.verdicts, copy.runs_added) == ({Verdict.KEPT: 1}, 0)
+        assert await runs(theirs) == before
+
+
+UNREADABLE = [
+    pytest.param('UPDATE job SET schedule = \'{"version": 1, "kind": "lunar"}\'', "schedule", id="schedule"),
+    pytest.param("UPDATE job SET name = CAST(x'ff' AS TEXT)", "name", id="not UTF-8"),
+    pytest.param("UPDATE state SET activity = 'asleep'", "activity", id="state"),
+    pytest.param("DELETE FROM state", "activity", id="no state"),
+]
+
+
+@pytest.mark.parametrize(("change", "column"), UNREADABLE)
+async def test_a_job_that_cannot_be_read_is_left_out_and_named(
+    source: Path, target: Path, change: str, column: str
+) -> None:
+    """All others are copied; and once it can be read, the same command copies it too."""
+    async with opened(source) as ours:
+        for id in ("a", "b", "c"):
+            await add(ours, id, Manual())
+    uid = "(SELECT uid FROM job WHERE id = 'b')"
+    before = {table: sql(source, f"SELECT * FROM {table} WHERE uid = {uid}") for table in ("job", "state")}
+    sql(source, f"{change} WHERE uid = {uid}")
+
+    async with opened(source) as ours, opened(target) as theirs:
+        copy = await copied(ours, theirs)
+        assert await ids(theirs) == ["a", "c"]
+    for table, rows in before.items():
+        sql(source, f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", *rows[0])
+    async with opened(source) as ours, opened(target) as theirs:
+        again = await copied(ours, theirs)
+        assert await ids(theirs) == ["a", "b", "c"]
+
+    assert copy.verdicts == {Verdict.ADDED: 2, Verdict.LEFT_OUT: 1}
+    ((_, namespace, job_id, why),) = copy.unreadable_jobs
+    assert (namespace, job_id) == ("default", "b")
+    assert why.startswith(f"{column}: ")
+    assert again.verdicts == {Verdict.SAME: 2, Verdict.ADDED: 1}
+
+
+async def test_a_run_that_cannot_be_read_is_left_out_and_named(source: Path, target: Path) -> None:
+    async with opened(source) as ours:
+        node = await ours.join(identity("first"), NOON)
+        for id in ("a", "b", "c"):
+            await add(ours, id)
+        for run in (await claim(ours, node)).runs:
+            await finish(ours, run)
+    sql(source, "UPDATE run SET trigger = 'whim', id = -5 WHERE id = 2")
+
+    async with opened(source) as ours, opened(target) as theirs:
+        copy = await copied(ours, theirs)
+        copied_runs = await theirs.list_runs(RunFilter())
+
+    assert [row.job_id for row in copied_runs] == ["c", "a"]
+    ((number, _, job_id, why),) = copy.unreadable_runs
+    assert (number, job_id) == (-5, "b")
+    assert why.startswith("trigger: ")
+
+
+async def test_a_job_of_the_target_that_cannot_be_read_is_kept(source: Path, target: Path) -> None:
+    async with opened(source) as ours, opened(target) as theirs:
+        for id in ("a", "b"):
+            await add(ours, id, Manual())
+        await copied(ours, theirs)
+        sql(target, "UPDATE state SET attempts = -1 WHERE uid = 1")
+
+        copy = await copied(ours, theirs)
+
+    assert [(ruling.job.id, ruling.why) for ruling in copy.exceptions] == [("a", copying.UNREADABLE_THERE)]
+    assert sql(target, "SELECT attempts FROM state") == [(-1,), (0,)]
+
+
+async def test_what_the_source_has_forgotten_is_not_forgotten_in_the_target(source: Path, target: Path) -> None:
+    async with opened(source) as ours, opened(target) as theirs:
+        await add(ours, "a")
+        await copied(ours, theirs)
+        await ours.remove("default", "a", NOON)
+
+        copy = await copied(ours, theirs)
+
+        assert copy.verdicts == {}
+        assert await theirs.get("default", "a") is not None

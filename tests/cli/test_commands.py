@@ -323,7 +323,7 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
 def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) -> None:
     """Also one that only reads: processes of an older version have to be restarted."""
     with closing(sqlite3.connect(here / "scheduler.db")) as db:
-        db.executescript((Path(__file__).parent / "stores" / "sqlite-5.sql").read_text())
+        db.executescript((Path(__file__).parents[1] / "stores" / "schemas" / "sqlite-5.sql").read_text())
 
     first, second = well(here, *line.split()), well(here, *line.split())
 

@@ -1,7 +1,8 @@
 """The command line: `scheduler-async`, or `python -m scheduler_async`.
 
-It calls what every program can call, and prints what comes back; whatever comes from a store is made harmless in
-`printing` and `text` first. Nothing here decides about jobs. Each command loads only what it needs: start-up counts.
+It calls what every program can call, and prints what comes back. `app` lists the commands, which are in `commands`;
+`printing` and `safe_text` make harmless whatever comes from a store. Nothing here decides about jobs. Each
+command loads only what it needs: start-up counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def main() -> None:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, leave)
         if any("@" in argument or "password" in argument.lower() for argument in sys.argv):
-            from scheduler_async.cli.secrets import hide_passwords
+            from scheduler_async.cli.password_hiding import hide_passwords
 
             hide_passwords()
         from scheduler_async.cli.app import run_app  # with packages that the library alone does not need

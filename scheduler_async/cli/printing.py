@@ -1,6 +1,6 @@
 """All that is printed as it is: no matter who wrote it, it does not control the terminal.
 
-What is laid out first is made of `text.Text`, which uses the same escapes.
+What is laid out first is made of `safe_text.Text`, which uses the same escapes.
 """
 
 from __future__ import annotations

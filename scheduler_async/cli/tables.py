@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
-from scheduler_async.cli import words
-from scheduler_async.cli.text import Text
+from scheduler_async.cli import time_format
+from scheduler_async.cli.safe_text import Text
 
 Cell: TypeAlias = str | Text | datetime
 Row: TypeAlias = Sequence[Cell]
@@ -68,7 +68,7 @@ def paragraphs(heads: Sequence[str], rows: Sequence[Row], *, now: datetime, zone
 
 def _text(cell: Cell, now: datetime, zone: tzinfo, *, is_short: bool) -> Text:
     if isinstance(cell, datetime):
-        cell = words.relative(cell, now) if is_short else words.moment(cell, now, zone)
+        cell = time_format.relative(cell, now) if is_short else time_format.moment(cell, now, zone)
     return Text(cell) if isinstance(cell, str) else cell
 
 

@@ -305,6 +305,13 @@ def test_a_moment_in_the_past_is_pointed_out(misfire: str, words: str, here: Pat
     assert ("1 success" if misfire == "run_once" else "1 skipped") in well(here, "cron").out
 
 
+def test_a_question_ends_with_a_question_mark_alone(here: Path) -> None:
+    refused = call(here, "node")
+
+    assert "No such command 'node'" in refused.err
+    assert "?." not in refused.err
+
+
 def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
     well(here, "add", "a", "true", "--store", "one.db")
     well(here, "--store", "two.db", "add", "b", "true")
@@ -866,7 +873,7 @@ def test_log_follows_what_takes_longer_than_many_others(here: Path) -> None:
     well(here, "add", "long", "read _ < go")
     well(here, "add", "short", "true")
     well(here, "trigger", "short")
-    code = "import sys; from scheduler_async.cli import main, screen; screen.AT_ONCE = 2; main()"
+    code = "import sys; from scheduler_async.cli import live, main; live.AT_ONCE = 2; main()"
 
     with running(here, "trigger", "long") as long:
         while not well(here, "log", "long", "--json").json:

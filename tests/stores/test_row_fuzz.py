@@ -22,7 +22,7 @@ import asyncpg
 import pytest
 
 from scheduler_async import Cron, Delay, Every, JobSpec, Manual, Result, Retry, Run, Scheduler, StoreError
-from scheduler_async.cli import forms, screen
+from scheduler_async.cli import json_output, render
 from scheduler_async.stores.messages import NodeIdentity
 from scheduler_async.stores.run_codec import is_unreadable
 from scheduler_async.testing import VirtualClock
@@ -155,13 +155,12 @@ async def fill(store: str) -> None:
     while len(await scheduler.run_log(limit=None)) < RUNS - 5:
         await clock.advance(MINUTE)
     await scheduler.stop()
-    engine = scheduler._engine
-    await engine.ready()
-    node = await engine.store.join(
+    await scheduler._engine.ready()
+    node = await scheduler._store.join(
         NodeIdentity(name="dead", host="elsewhere", pid=7, process_start="1"), clock.micros()
     )
     for number in range(5):
-        claimed = await engine.store.claim_one(
+        claimed = await scheduler._store.claim_one(
             "default", f"job{20 + number}", None, clock.micros(), node=node, queued=number == 0
         )
         assert claimed is not None
@@ -227,21 +226,21 @@ async def ask_all(scheduler: Scheduler, there: set[str], case: Case) -> None:
     assert there <= {job.id for job in listed}
     for job in listed:
         if job.id not in there or not job.enabled:
-            shown(forms.listed_form(job))
+            shown(json_output.listed_form(job))
     rows = await scheduler.run_log(limit=None)
     for row in [*rows[:5], *filter(is_unreadable, rows)]:
-        shown(forms.row_form(row))
-        screen.story_of(row)
+        shown(json_output.row_form(row))
+        render.story_of(row)
     for node in await scheduler.nodes():
-        shown(forms.node_form(node))
+        shown(json_output.node_form(node))
     for upcoming in await scheduler.preview("5m"):
-        shown(forms.upcoming_form(upcoming))
+        shown(json_output.upcoming_form(upcoming))
     assert await scheduler.list_jobs(metadata={"team": 1}, limit=3)
     for name in (*case.spared, "job1", "job5"):
         job_or_none = await scheduler.get_job(name)
         assert job_or_none is not None or name in case.spared
         if job_or_none is not None:
-            shown(forms.job_form(job_or_none))
+            shown(json_output.job_form(job_or_none))
             str(await scheduler.explain(name))
             await scheduler.run_stats(name)
     newest = rows[0]
@@ -249,7 +248,7 @@ async def ask_all(scheduler: Scheduler, there: set[str], case: Case) -> None:
     await scheduler.run_output(newest.id)
 
 
-def shown(form: forms.Form) -> bytes:
+def shown(form: json_output.Form) -> bytes:
     """As `--json` prints it."""
     return json.dumps(form, ensure_ascii=False).encode()
 

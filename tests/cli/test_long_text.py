@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_async import At, Delay, Every, Manual, Result, Retry, Scheduler
-from scheduler_async.cli.words import shortened, size
+from scheduler_async.cli.long_text import shortened, size
 from tests.cli.test_commands import (
     on_terminal,
     prepared,  # noqa: F401 - a fixture that they need

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
@@ -10,7 +9,6 @@ from typing import Any
 
 from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.names import key_of
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import RunStats
 from scheduler_async.schedules.cron import Cron
@@ -54,26 +52,6 @@ def listed_form(job: Job) -> Form:
         "last_exit": job.last_exit_code,
         **job_form(job),
     }
-
-
-def name_of(namespace: str, job_id: str) -> str:
-    """Return the name under which commands find a job: its id, or "namespace/id" outside the default namespace."""
-    return job_id if namespace == "default" else key_of(namespace, job_id)
-
-
-def names_of(jobs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the names of *jobs*, each a namespace and an id, for one table: "namespace/id" if one needs that."""
-    has_namespaces = any(namespace != "default" for namespace, _ in jobs)
-    return [key_of(*job) if has_namespaces else job[1] for job in jobs]
-
-
-def parts_of_name(name: str) -> tuple[str, str] | None:
-    """Return the namespace and the id in "namespace/id", as `key_of` writes it; None if *name* is something else."""
-    is_escaped = name.startswith("/")
-    namespace, _, job_id = name.removeprefix("/").partition("/")
-    if is_escaped:
-        namespace = namespace.replace("%2F", "/").replace("%25", "%")
-    return (namespace, job_id) if namespace and job_id and key_of(namespace, job_id) == name else None
 
 
 def cron_of(job: Job, zone: tzinfo = UTC) -> str:

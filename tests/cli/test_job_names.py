@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_async import Delay, Manual, Scheduler
-from scheduler_async.cli.forms import name_of, names_of, parts_of_name
+from scheduler_async.cli.job_names import name_of, names_of, parts_of_name
 from scheduler_async.jobs.names import key_of
 from tests.cli.test_commands import (
     call,

@@ -1,9 +1,10 @@
-"""What the library says, for people who have commands and no calls: its facts, with remedies of our own. Pure."""
+"""Errors and explanations for people who have commands and no calls: what happened, and what to type. Pure."""
 
 from __future__ import annotations
 
 import shlex
 
+from scheduler_async.cli.program_rules import assumption
 from scheduler_async.errors import (
     JobEndedError,
     JobExistsError,
@@ -14,8 +15,6 @@ from scheduler_async.errors import (
 from scheduler_async.jobs.answers import Explanation
 from scheduler_async.jobs.enums import SkipReason
 from scheduler_async.jobs.job import Job
-from scheduler_async.stores.copy_records import Verdict
-from scheduler_async.stores.copying import Copy
 
 
 def command_for(verb: str, slug: str, namespace: str, *options: str) -> str:
@@ -59,47 +58,8 @@ def explained(job: Job, explanation: Explanation) -> str:
             remedy = 'That is made by "scheduler-async run", or by "scheduler-async cron".'
         case _:
             remedy = explanation.remedy or ""
-    return f"{explanation.sentence} {remedy}".rstrip()
-
-
-def copied(copy: Copy) -> str:
-    """What a copy came to."""
-    count = copy.verdicts
-    jobs, runs = count[Verdict.ADDED] + count[Verdict.UPDATED], copy.runs_added
-    updated = count[Verdict.UPDATED]
-    older = "an older one" if updated == 1 else "older ones"
-    asides = [f"{_counted(updated, 'job')} replaced {older}"] if updated else []
-    asides += [
-        f"{_counted(count[verdict], 'job')} {'was' if count[verdict] == 1 else 'were'} {words}"
-        for verdict, words in (
-            (Verdict.SAME, "there already"),
-            (Verdict.KEPT, "kept"),
-            (Verdict.LEFT_OUT, "left out"),
-        )
-        if count[verdict]
-    ]
-    unread = len(copy.unreadable_runs)
-    asides += [f"{_counted(unread, 'run')} {'was' if unread == 1 else 'were'} left out"] if unread else []
-    if jobs or runs:
-        sentence = f"Copied {_counted(jobs, 'job')} and {_counted(runs, 'run')}"
-    elif count[Verdict.SAME] == copy.jobs_seen:
-        here = f"{_counted(copy.jobs_seen, 'job')} and {_counted(copy.runs_seen, 'run')} are there already"
-        return f"Nothing to copy: {here}." if copy.jobs_seen else "Nothing to copy: the source has no jobs."
-    else:
-        sentence = "Nothing was copied"
-    return f"{sentence}{'; ' if asides else ''}{', '.join(asides)}."
-
-
-def copied_so_far(copy: Copy) -> str:
-    """Where a copy was broken off."""
-    return (
-        f"Interrupted after {copy.jobs_seen:,} of {_counted(copy.jobs, 'job')} and {copy.runs_seen:,} of "
-        f"{_counted(copy.runs, 'run')}. The same command copies the rest."
-    )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    parts = (explanation.sentence, remedy, assumption(job, explanation.reason))
+    return " ".join(part for part in parts if part)
 
 
 def _once_more(slug: str, namespace: str) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_async import At, Cron, Delay, Every, Manual, Schedule
-from scheduler_async.cli.occurrences import CLOSE, Occurrence, following, traps
+from scheduler_async.cli.next_runs import CLOSE, Occurrence, following, traps
 from scheduler_async.timekeeping.durations import describe_duration
 from tests.cast import DAY, HOUR, MINUTE, NOON, SECOND
 from tests.daylight_oracle import Change, Line, Stretch, changes, read_line, walk

@@ -1,0 +1,107 @@
+"""The command that copies a store into another: copy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scheduler_async.cli import INTERRUPTED
+from scheduler_async.cli.event_loop import run_async
+from scheduler_async.cli.exits import fail, misused
+from scheduler_async.cli.options import JsonOption
+from scheduler_async.cli.printing import put, put_json
+from scheduler_async.cli.store_access import check_there, is_named, is_url, store_at, store_before_command
+
+if TYPE_CHECKING:
+    from scheduler_async import Store
+    from scheduler_async.stores.messages import NodeRow
+
+
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE")],
+    destination: Annotated[str, typer.Argument(metavar="TARGET")],
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Although a scheduler runs on SOURCE: what is running is left out.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy all jobs and their runs to another store.
+
+    What is there already is found again: a copy that was broken off is completed by another, and a job that is newer
+    there is kept.
+    """
+    import asyncio
+    from contextlib import aclosing
+
+    from scheduler_async.cli import copy_report, json_output, live, render
+    from scheduler_async.signals import told_of_signals
+    from scheduler_async.stores.copying import Copy, take_up_the_dead
+    from scheduler_async.timekeeping.clock import SystemClock
+
+    if is_named(store_before_command()):
+        misused("copy names its stores by itself: leave out --store.")
+    for path in (source, destination):
+        if not path.strip() or path == ":memory:":
+            misused(f"{path!r} names no store that is kept. SOURCE and TARGET are paths such as jobs.db, or URLs.")
+    check_there(source, "SOURCE is a store that holds jobs already.")
+    if is_same_store(source, destination):
+        misused("SOURCE and TARGET are the same store.")
+
+    def tell_of_silent(node: NodeRow) -> None:
+        put(f"Node {node.identity.name} has been silent for long; waiting to see whether it lives …", stderr=True)
+
+    async def work() -> tuple[Copy, bool]:
+        enough = asyncio.Event()
+        async with opened_store(source) as theirs:
+            alive = await take_up_the_dead(theirs, SystemClock(), tell_of_silent)
+            if alive and not anyway:
+                fail(
+                    f"A scheduler runs on the source ({alive[0].identity.name}), and what it runs from now on would be "
+                    "missed. Stop it first, or copy with --anyway: then jobs that are running are left out.",
+                    1,
+                )
+            async with opened_store(destination) as ours:
+                progress = Copy(theirs, ours)
+                with told_of_signals(enough.set), live.copying(progress) as show:
+                    async with aclosing(progress.slices()) as slices:
+                        async for _ in slices:
+                            show()
+                            if enough.is_set():
+                                break
+                return progress, enough.is_set()
+
+    done, was_interrupted = run_async(work())
+    if was_interrupted:
+        put(copy_report.copied_so_far(done), stderr=True)
+        raise typer.Exit(INTERRUPTED)
+    if as_json:
+        put_json(json_output.copy_form(done, copy_report.copied(done)))
+    else:
+        render.show_copy(done)
+
+
+def is_same_store(one: str, other: str) -> bool:
+    """Whether two names are those of one store, as far as names tell."""
+    if one == other:
+        return True
+    if is_url(one) or is_url(other):
+        return False
+    try:
+        return Path(one).samefile(other)
+    except OSError:  # one of them is not there
+        return False
+
+
+@asynccontextmanager
+async def opened_store(path: str) -> AsyncIterator[Store]:
+    """The store itself, without a scheduler."""
+    store = store_at(path)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()

@@ -1,0 +1,177 @@
+"""Commands that show what is there: list, show, log, stats, nodes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from scheduler_async.cli import INTERRUPTED
+from scheduler_async.cli.event_loop import run_async
+from scheduler_async.cli.exits import misused
+from scheduler_async.cli.job_names import DEFAULT_NAMESPACE, find, resolve
+from scheduler_async.cli.options import (
+    PRIORITIES,
+    STATUSES,
+    AnyNamespaceOption,
+    AnySlugArgument,
+    JsonOption,
+    NamespaceOption,
+    SlugArgument,
+    StoreOption,
+    WholeNumber,
+    one_of,
+)
+from scheduler_async.cli.printing import put_json
+from scheduler_async.cli.store_access import open_scheduler
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from scheduler_async import Job, Scheduler
+
+
+def list_jobs(
+    due: Annotated[bool, typer.Option("--due", help="Only what is due now.")] = False,
+    priority: Annotated[
+        str | None, typer.Option("--priority", click_type=one_of(PRIORITIES), help="Only those with it.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", click_type=one_of(STATUSES), help="Only those with it.")
+    ] = None,
+    namespace: AnyNamespaceOption = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The jobs, by their next run."""
+    from scheduler_async.cli import json_output, live, render, terminal
+
+    if watch and (as_json or not sys.stdout.isatty()):
+        misused("--watch is for a terminal; a program asks again, with --json.")
+
+    async def read(scheduler: Scheduler) -> list[Job]:
+        wanted = {"priority": priority, "status": status, "namespace": namespace}
+        now = terminal.now()
+        jobs = await scheduler.list_jobs(**wanted, due_before=now if due else None)  # type: ignore[arg-type]
+        return [job for job in jobs if job.status == "idle"] if due else jobs
+
+    async def show() -> None:
+        async with open_scheduler(store) as scheduler:
+            if watch:
+                await until_enough(lambda enough: live.watch(lambda: read(scheduler), enough))
+            elif as_json:
+                put_json([json_output.listed_form(job) for job in await read(scheduler)])
+            else:
+                render.show_jobs(await read(scheduler))
+
+    run_async(show())
+
+
+def show(
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """All about a job."""
+    from scheduler_async.cli import json_output, render, terminal
+
+    async def read() -> tuple[Job, Any]:
+        async with open_scheduler(store) as scheduler:
+            job = await find(scheduler, slug, namespace)
+            return job, await scheduler.explain(job.id, namespace=job.namespace, zone=terminal.HERE)
+
+    job, explanation = run_async(read())
+    if as_json:
+        put_json(json_output.job_form(job))
+    else:
+        render.show_job(job, explanation)
+
+
+def log(
+    slug: AnySlugArgument = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", click_type=WholeNumber(0), help="How many runs at most.")
+    ] = 20,
+    output: Annotated[bool, typer.Option("--output", help="With what the runs wrote.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as runs end.")] = False,
+    namespace: AnyNamespaceOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What ran and what did not, newest first. With --follow: as it comes."""
+    from scheduler_async.cli import json_output, live, render
+
+    async def read() -> None:
+        async with open_scheduler(store) as scheduler:
+            where, job_id = namespace, slug
+            if slug is not None:
+                where, job_id = await resolve(scheduler, slug, namespace, with_removed=True)
+            rows = await scheduler.run_log(job_id, namespace=where, limit=limit)
+            if job_id is not None and not rows:  # of a job that was removed, there may be rows
+                await find(scheduler, job_id, where)
+            outputs = {row.id: await scheduler.run_output(row.id) for row in rows} if output else {}
+            if as_json and not follow:
+                put_json([json_output.row_form(row, outputs.get(row.id), with_output=output) for row in rows])
+            elif follow:
+                await until_enough(
+                    lambda enough: live.follow(
+                        scheduler, job_id, where, rows, enough, as_json=as_json, with_output=output
+                    )
+                )
+            else:
+                render.show_rows(rows, outputs)
+
+    run_async(read())
+
+
+def stats(
+    slug: AnySlugArgument = None,
+    namespace: NamespaceOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How runs went: how many, how well, how long, how late."""
+    from scheduler_async.cli import json_output, render
+
+    async def read() -> list[tuple[Job, Any]]:
+        async with open_scheduler(store) as scheduler:
+            if slug is None:
+                jobs = await scheduler.list_jobs(namespace=DEFAULT_NAMESPACE if namespace is None else namespace)
+            else:
+                jobs = [await find(scheduler, slug, namespace)]
+            return [(job, await scheduler.run_stats(job.id, namespace=job.namespace)) for job in jobs]
+
+    found = run_async(read())
+    if as_json:
+        all_of_it = [json_output.stats_form(job.id, of_job) for job, of_job in found]
+        put_json(all_of_it if slug is None else all_of_it[0])
+    else:
+        render.show_stats(found)
+
+
+def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """The schedulers that share the store, and what each has claimed."""
+    from scheduler_async.cli import json_output, render
+
+    async def read() -> list[Any]:
+        async with open_scheduler(store) as scheduler:
+            return await scheduler.nodes()
+
+    found = run_async(read())
+    if as_json:
+        put_json([json_output.node_form(node) for node in found])
+    else:
+        render.show_nodes(found)
+
+
+async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoReturn:
+    """Show something until a signal says that it is enough."""
+    import asyncio
+
+    from scheduler_async.signals import told_of_signals
+
+    enough = asyncio.Event()
+    with told_of_signals(enough.set):
+        await show(enough)
+    raise typer.Exit(INTERRUPTED)

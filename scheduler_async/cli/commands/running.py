@@ -1,0 +1,194 @@
+"""Commands that run jobs in this process: trigger, cron, run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from scheduler_async.cli import INTERRUPTED
+from scheduler_async.cli.event_loop import run_async
+from scheduler_async.cli.exits import fail, misused, put_error
+from scheduler_async.cli.job_names import find
+from scheduler_async.cli.options import AppOption, JsonOption, NamespaceOption, SlugArgument, StoreOption, WholeNumber
+from scheduler_async.cli.printing import put_json, put_output
+from scheduler_async.cli.store_access import guard_file, is_named, open_scheduler, store_before_command, store_path
+
+if TYPE_CHECKING:
+    from scheduler_async import Scheduler
+
+T = TypeVar("T")
+
+
+def trigger(
+    slug: SlugArgument,
+    target: AppOption = None,
+    namespace: NamespaceOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a job now, in this process, and wait for it. Its schedule stays as it is."""
+    from scheduler_async.cli import json_output, render
+    from scheduler_async.command import HANDLER
+
+    async def run_it() -> tuple[Any, str | None, bool]:
+        async with ready_to_run(target, store, create=False) as scheduler:
+            job = await find(scheduler, slug, namespace)
+            if target is None and job.handler != HANDLER:
+                misused(f"The job {slug} runs no command; --app names the program that has its handler {job.handler}.")
+
+            async def to_its_end() -> int:
+                number = await scheduler.trigger_job(job.id, namespace=job.namespace)
+                await scheduler.wait_for_run(number)
+                return number
+
+            number, was_interrupted = await heeding_signals(scheduler, to_its_end())
+            row = await scheduler.get_run(number)
+            if row is None:
+                fail(f"The job {slug} was removed while it ran, and its run was ended.", 1)
+            return row, await scheduler.run_output(number), was_interrupted
+
+    row, output, was_interrupted = run_async(run_it())
+    if as_json:
+        put_json(json_output.row_form(row, output, with_output=True))
+    else:
+        if output:
+            put_output(output)
+        render.tell_of_run(row)
+    if row.outcome == "cancelled" and was_interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if row.outcome.is_failure or row.outcome == "cancelled":
+        raise typer.Exit(1)
+
+
+def cron(
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many at a time.")
+    ] = 1,
+    target: AppOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One pass: run what is due, in order, and say how it went. For the system's cron, every minute."""
+    from scheduler_async.cli import json_output, live, terminal
+
+    if target is not None and jobs > 1:
+        misused(f"{target} has a limit of its own: leave out --jobs.")
+
+    async def one_pass() -> Any:
+        options = {} if target is not None else {"max_concurrent": jobs if jobs > 1 else None}
+        async with ready_to_run(target, store, create=False, **options) as scheduler, live.progress(scheduler):
+            return await heeding_signals(scheduler, scheduler.run_pending())
+
+    summary, interrupted = run_async(one_pass())
+    if as_json:
+        put_json(json_output.summary_form(summary))
+    else:
+        terminal.say(str(summary))
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def run(
+    target: Annotated[str | None, typer.Argument(metavar="[MODULE:SCHEDULER]")] = None,
+    max_concurrent: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many at a time. Default: all."),
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="DURATION", help="What runs get to finish when it is asked to end.")
+    ] = "30s",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run jobs when they are due, until SIGTERM or SIGINT. The second one ends what runs."""
+    from scheduler_async import SchedulerShutdownError
+    from scheduler_async.cli import live, terminal
+    from scheduler_async.cli.error_text import sentence_of
+    from scheduler_async.stores.addresses import redacted
+    from scheduler_async.timekeeping.durations import parse_interval
+
+    patience = parse_interval(timeout).total_seconds()
+
+    async def until_asked_to_end() -> None:
+        where = redacted(target or store_path(store))
+        terminal.say_aside(f"Running the jobs of {where} when they are due, until Ctrl-C.")
+        options = {} if target is not None else {"max_concurrent": max_concurrent}
+        async with (
+            ready_to_run(target, store, create=True, **options) as scheduler,
+            live.telling(scheduler, as_json=as_json),
+        ):
+            try:
+                await scheduler.run_until_signal(patience)
+            except SchedulerShutdownError as error:
+                put_error(sentence_of(error))
+                os._exit(1)  # who does not end when told to must not keep the program; the next start records it
+
+    if target is not None and max_concurrent is not None:
+        misused(f"{target} has a limit of its own: leave out --jobs.")
+    run_async(until_asked_to_end())
+
+
+@asynccontextmanager
+async def ready_to_run(
+    target: str | None, store: str | None, *, create: bool, **options: Any
+) -> AsyncIterator[Scheduler]:
+    """Yield the scheduler of a program, or one that runs commands.
+
+    A program's scheduler keeps the handlers that the program gave it: `command` would let everyone who may add a job
+    run a shell.
+    """
+    if target is not None and is_named(store_before_command() or store):
+        misused(f"{target} has a store of its own: leave out --store.")
+    if target is None:
+        async with open_scheduler(store, create=create, **options) as scheduler:
+            yield scheduler
+        return
+    scheduler = load(target)
+    guard_file(scheduler._store)
+    try:
+        yield scheduler
+    finally:
+        await scheduler.stop()
+
+
+def load(target: str) -> Scheduler:
+    """A program's scheduler: "module:name", found from the working directory."""
+    from importlib import import_module
+
+    from scheduler_async import Scheduler
+
+    name, colon, attribute = target.partition(":")
+    if not name or not colon or not attribute:
+        misused(f"{target!r} is not MODULE:SCHEDULER, such as myapp.jobs:scheduler.")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = import_module(name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (Exception, SystemExit) as error:  # whatever a program may do when it is imported
+        fail(f"Cannot load {target}: {type(error).__name__}: {error}", 1)
+    if not isinstance(found, Scheduler):
+        fail(f"{target} is no Scheduler, but {type(found).__name__}.", 1)
+    return found
+
+
+async def heeding_signals(scheduler: Scheduler, work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """What *work* comes to, and whether somebody asked to end meanwhile: then what runs is cancelled, and recorded."""
+    import asyncio
+
+    from scheduler_async.signals import told_of_signals
+
+    asked = asyncio.Event()
+    with told_of_signals(asked.set):
+        doing, asking = asyncio.ensure_future(work), asyncio.ensure_future(asked.wait())
+        await asyncio.wait([doing, asking], return_when=asyncio.FIRST_COMPLETED)
+        asking.cancel()
+        if not doing.done():
+            await scheduler.stop(cancel=True)
+        return await doing, asked.is_set()

@@ -1,0 +1,155 @@
+"""What is shown while it happens: jobs that are watched, runs that are followed, and how far a pass or copy is."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+from scheduler_async.cli import json_output
+from scheduler_async.cli.job_names import name_of
+from scheduler_async.cli.printing import put_json_line
+from scheduler_async.cli.render import jobs_table, print_row
+from scheduler_async.cli.safe_text import Text
+from scheduler_async.cli.terminal import CLOCK, console, print_line, width_of
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.scheduler import Scheduler
+from scheduler_async.stores.copying import Copy
+
+# More rows than come in between two looks at the log.
+AT_ONCE = 1_000
+
+
+async def watch(read: Callable[[], Awaitable[Sequence[Job]]], enough: asyncio.Event) -> None:
+    """Jobs, as they are now, until the reader has seen enough."""
+    from rich.live import Live
+
+    with Live(jobs_table(await read()), console=console(), auto_refresh=False) as live:
+        while not await CLOCK.wait(enough, 1.0):
+            live.console.width = width_of(sys.stdout)  # which may have changed
+            live.update(jobs_table(await read()), refresh=True)
+
+
+async def follow(
+    scheduler: Scheduler,
+    slug: str | None,
+    namespace: str | None,
+    rows: Sequence[RunRow],
+    enough: asyncio.Event,
+    *,
+    as_json: bool,
+    with_output: bool,
+) -> None:
+    """Rows as they come, oldest first, whichever process writes them, until the reader has seen enough."""
+    before = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
+    told = {row.id for row in before if row.outcome is not None} - {row.id for row in rows}
+    going_on = {row.id for row in before if row.outcome is None}
+    while True:
+        # What takes long has more newer rows than are looked at.
+        older = sorted(going_on - {row.id for row in rows}, reverse=True)
+        found = [row for row in [await scheduler.get_run(run) for run in older] if row is not None]
+        going_on = {row.id for row in (*rows, *found) if row.outcome is None}
+        for row in reversed([*rows, *found]):
+            if row.outcome is not None and row.id not in told:
+                told.add(row.id)
+                output = await scheduler.run_output(row.id) if with_output else None
+                if as_json:
+                    put_json_line(json_output.row_form(row, output, with_output=with_output))
+                else:
+                    print_row(row, output)
+        if await CLOCK.wait(enough, 0.5):
+            return
+        rows = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
+        told &= {row.id for row in rows}
+
+
+@asynccontextmanager
+async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]:
+    """A line for each run that ends, and for whatever keeps the scheduler from working."""
+    events = scheduler.events()
+    running = asyncio.current_task()
+    assert running is not None
+
+    async def tell() -> None:
+        async for event in events:
+            if event.kind in (EventKind.RUN_FINISHED, EventKind.RUN_SKIPPED) and event.run is not None:
+                if as_json:
+                    put_json_line(json_output.row_form(event.run))
+                else:
+                    print_row(event.run)
+            elif event.kind is EventKind.STOPPED:
+                return
+            elif event.kind is EventKind.STORE_FAILED:
+                print_line(Text(str(event.reason)), stderr=True)
+
+    def end_if_it_failed(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            running.cancel()  # nobody could know what runs: end, as if somebody had asked for it
+
+    task = asyncio.create_task(tell())
+    task.add_done_callback(end_if_it_failed)
+    try:
+        yield
+    except BaseException:
+        if not task.cancel():
+            task.result()  # what it could not do is the reason for the end
+        raise
+    task.remove_done_callback(end_if_it_failed)
+    await task  # which ends when the scheduler has, and has told of all runs by then
+
+
+@asynccontextmanager
+async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
+    """A line that tells what is running, on a terminal only."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    events = scheduler.events()
+    running: dict[int, str] = {}
+    done = 0
+
+    def line() -> str:
+        return f"{done} done, running {', '.join(running.values())}" if running else f"{done} done"
+
+    with screen.status("Looking for what is due") as status:
+
+        async def tell() -> None:
+            nonlocal done
+            async for event in events:
+                if event.run is not None and event.kind is EventKind.RUN_STARTED:
+                    running[event.run.id] = name_of(event.run.namespace, event.run.job_id)
+                elif event.run is not None and event.kind is EventKind.RUN_FINISHED:
+                    running.pop(event.run.id, None)
+                    done += 1
+                status.update(Text(line()))
+
+        task = asyncio.create_task(tell())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@contextmanager
+def copying(copy: Copy) -> Iterator[Callable[[], None]]:
+    """A bar for somebody who sits at a terminal; call what this gives whenever there is more to show."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        jobs, runs = bars.add_task("jobs", total=None), bars.add_task("runs", total=None)
+
+        def show() -> None:
+            bars.update(jobs, total=copy.jobs, completed=copy.jobs_seen)
+            bars.update(runs, total=copy.runs, completed=copy.runs_seen)
+
+        yield show

@@ -1,0 +1,71 @@
+"""What the command line does not know about a program's jobs: the `retry` and `misfire_grace` of its scheduler. Pure.
+
+Jobs that run commands are run by `scheduler-async run`, by the default rules. All others belong to a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler_async.command import HANDLER
+from scheduler_async.jobs.answers import Upcoming
+from scheduler_async.jobs.enums import Misfire, SkipReason
+from scheduler_async.jobs.job import Job
+from scheduler_async.rules.claiming import claim
+from scheduler_async.rules.terms import Rules
+from scheduler_async.schedules.at import At
+from scheduler_async.timekeeping.instants import Micros
+
+RETRIES_UNKNOWN = "its program decides how often it is retried"
+LAST_CHANCE = "disabled if it fails once more"
+
+# What is decided differently by a program that allows for more, or fewer, retries.
+_ABOUT_RETRIES = {SkipReason.NOT_DUE, SkipReason.BACKOFF, SkipReason.RETRIES_EXHAUSTED}
+_ABOUT_MISFIRES = {SkipReason.MISFIRE, SkipReason.NO_HANDLER}
+
+
+def is_retried_by_program(job: Job) -> bool:
+    """Return whether the program that runs *job* decides about its retries."""
+    return job.handler != HANDLER and job.retry is None and not isinstance(job.schedule, At)
+
+
+def is_skipped_by_program(job: Job) -> bool:
+    """Return whether the program that runs *job* decides how late is too late for it."""
+    return job.handler != HANDLER and job.misfire is Misfire.SKIP
+
+
+def would_run(job: Job, now: Micros) -> bool | None:
+    """Return whether a job that is due at *now* is run, not skipped; None if only its program knows."""
+    if not is_skipped_by_program(job):
+        return claim(job, now, Rules()).attempt is not None
+    patient, strict = (claim(job, now, Rules(misfire_grace=grace)).attempt is not None for grace in (None, 0))
+    return patient if patient is strict else None
+
+
+def assumption(job: Job, reason: SkipReason | None) -> str | None:
+    """Return a sentence that names the rule assumed for *reason*; None if the reason depends on none."""
+    if reason in _ABOUT_MISFIRES and is_skipped_by_program(job):
+        name = "misfire_grace"
+    elif reason in _ABOUT_RETRIES and is_retried_by_program(job) and job.consecutive_errors:
+        name = "retry"
+    else:
+        return None
+    return f"This assumes the default {name}: the command line does not know that of the program."
+
+
+def as_far_as_known(upcoming: Sequence[Upcoming]) -> list[Upcoming]:
+    """Return *upcoming* without what default rules say about retries where a program has its own.
+
+    The first run of such a job carries a warning.
+    """
+    found, warned = [], set()
+    for one in upcoming:
+        if not is_retried_by_program(one.job):
+            found.append(one)
+            continue
+        warnings = [warning for warning in one.warnings if warning != LAST_CHANCE]
+        if one.job.key not in warned:
+            warnings.append(RETRIES_UNKNOWN)
+            warned.add(one.job.key)
+        found.append(Upcoming(job=one.job, at=one.at, retries_left=None, warnings=tuple(warnings)))
+    return found

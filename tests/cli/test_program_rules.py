@@ -1,0 +1,81 @@
+"""Jobs of a program: the command line does not know the rules of its scheduler, and does not pretend to."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler_async import At, Delay, Every, Retry, Run, Scheduler
+from scheduler_async.cli.program_rules import LAST_CHANCE, RETRIES_UNKNOWN
+from tests.cli.test_commands import (
+    prepared,  # noqa: F401 - a fixture that they need
+    well,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups")
+
+PASSED = At("2020-06-15T09:00Z")
+ASSUMED = "This assumes the default {}: the command line does not know that of the program."
+
+
+async def fail(_run: Run) -> None:
+    raise OSError("no route to host")
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> Path:
+    """A directory with the store of a program, which gives up after two failures."""
+    async with Scheduler(tmp_path / "scheduler.db", retry=Retry.backoff(disable_after=2)) as scheduler:
+        scheduler.handler("fail")(fail)
+        await scheduler.add_job(Delay("1s"), handler="fail", id="failed")
+        await scheduler.add_job(Delay("1s"), handler="fail", id="own", retry=Retry.backoff(disable_after=2))
+        await scheduler.run_pending()
+        await scheduler.add_job(PASSED, handler="elsewhere", id="late", misfire="skip")
+        await scheduler.add_job(PASSED, handler="elsewhere", id="merged")
+        await scheduler.add_job(Every("10m"), handler="command", id="command", payload={"command": "true"})
+        await scheduler.stop()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("slug", "words"),
+    [
+        pytest.param("late", "; whether it still runs depends on the misfire_grace of its program", id="skipped"),
+        pytest.param("merged", ", so that it is due now", id="run at any rate"),
+    ],
+)
+def test_only_the_program_knows_how_late_is_too_late(slug: str, words: str, here: Path) -> None:
+    assert words in well(here, "edit", slug, "--priority", "high").out
+
+
+@pytest.mark.parametrize(
+    ("slug", "assumed"),
+    [
+        pytest.param("late", "misfire_grace", id="late"),
+        pytest.param("failed", "retry", id="failed"),
+        pytest.param("own", None, id="a policy of its own"),
+        pytest.param("merged", None, id="run at any rate"),
+        pytest.param("command", None, id="a command"),
+    ],
+)
+def test_an_explanation_says_what_it_assumes(slug: str, assumed: str | None, here: Path) -> None:
+    explained = well(here, "explain", slug)
+
+    sentence = well(here, "explain", slug, "--json").json["sentence"]
+    assert ("assumes" in explained.out) is (assumed is not None)
+    assert sentence.endswith(ASSUMED.format(assumed)) if assumed else "assumes" not in sentence
+
+
+def test_a_preview_does_not_guess_how_often_a_program_retries(here: Path) -> None:
+    first: dict[str, dict[str, Any]] = {}
+    for line in well(here, "preview", "--json").json:
+        first.setdefault(line["slug"], line)
+
+    assert first["failed"]["retries_left"] is None
+    assert RETRIES_UNKNOWN in first["failed"]["warnings"]
+    assert first["own"]["retries_left"] == 1
+    assert LAST_CHANCE in first["own"]["warnings"]
+    assert RETRIES_UNKNOWN not in first["own"]["warnings"] + first["command"]["warnings"]

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
-from scheduler_async.engine.engine import Engine, Limits
+from scheduler_async.engine.engine import Engine
 from scheduler_async.engine.health import Health, judge
+from scheduler_async.engine.setting import Limits
 from scheduler_async.errors import (
     InvalidJobError,
     JobAlreadyRunningError,
@@ -40,7 +41,7 @@ from scheduler_async.jobs.statistics import RunStats, stats_of
 from scheduler_async.logs import say
 from scheduler_async.namespace import Namespace
 from scheduler_async.rules import edits, explaining, order, terms
-from scheduler_async.rules.groups import NO_GROUP, Rooms, check_limited, group_key
+from scheduler_async.rules.groups import NO_GROUP, Rooms, check_limited, group_key, is_ambiguous
 from scheduler_async.rules.terms import Room, Rules
 from scheduler_async.running.runner import ActiveRun, Runner
 from scheduler_async.running.signature import Handler, name_of_function
@@ -150,7 +151,7 @@ class Scheduler:
         self._clock = shared or clock or SystemClock()
         self._engine = Engine(self._store, self._clock, self._rules, self._limits, self._prepare)
         self._handlers = self._engine.handlers
-        self._ask = self._engine.ask
+        self._ask = self._engine.setting.ask
         self._declared: list[JobSpec] = []
 
     # ============================================================ handlers and declared jobs
@@ -173,7 +174,7 @@ class Scheduler:
         def register(function: F) -> F:
             given = name_of_function(function) if name is None else name
             self._handlers.register(check_name(given, "handler"), function, replace=replace)
-            self._engine.look_again()
+            self._engine.session.agenda.look_again()
             return function
 
         return register
@@ -202,7 +203,7 @@ class Scheduler:
             declared = self._checked(spec)
             self._handlers.check_payload(str(declared.handler), declared.payload_json)
             self._declared.append(declared)
-            self._engine.look_again()
+            self._engine.session.agenda.look_again()
             return function
 
         return declare
@@ -210,7 +211,7 @@ class Scheduler:
     def on_job_due(self, handler: F) -> F:
         """Call *handler* for every job whose name has no handler of its own."""
         self._handlers.register_fallback(handler)
-        self._engine.look_again()
+        self._engine.session.agenda.look_again()
         return handler
 
     # ============================================================ start and stop
@@ -228,7 +229,7 @@ class Scheduler:
     @property
     def status(self) -> str:
         """The scheduler is "stopped", "running" or "stopping"."""
-        return self._engine.status
+        return self._engine.progress.status
 
     async def start(self) -> None:
         """Open the store, take up what was interrupted, add the declared jobs, and begin to run what is due."""
@@ -241,9 +242,9 @@ class Scheduler:
             return
         declarations = [self._declaration(spec, now) for spec in self._declared]
         for edit in await self._ask(self._store.change(declarations, now)):
-            self._engine.announce_edit(edit, now)
+            self._engine.session.announcer.edited(edit, now)
             if edit is not None:
-                await self._engine.begun_elsewhere(edit.job)
+                await self._engine.session.claimer.begun_elsewhere(edit.job)
 
     async def stop(
         self, wait: bool = True, timeout: float | str | timedelta | None = 30.0, cancel: bool = False
@@ -300,7 +301,7 @@ class Scheduler:
 
     def _refuse_inside_a_run(self, problem: str) -> None:
         task = asyncio.current_task()
-        if any(active.task is task for active in self._engine.runner):
+        if any(active.task is task for active in self._engine.session.runner):
             raise SchedulerError(f"{problem}; or let something outside of the handlers call it.")
 
     # ============================================================ adding and editing
@@ -411,20 +412,20 @@ class Scheduler:
         if job is None:
             raise JobNotFoundError(id, namespace)
         if not ran_here:
-            await self._engine.begun_elsewhere(job)
+            await self._engine.session.claimer.begun_elsewhere(job)
         return job
 
     async def _remove_and_tell(self, namespace: str, id: str) -> tuple[Job | None, bool]:
-        caller = self._engine.runner.current()
+        caller = self._engine.session.runner.current()
         own_run = None if caller is None else caller.claimed.id
         job = await self._store.remove(namespace, id, self._clock.micros(), own_run)
         if job is None:
             return None, False
-        runs = [active for active in self._engine.runner if active.claimed.uid == job.uid]
+        runs = [active for active in self._engine.session.runner if active.claimed.uid == job.uid]
         for active in runs:
             if active is not caller:
-                self._engine.runner.disown(active)
-        self._engine.tell(EventKind.REMOVED, self._clock.micros(), job=job)
+                self._engine.session.runner.disown(active)
+        self._engine.session.announcer.tell(EventKind.REMOVED, self._clock.micros(), job=job)
         return job, bool(runs)
 
     async def pause_job(self, id: str, *, namespace: str = "default") -> Job:
@@ -480,7 +481,7 @@ class Scheduler:
         jobs = await self._ask(self._change_and_tell(changes, now))
         for job in jobs:
             if job.state.activity is not Status.IDLE:
-                await self._engine.begun_elsewhere(job)
+                await self._engine.session.claimer.begun_elsewhere(job)
         return jobs
 
     async def _change_and_tell(self, changes: Sequence[Change], now: Micros) -> list[Job]:
@@ -490,14 +491,14 @@ class Scheduler:
             async with self._engine.undisturbed(edited) if edited else nullcontext():
                 edits = await self._store.change(changes, now)
         except StoreError:
-            self._engine.look_again()  # it may have happened all the same
+            self._engine.session.agenda.look_again()  # it may have happened all the same
             raise
         async for some in in_breaths(edits):
             for edit in some:
                 assert edit is not None
-                self._engine.announce_edit(edit, now)
+                self._engine.session.announcer.edited(edit, now)
                 jobs.append(edit.job)
-        self._engine.learn_of(jobs)
+        self._engine.session.agenda.learn_of(jobs)
         return jobs
 
     def _checked(self, spec: JobSpec) -> JobSpec:
@@ -546,7 +547,7 @@ class Scheduler:
         reason = "it has no user_id, and this scheduler requires one"
         for job in await self._ask(self._store.disable_without_user(reason, now)):
             say(WARNING, "Job %s is disabled: %s", job.key, reason, extra={"job": job.key})
-            self._engine.tell(EventKind.DISABLED, now, job=job, reason=reason)
+            self._engine.session.announcer.tell(EventKind.DISABLED, now, job=job, reason=reason)
 
     # ============================================================ running by hand
 
@@ -558,7 +559,7 @@ class Scheduler:
         _check_key(id, namespace)
         payload_json = None if payload is None else to_json_text(payload, "payload")
         await self._engine.ready_for_a_pass()
-        if self._engine.runner.stopping.is_set():
+        if self._engine.session.runner.stopping.is_set():
             raise SchedulerStoppingError
         job = await self._engine.ask_unless_stopped(self._store.get(namespace, id))
         if job is None:
@@ -569,7 +570,9 @@ class Scheduler:
             )
         if payload_json is not None:
             self._handlers.check_payload(job.handler, payload_json)
-        active = await self._engine.as_node(lambda: self._engine.claim_one(namespace, id, payload_json))
+        active = await self._engine.session.membership.as_node(
+            lambda: self._engine.session.claimer.claim_one(namespace, id, payload_json)
+        )
         if active is None:
             raise JobAlreadyRunningError(id, namespace)
         return active.claimed.id
@@ -577,9 +580,9 @@ class Scheduler:
     async def wait_for_run(self, run_id: int) -> None:
         """Wait until a run of this process is over and recorded; at once if it is not running here."""
         _check_run_id(run_id)
-        for active in self._engine.runner:
+        for active in self._engine.session.runner:
             if active.claimed.id == run_id:
-                if active.task is asyncio.current_task():
+                if active is self._engine.session.runner.current():
                     raise SchedulerError(
                         f"Run {run_id} cannot wait for itself to end. Call wait_for_run() outside of its handler."
                     )
@@ -595,13 +598,14 @@ class Scheduler:
         given = None if now is None else to_micros(parse_instant(now, "now"))
         await self._engine.ready_for_a_pass()
         moment = self._clock.micros() if given is None else given
-        runner = self._engine.runner
+        runner = self._engine.session.runner
         tally = _Tally()
         running: set[asyncio.Task[None]] = set()
         while True:
             room = (self._limits.max_concurrent or 1) - len(running)
             if room > 0 and not runner.stopping.is_set():
-                started, claims = await self._engine.as_node(partial(self._claim_for, runner, moment, room))
+                claim = partial(self._claim_for, runner, moment, room)
+                started, claims = await self._engine.session.membership.as_node(claim)
                 for active in started:
                     running.add(asyncio.create_task(tally.follow(active), name=f"pass {active.claimed.job.key}"))
                 ran = {active.claimed.uid for active in started}
@@ -617,9 +621,9 @@ class Scheduler:
 
         `stop` may have ended that session while the pass waited, and another call may have begun a new one.
         """
-        if runner.stopping.is_set() or self._engine.runner is not runner:
+        if runner.stopping.is_set() or self._engine.session.runner is not runner:
             return [], Claims()
-        return await self._engine.claim(moment, limit)
+        return await self._engine.session.claimer.claim(moment, limit)
 
     # ============================================================ reading
 
@@ -742,32 +746,32 @@ class Scheduler:
 
     def _room_for(self, job: Job, rooms: Rooms) -> Room:
         free_in_group = rooms.of(group_key(job.namespace, job.group) or NO_GROUP)
-        queued = max(len(self._engine.runner) - (self._limits.max_concurrent or 0), 0)
+        queued = max(len(self._engine.session.runner) - (self._limits.max_concurrent or 0), 0)
         return Room(
             has_handler=self._has_handler(job),
-            stopping=self._engine.status == "stopping",
+            stopping=self._engine.progress.status == "stopping",
             free_slots=None
             if self._limits.max_concurrent is None
-            else max(self._limits.max_concurrent - len(self._engine.runner), 0),
+            else max(self._limits.max_concurrent - len(self._engine.session.runner), 0),
             free_in_group=None if free_in_group == float("inf") else int(free_in_group),
             has_queue=bool(self._limits.queue_size),
             free_in_queue=max((self._limits.queue_size or 0) - queued, 0),
-            clock_is_believed=self._engine.clock_is_believed,
+            clock_is_believed=self._engine.session.clock_watch.is_believed,
         )
 
     def state(self) -> SchedulerState:
         """What the scheduler is doing."""
-        engine = self._engine
+        progress, session = self._engine.progress, self._engine.session
         return SchedulerState(
-            status=engine.status,
-            started_at=_moment(engine.started_at),
-            tick_count=engine.tick_count,
-            trigger_count=engine.trigger_count,
-            last_tick_at=_moment(engine.last_tick_at),
-            next_wake_at=_moment(engine.next_wake_at),
-            running=engine.runner.running,
-            queued=engine.runner.queued,
-            problem=engine.problem,
+            status=progress.status,
+            started_at=_moment(progress.started_at),
+            tick_count=progress.tick_count,
+            trigger_count=progress.trigger_count,
+            last_tick_at=_moment(progress.last_tick_at),
+            next_wake_at=_moment(progress.next_wake_at),
+            running=session.runner.running,
+            queued=session.runner.queued,
+            problem=session.checkup.problem,
         )
 
     async def health(self, *, timeout: float | str | timedelta | None = 2.0) -> Health:
@@ -781,7 +785,7 @@ class Scheduler:
         """The schedulers that share the store, this one among them once it runs; who joined first comes first."""
         await self._engine.ready()
         found = await self._ask(self._store.nodes())
-        return [node_of(status, self._engine.node) for status in found]
+        return [node_of(status, self._engine.session.node.id) for status in found]
 
     def namespace(self, name: str) -> Namespace:
         """A view that can only see and touch the jobs of one namespace."""
@@ -1008,6 +1012,9 @@ def _group_limits(limits: int | Mapping[str, int] | None) -> tuple[int | None, d
     if isinstance(limits, Mapping):
         for key in limits:
             check_limited(key)
+            if is_ambiguous(key):
+                words = 'group_limits[%s] limits a group whose name contains "/": no limit is for one namespace alone'
+                say(WARNING, words, quoted(key))
         checked = {key: _whole(limit, "group_limits", key=f"[{quoted(key)}]") for key, limit in limits.items()}
         return None, {key: limit for key, limit in checked.items() if limit is not None}
     if limits is not None and not isinstance(limits, int):

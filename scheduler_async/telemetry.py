@@ -130,20 +130,20 @@ class _Telemetry:
         # They add up over processes, as up-down counters do and gauges do not.
         meter.create_observable_up_down_counter(
             "scheduler_async.running",
-            [_sums(meter_provider, lambda engine: engine.runner.running)],
+            [_sums(meter_provider, lambda engine: engine.session.runner.running)],
             "{run}",
             "Runs that are in progress.",
         )
         meter.create_observable_up_down_counter(
             "scheduler_async.queued",
-            [_sums(meter_provider, lambda engine: engine.runner.queued)],
+            [_sums(meter_provider, lambda engine: engine.session.runner.queued)],
             "{run}",
             "Runs that are due, claimed, and wait for a slot.",
         )
         # The same jobs, whoever counts them: a gauge.
         meter.create_observable_gauge(
             "scheduler_async.due",
-            [_sums(meter_provider, lambda engine: engine.due)],
+            [_sums(meter_provider, lambda engine: engine.session.checkup.due)],
             "{job}",
             "Jobs that are due and that nobody has begun, in the whole store.",
         )

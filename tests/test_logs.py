@@ -92,7 +92,7 @@ async def test_a_failure_says_where_the_handler_failed(
     assert isinstance(line.exc_info, tuple)
     assert isinstance(line.exc_info[1], KeyError)
     assert 'raise KeyError("missing")' in "".join(traceback.format_exception(line.exc_info[1]))
-    assert line.module == "engine", "where it is said, not where all is said"
+    assert line.module == "announcer", "where it is said, not where all is said"
 
 
 @pytest.mark.parametrize(("answer", "outcome", "level"), ENDS)
@@ -163,7 +163,7 @@ async def test_a_run_that_ended_as_its_job_was_removed_has_one_line(
     await clock.advance()
     lines.clear()
 
-    async with scheduler._engine._recording:  # the writer waits
+    async with scheduler._engine.locks.recording:  # the writer waits
         worker.go.set()
         async with asyncio.timeout(PATIENCE):
             while worker.active:

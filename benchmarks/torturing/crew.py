@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from scheduler_async import EventKind, Job, JobSpec, Run, RunRow, Scheduler
-from scheduler_async.engine import engine
+from scheduler_async.engine import membership
 from scheduler_async.stores import nodes
 from scheduler_async.stores.postgres import store as postgres
 from scheduler_async.timekeeping.clock import SystemClock
@@ -88,7 +88,7 @@ def shift(offset: Path, seconds: int) -> None:
 def shorten(lease: float) -> None:
     """Let everything happen sooner that has to do with the lease, in proportion."""
     for name, seconds in {"LEASE": lease, "BEAT": lease / 4, "MARGIN": lease / 4, "POLL": 0.2}.items():
-        setattr(engine, name, seconds)
+        setattr(membership, name, seconds)
         if hasattr(nodes, name):
             setattr(nodes, name, seconds)
     postgres.BEAT_TIMEOUT, postgres.RUN_TIMEOUT = lease / 10, lease / 3

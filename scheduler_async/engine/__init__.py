@@ -1,5 +1,14 @@
-"""The engine room: the loop, claims, recorded endings, the node that this process is, and upkeep.
+"""The engine room: it does, and does not decide.
 
-The engine does; it does not decide. What happens to a job is decided in `rules`, what is stored in `stores`, and
-how a handler is called in `running`. What users call is in `scheduler`.
+`engine` starts, stops, opens and closes. `session` puts the parts together for as long as the store is open:
+
+- `loop` looks at what is due, `claimer` takes it from the store, `launcher` starts it (`held_runs` wait for their time).
+- `ended_runs` wait for the `recorder`, which commits them and does what follows. `announcer` writes events and log lines.
+- `agenda` knows what is due next and wakes the loop; `lookahead` says how far ahead of its time it is claimed.
+- `membership` keeps this process alive as a node, which `own_node` describes. `janitor` removes what is old.
+- `clock_watch` notices jumps of the wall clock, `troubles` those of the store. `checkup` and `health` tell of them.
+- `setting`, `locks` and `tasks` are what the parts stand on.
+
+What happens to a job is decided in `rules`, what is stored in `stores`, and how a handler is called in `running`. What
+users call is in `scheduler`.
 """

@@ -99,7 +99,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         reason=reason,
         until=None if until is None else from_micros(until),
         sentence=f"Job {name} {sentences[reason]}",
-        remedy=None if reason is None else remedies.get(reason),
+        remedy=None if reason is None or job.unreadable else remedies.get(reason),
     )
 
 

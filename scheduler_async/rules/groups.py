@@ -31,12 +31,6 @@ def check_limited(key: object) -> None:
         problem = f"The key {quoted(key)} in group_limits is not the name of a group. {_EACH_GROUP} {_KEYS}"
     elif text == EVERYWHERE:
         problem = f"The key {quoted(key)} in group_limits must continue with the name of a group. {_KEYS}"
-    elif "/" in text and not text.startswith(EVERYWHERE):
-        # It may be the name of a group. But if it was meant as a namespace and a group, the limit would have no effect.
-        problem = (
-            f"The key {quoted(key)} in group_limits is ambiguous: a limit cannot be set for one namespace alone. "
-            f'{_KEYS} If the name of the group contains "/", use {quoted(EVERYWHERE + text)}.'
-        )
     elif not _is_name(name):
         problem = (
             f"A key in group_limits must be the name of a group, not {quoted(key)}. A name has 1 to {MAX_NAME_LENGTH} "
@@ -49,6 +43,11 @@ def check_limited(key: object) -> None:
 
 _KEYS = 'Use "mail" to limit the group "mail" in each namespace, or "*/mail" to limit it across all namespaces.'
 _EACH_GROUP = "To limit every group, pass a number: group_limits=2."
+
+
+def is_ambiguous(key: str) -> bool:
+    """Return whether *key* looks like a group of one namespace, for which there is no limit of its own."""
+    return "/" in key and not key.startswith(EVERYWHERE)
 
 
 def _is_name(name: object) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from scheduler_async.jobs.enums import Outcome, Phase, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Attempt, Ending, Skip
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
-from scheduler_async.rules.claiming import claim, ran_before, unclaim
+from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.going_on import disabled
@@ -18,7 +19,7 @@ from scheduler_async.stores.codec import (
     has_unreadable_state,
     schedule_of,
 )
-from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun
+from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun, NodeRow
 from scheduler_async.stores.short_ways import success_in_time
 from scheduler_async.stores.unreadable import (
     is_count,
@@ -50,6 +51,19 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, now), None
     return Edit(job.with_state(state), skips, _kind_of(state)), attempt
+
+
+def claimed_by_hand(job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool) -> ClaimedRun:
+    """Return the run of an idle job that somebody asked for; without *payload_json*, with the payload of the job."""
+    taken = claim_manually(job, now)
+    assert taken.attempt is not None
+    return ClaimedRun.of(
+        id=run_id,
+        job=job.with_state(taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)),
+        attempt=taken.attempt,
+        payload_json=job.spec.payload_json if payload_json is None else payload_json,
+        before=job.state,
+    )
 
 
 def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Micros | None, int]:
@@ -123,7 +137,46 @@ def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
     return Aftermath.of(after(run.job, run, ending, item.started_at, finished_at, rules))
 
 
-def attempt_of(
+def aftermaths(jobs: Mapping[int, Job], ended: Iterable[EndedRun], rules: Rules) -> dict[int, Aftermath]:
+    """Return what runs leave whose jobs may have been edited meanwhile, by run; *jobs* are those jobs as they are now.
+
+    A run that has no job there is not ours any more, and leaves nothing.
+    """
+    return {
+        run.id: Aftermath.of(after(jobs[run.id], run, ending, started_at, finished_at, rules))
+        for run, ending, started_at, finished_at in ended
+        if run.id in jobs
+    }
+
+
+NEVER_BEGAN = "The store failed when it was claimed; it never began."
+"""What the row of a run says whose claim was written, but whose answer was lost."""
+
+
+def process_gone(node: NodeRow) -> str:
+    """Return what the row of a run says whose *node* died."""
+    return f"The process that ran it is gone ({node.identity.name})."
+
+
+def interrupted(
+    job: Job, run_id: int | None, row: Sequence[Any], problem: str, now: Micros, rules: Rules
+) -> tuple[Edit, EndedRun]:
+    """Return what becomes of a claimed *job* whose run cannot go on, and how that run ended.
+
+    *row* is what the row of the run says: the occurrence, the attempt, the trigger, when it was claimed and started.
+    All of it is None, and *run_id* too, if there is no such row. A job whose state cannot be read stays as it is.
+    """
+    *told, started_at = row
+    tried = _attempt_of(job, *told)
+    run = ClaimedRun.of(id=run_id or 0, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
+    ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
+    at = _noticed_at(now, tried.claimed_at)
+    is_readable = not has_unreadable_state(job)
+    edit = after(job, run, ending, shown_moment(started_at), at, rules) if is_readable else Edit(job)
+    return edit, EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
+
+
+def _attempt_of(
     job: Job,
     scheduled_for: Micros | None = None,
     number: int | None = None,
@@ -164,7 +217,7 @@ def disabled_by(job: Job, reason: str, now: Micros) -> Edit:
     return Edit(job.with_state(state), skips, "disabled")
 
 
-def noticed_at(now: Micros, claimed_at: Micros) -> Micros:
+def _noticed_at(now: Micros, claimed_at: Micros) -> Micros:
     """As of when a death counts that is noticed *now*: one that was claimed ahead of its time, as of its time."""
     return claimed_at if now < claimed_at <= now + EARLIEST_CLAIM else now
 

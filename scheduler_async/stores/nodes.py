@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scheduler_async.jobs.answers import Node
 from scheduler_async.stores.messages import UNKNOWN_NODE, NodeIdentity, NodeRow, NodeStatus
+from scheduler_async.stores.unreadable import LARGEST_PID
 from scheduler_async.timekeeping.instants import SECOND, from_micros
 
 # A node that has not beaten for this long is dead to the others.
@@ -118,7 +119,7 @@ def _is_gone_by_name(name: str) -> bool:
         return True
     host, _, rest = name.partition(":")
     pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdecimal():
+    if host != socket.gethostname() or not pid.isdecimal() or len(pid) > len(str(LARGEST_PID)):
         return False
     return name not in _alive_here if int(pid) == os.getpid() else not _exists(int(pid))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scheduler_async.jobs.enums import Outcome, SkipReason, Trigger
@@ -215,3 +215,16 @@ def row_of_skip(job: Job, skip: Skip, now: Micros) -> RunRow:
         reason=skip.reason,
         missed=skip.missed,
     )
+
+
+Skipped = tuple[Job, Sequence[Skip], Micros]
+"""A job, what it left out, and when that was decided."""
+
+
+def skip_values(skipped: Iterable[Skipped]) -> list[Row]:
+    """Return the columns of the rows of what was left out."""
+    return [
+        (job.uid, skip.scheduled_for, at, at, skip.reason._value_, skip.missed)
+        for job, skips, at in skipped
+        for skip in skips
+    ]

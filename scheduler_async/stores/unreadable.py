@@ -191,7 +191,12 @@ def shown_text(value: object) -> str:
     r"""*value* as text that can be shown and stored: what is not valid UTF-8 becomes "\xff"."""
     if not isinstance(value, str):
         return "" if value is None else str(value)
-    return value if is_text(value) else value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if is_text(value):
+        return value
+    try:
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a character that no decoding has made
+        return value.encode("utf-8", "backslashreplace").decode()
 
 
 def shown_moment(value: Any) -> Micros | None:

@@ -41,7 +41,7 @@ from scheduler_async import (
     StoreError,
     Trigger,
 )
-from scheduler_async.engine import engine
+from scheduler_async.engine import troubles
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.durations import parse_interval
@@ -169,7 +169,7 @@ class World:
     async def settle(self) -> None:
         """Return when no run that has ended waits to be recorded."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        while self.scheduler._engine._ended or self.scheduler._engine._have_endings.is_set():
+        while (ended := self.scheduler._engine.session.ended_runs).unrecorded or ended.arrived.is_set():
             assert asyncio.get_running_loop().time() < deadline, "ended runs are never recorded"
             await self.tick()
         await self.clock.advance()
@@ -259,8 +259,8 @@ async def while_time_passes(world: World, work: Coroutine[Any, Any, object]) -> 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "FIRST_RETRY", 0.001)
-    monkeypatch.setattr(engine, "LAST_RETRY", 0.004)
+    monkeypatch.setattr(troubles, "FIRST_RETRY", 0.001)
+    monkeypatch.setattr(troubles, "LAST_RETRY", 0.004)
 
 
 class Listener(logging.Handler):

@@ -464,11 +464,11 @@ async def test_who_is_taken_for_dead_joins_again_to_run_by_hand(
     scheduler = new_scheduler(store)
     await scheduler.add_job(Every("1h"), handler="work", id="a")
     await scheduler.run_pending()
-    assert scheduler._engine.node is not None
+    assert scheduler._engine.session.node.id is not None
 
-    await store.forget(scheduler._engine.node)
+    await store.forget(scheduler._engine.session.node.id)
     await scheduler.wait_for_run(await scheduler.trigger_job("a"))
-    await store.forget(scheduler._engine.node)
+    await store.forget(scheduler._engine.session.node.id)
     await clock.advance("1h")
     summary = await scheduler.run_pending()
 
@@ -487,7 +487,7 @@ async def test_a_pass_that_is_cancelled_has_begun_what_it_claimed(
     await clock.advance("1h")
 
     passing = asyncio.create_task(scheduler.run_pending())
-    while not scheduler._engine._claim_lock.locked():
+    while not scheduler._engine.locks.claiming.locked():
         await asyncio.sleep(0)
     passing.cancel()
     await asyncio.wait([passing])

@@ -20,7 +20,7 @@ from typing import ClassVar
 import pytest
 
 from scheduler_async import At, Delay, Every, JobSpec, Manual, Outcome, Run, Schedule, Scheduler
-from scheduler_async.engine import engine
+from scheduler_async.engine import membership
 from scheduler_async.rules.claim_ahead import LONGEST_REACH
 from scheduler_async.stores import nodes
 from scheduler_async.timekeeping.instants import SECOND, from_micros
@@ -162,10 +162,10 @@ SHORT_LEASES = {"LEASE": 1.0, "BEAT": 0.2, "MARGIN": 0.3, "POLL": 0.1}
 FREEZES = f"""
     import asyncio, sys
     from scheduler_async import Scheduler
-    from scheduler_async.engine import engine
+    from scheduler_async.engine import membership
     from scheduler_async.stores import nodes
 
-    for module in (engine, nodes):
+    for module in (membership, nodes):
         for name, value in {SHORT_LEASES}.items():
             setattr(module, name, value)
 
@@ -205,7 +205,7 @@ async def test_a_process_that_froze_lets_go_of_what_was_taken_over(
     shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not know that it stood still: the store does, and does not listen to it."""
-    for module in (engine, nodes):
+    for module in (membership, nodes):
         for name, value in SHORT_LEASES.items():
             monkeypatch.setattr(module, name, value, raising=False)
     scheduler = Scheduler(shared)

@@ -2473,7 +2473,6 @@ def test_a_bad_schedule_is_refused_when_it_is_made(make: Callable[[], object], e
         {"group_limits": {"*/ x": 1}},
         {"group_limits": {1: 1}},
         {"group_limits": {"*": 1}},
-        {"group_limits": {"a/mail": 1}},
         {"group_limits": ["mail"]},
         {"misfire_grace": "5"},
         {"stuck_after": "soon"},

@@ -123,9 +123,9 @@ async def test_a_run_that_removed_its_job_and_was_killed_is_on_record(
     await scheduler.add_job(Every("1m"), handler="selfish", id="a")
     await scheduler.trigger_job("a")
     await clock.advance("1s")
-    engine = scheduler._engine
-    assert engine.node is not None
-    await scheduler._store.leave(engine.node)  # as a kill leaves it: claimed by nobody who lives
+    node = scheduler._engine.session.node
+    assert node.id is not None
+    await scheduler._store.leave(node.id)  # as a kill leaves it: claimed by nobody who lives
 
     other = new_scheduler(shared)
     await other.start()

@@ -57,7 +57,7 @@ from scheduler_async import (
     Trigger,
     testing,
 )
-from scheduler_async.engine import engine
+from scheduler_async.engine import claimer, engine, lookahead
 from scheduler_async.engine import held_runs as waiting
 from scheduler_async.rules import claim_ahead as foresight
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, Foresight
@@ -543,11 +543,12 @@ class EngineMachine(RuleBasedStateMachine):
         for call in self.calls:
             if not call.cancelled():
                 call.exception()  # nobody waits for it any more
-        identity = self.scheduler._engine._identity
+        identity = self.scheduler._engine.session.node.identity
         if identity is not None:
             retire(identity)
-        if self.scheduler._engine._watchdog is not None:
-            self.scheduler._engine._watchdog.stop()
+        watchdog = self.scheduler._engine.session.launcher.watchdog
+        if watchdog is not None:
+            watchdog.stop()
         await self.store.inner.close()
         self.hanging.clear()
         self.handling.clear()
@@ -962,7 +963,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     async def let_the_claimed_begin(self) -> None:
         """Let nothing be claimed ahead of its time that has not begun."""
-        while any(active.waits for active in self.scheduler._engine.runner):
+        while any(active.waits for active in self.scheduler._engine.session.runner):
             await self.clock.advance(timedelta(milliseconds=1))
 
     async def job(self, id: str) -> Job:
@@ -974,7 +975,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     def early_claim(self, job: Job) -> ClaimedRun | None:
         """The claim of a job that was made ahead of its time, and may yet be undone."""
-        claims = [active.claimed for active in self.scheduler._engine.runner if active.waits]
+        claims = [active.claimed for active in self.scheduler._engine.session.runner if active.waits]
         return next((claimed for claimed in claims if claimed.uid == job.uid), None)
 
     async def sync(self, before: Micros) -> None:
@@ -1021,7 +1022,7 @@ class EngineMachine(RuleBasedStateMachine):
             if len(rows) < limit or rows[-1].id < known:
                 break
             limit *= 4
-        waiting = [active.claimed for active in self.scheduler._engine.runner if active.waits]
+        waiting = [active.claimed for active in self.scheduler._engine.session.runner if active.waits]
         early = {run.id: from_micros(run.attempt.claimed_at) for run in waiting if run.job.id == model.id}
         model.early = {row.id for row in rows if row.id in early or row.finished_at in early.values()}
         new = [row for row in reversed(rows) if row.id >= known and model.rows.get(row.id) != row]
@@ -1103,7 +1104,9 @@ class EngineMachine(RuleBasedStateMachine):
         assert (job.state.phase == "paused") == (model.phase == "paused"), f"{job.state}"
         if job.status in (Status.RUNNING, Status.QUEUED):
             assert len(model.unfinished) == 1
-            assert job.uid in {active.claimed.uid for active in self.scheduler._engine.runner}, f"{job} runs nowhere"
+            assert job.uid in {active.claimed.uid for active in self.scheduler._engine.session.runner}, (
+                f"{job} runs nowhere"
+            )
         else:
             assert not model.unfinished, f"{model.running} is forgotten"
         if job.status is Status.DISABLED:
@@ -1183,8 +1186,9 @@ class Ahead(EngineMachine):
 
         self.patches.setattr(Foresight, "learn", learn)
         self.patches.setattr(foresight, "CROWD", 2)
-        for name, few in {"CROWD": 2, "CHUNK": 1, "MOST_EARLY": 2}.items():
-            self.patches.setattr(engine, name, few)
+        self.patches.setattr(claimer, "CHUNK", 1)
+        for name, few in {"CROWD": 2, "MOST_EARLY": 2}.items():
+            self.patches.setattr(lookahead, name, few)
         self.patches.setattr(waiting, "SLICE", 1)
 
 

@@ -24,7 +24,6 @@ from scheduler_async import (
     SQLiteStore,
     Status,
 )
-from scheduler_async.stores.nodes import retire
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import Micros
 from tests.cast import MINUTE, PATIENCE, NewScheduler, Worker, job_of
@@ -142,6 +141,36 @@ async def test_a_stopping_scheduler_refuses_to_run_a_job(idle: Scheduler, worker
     await asyncio.wait_for(stopping, PATIENCE)
 
 
+async def test_a_stop_in_a_hurry_does_not_wait_for_a_claim_if_runs_go_on_anyway(
+    idle: Scheduler, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may take seconds to answer, and the answer changes nothing: the timeout is over, and something runs."""
+    worker.blocks = True
+    await idle.add_job(Manual(), handler="work", id="a")
+    await idle.add_job(Manual(), handler="work", id="b")
+    await idle.trigger_job("a")
+    claim_one, claiming, answered = idle._store.claim_one, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        claiming.set()
+        await answered.wait()
+        return await claim_one(*args, **options)
+
+    monkeypatch.setattr(idle._store, "claim_one", slowly)
+    triggering = asyncio.ensure_future(idle.trigger_job("b"))
+    await claiming.wait()
+
+    with pytest.raises(SchedulerShutdownError):
+        await asyncio.wait_for(idle.stop(timeout=0.0), PATIENCE)
+
+    assert not answered.is_set()
+    answered.set()
+    worker.go.set()
+    with pytest.raises(SchedulerStoppingError):
+        await asyncio.wait_for(triggering, PATIENCE)
+    await asyncio.wait_for(idle.stop(), PATIENCE)
+
+
 @pytest.mark.parametrize("wait", [True, False], ids=["that waits", "that does not wait"])
 async def test_a_stop_that_is_overtaken_leaves_alone_what_comes_after_it(
     new_scheduler: NewScheduler, shared: str, worker: Worker, wait: bool
@@ -155,7 +184,7 @@ async def test_a_stop_that_is_overtaken_leaves_alone_what_comes_after_it(
     patient = asyncio.ensure_future(scheduler.stop(wait=wait, timeout=None))
     await asyncio.sleep(0)
     hurried = asyncio.ensure_future(scheduler.stop(cancel=True))
-    while scheduler._engine._is_open:
+    while scheduler._engine.session.is_open:
         await asyncio.sleep(0)
 
     run_id = await asyncio.wait_for(scheduler.trigger_job("a"), PATIENCE)
@@ -177,12 +206,12 @@ async def _claim_and_die(scheduler: Scheduler) -> None:
     engine = scheduler._engine
     await scheduler.add_job(Every("1h", immediately=True), handler="work", id="a")
     await engine.ready_to_run()
-    assert engine.node is not None
-    await scheduler._store.claim_due(engine.clock.micros(), engine._terms(engine.node, 1))
+    node, claimer = engine.session.node, engine.session.claimer
+    assert node.id is not None
+    await scheduler._store.claim_due(engine.setting.clock.micros(), claimer.terms(node.id, 1))
     assert (await job_of(scheduler)).status is Status.RUNNING
-    assert engine._identity is not None
-    retire(engine._identity)
-    engine.node = None  # it ends without signing off
+    node.retire()
+    node.id = None  # it ends without signing off
     await scheduler.stop()
 
 

@@ -35,7 +35,7 @@ from scheduler_async import (
     Status,
     Trigger,
 )
-from scheduler_async.engine.engine import CHUNK
+from scheduler_async.engine.claimer import CHUNK
 from scheduler_async.rules.terms import Rules
 from scheduler_async.running.runner import ActiveRun, Runner
 from scheduler_async.stores.messages import Aftermath, Claims, ClaimTerms, EndedRun

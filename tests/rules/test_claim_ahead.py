@@ -30,7 +30,7 @@ from scheduler_async import (
     StoreError,
     Trigger,
 )
-from scheduler_async.engine import engine
+from scheduler_async.engine import claimer, lookahead
 from scheduler_async.engine import held_runs as waiting
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.events import Event, EventKind
@@ -252,7 +252,7 @@ async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
     """Its job waits for another handler, as if it had not been claimed."""
     ids = await crowd_of(3, scheduler)
     await shortly_before(clock)
-    claimed = [active.waits for active in scheduler._engine.runner]
+    claimed = [active.waits for active in scheduler._engine.session.runner]
 
     scheduler.remove_handler("work")
     await clock.advance("1s")
@@ -388,7 +388,7 @@ async def let_a_crowd_run(count: int, began: list[str], after: timedelta = timed
             if len(began) == count:
                 all_began.set()
 
-        scheduler._engine.foresight.learn(TAKES, 1)
+        scheduler._engine.session.claimer.lookahead.foresight.learn(TAKES, 1)
         ids = await crowd_of(count, scheduler, datetime.now(UTC) + after)
         async with asyncio.timeout(PATIENCE):
             await all_began.wait()
@@ -474,7 +474,7 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_begin_what_others_may_h
 
     (claimed,) = await scheduler.run_log()
 
-    scheduler._engine._trusted_until = 0.0
+    scheduler._engine.session.node.trusted_until = 0.0
     await clock.advance("1m")
 
     interrupted = await scheduler.get_run(claimed.id)
@@ -653,7 +653,7 @@ async def test_a_crowd_that_ran_together_is_one_the_next_time(
 async def test_those_who_are_claimed_late_start_after_those_who_were_claimed_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine, "MOST_EARLY", 600)
+    monkeypatch.setattr(lookahead, "MOST_EARLY", 600)
     monkeypatch.setattr(waiting, "SLICE", 10)
     began: list[str] = []
 
@@ -664,8 +664,8 @@ async def test_those_who_are_claimed_late_start_after_those_who_were_claimed_ahe
 async def test_of_a_crowd_no_more_are_claimed_ahead_than_memory_is_for(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "MOST_EARLY", 300)
-    monkeypatch.setattr(engine, "CHUNK", 100)
+    monkeypatch.setattr(lookahead, "MOST_EARLY", 300)
+    monkeypatch.setattr(claimer, "CHUNK", 100)
     ids = await crowd_of(600, scheduler)
 
     await clock.advance(MINUTE - REACH)

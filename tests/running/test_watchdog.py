@@ -146,7 +146,7 @@ async def test_it_rests_when_nothing_runs_and_goes_with_the_scheduler(
 
     await clock.advance("1h")
     (thread,) = watchdogs() - before
-    guard = scheduler._engine._watchdog
+    guard = scheduler._engine.session.launcher.watchdog
     assert guard is not None
     while guard._needed.is_set():
         await asyncio.sleep(0)

@@ -648,6 +648,22 @@ async def test_the_newest_job_leaves_its_number_to_nobody(store: Store) -> None:
     assert len(set(numbers)) == 3
 
 
+async def test_claims_are_right_however_many_handlers_there_are(store: Store, node: int) -> None:
+    """A tenant may use any number of names, of which each claim looks at some."""
+    others = [adding(f"other {n}", HOURLY, handler=f"h{n}", state={"next_run_at": NOON + HOUR}) for n in range(1_100)]
+    await store.change(others, NOON)
+    await add(store, "due", HOURLY, handler="here", state={"next_run_at": NOON})
+    await add(store, "next", HOURLY, handler="here", state={"next_run_at": NOON + MINUTE})
+    await add(store, "waits", HOURLY, handler="absent", state={"next_run_at": NOON})
+
+    first = await claim(store, node, handlers=["here"])
+    second = await claim(store, node, handlers=["here"])
+
+    assert claimed_ids(first) == ["due"]
+    assert claimed_ids(second) == []
+    assert (second.next_due, second.next_count) == (NOON + MINUTE, 1)
+
+
 # ---------------------------------------------------------------- get and list_jobs
 
 

@@ -222,3 +222,9 @@ async def test_in_memory_a_lease_never_runs_out(new_scheduler: NewScheduler) -> 
     (node,) = await scheduler.nodes()
 
     assert node.lease == timedelta(seconds=LEASE)
+
+
+def test_a_node_whose_name_makes_no_sense_may_live() -> None:
+    """Its name comes from a row that anybody may have damaged."""
+    for pid in ("9" * 5_000, "-1", "", "²"):
+        assert not is_gone(NodeRow.missing(1, f"{socket.gethostname()}:{pid}:abc").identity)

@@ -18,20 +18,19 @@ import asyncpg
 import pytest
 
 from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Scheduler, StoreError
-from scheduler_async.engine import engine
+from scheduler_async.engine import membership, troubles
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.run import Ending
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.stores.postgres import schema as postgres_schema
 from scheduler_async.stores.postgres import store as postgres
-from scheduler_async.stores.postgres.work import (
+from scheduler_async.stores.postgres.claims import (
     CLAIM_DUE,
     CLAIM_DUE_IN_GROUPS,
     CLAIM_DUE_IN_SHARED_GROUPS,
     SOON,
-    kept,
-    original,
 )
+from scheduler_async.stores.postgres.texts import kept, original
 from scheduler_async.timekeeping.instants import DAY, MINUTE, Micros, from_micros
 from tests import postgres_server
 from tests.postgres_server import ELSEWHERE, Server, own_server, tidy_up, url_of_schema, url_of_server
@@ -409,7 +408,7 @@ async def test_behind_a_window_full_of_due_jobs_nobody_is_forgotten(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many are due, each claim says that there may be more, until there are none."""
-    monkeypatch.setattr("scheduler_async.stores.postgres.work.LEAST_WINDOW", 4)
+    monkeypatch.setattr("scheduler_async.stores.postgres.claims.LEAST_WINDOW", 4)
     node = await store.join(identity("first"), NOON)
     await store.change([adding(f"full {n}", group="full") for n in range(20)], NOON)
     await store.change([adding(f"narrow {n}", group="narrow") for n in range(20)], NOON)
@@ -604,7 +603,7 @@ async def test_a_job_that_is_added_elsewhere_starts_at_once(
     url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody looks: the others are told."""
-    monkeypatch.setattr(engine, "POLL", 3600.0)
+    monkeypatch.setattr(membership, "POLL", 3600.0)
     ran = asyncio.Event()
     scheduler = Scheduler(url)
     scheduler.handler("h")(ran.set)
@@ -746,6 +745,7 @@ async def test_a_caller_who_is_cancelled_leaves_no_transaction_behind(store: Pos
 
 async def test_a_server_that_does_not_answer_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting for ever would be worse than an error."""
+    monkeypatch.setattr(troubles, "FIRST_RETRY", 0.1)
     for name in ("CONNECT_TIMEOUT", "RUN_TIMEOUT", "READ_TIMEOUT", "BEAT_TIMEOUT"):
         monkeypatch.setattr(postgres, name, 0.3)
     store = PostgresStore(server.url)
@@ -768,8 +768,8 @@ async def test_a_server_that_does_not_answer_is_given_up(server: Server, monkeyp
 
 async def test_a_scheduler_outlives_a_restart_of_its_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on where it was, and nothing that ended meanwhile is lost."""
-    monkeypatch.setattr(engine, "POLL", 0.05)
-    monkeypatch.setattr(engine, "FIRST_RETRY", 0.05)
+    monkeypatch.setattr(membership, "POLL", 0.05)
+    monkeypatch.setattr(troubles, "FIRST_RETRY", 0.05)
     scheduler = Scheduler(server.url, min_interval="1s")
     runs: list[Run] = []
     began, go = asyncio.Event(), asyncio.Event()
@@ -805,7 +805,7 @@ async def test_a_scheduler_outlives_a_restart_of_its_server(server: Server, monk
     assert len({run.scheduled_for for run in runs}) == len(runs)
 
 
-SHORT_LEASES = {"LEASE": 1.5, "BEAT": 0.2, "MARGIN": 0.3, "POLL": 0.1, "FIRST_RETRY": 0.1}
+SHORT_LEASES = {"LEASE": 1.5, "BEAT": 0.2, "MARGIN": 0.3, "POLL": 0.1}
 
 
 async def test_who_loses_the_database_lets_go_of_its_runs_and_joins_again(
@@ -813,8 +813,9 @@ async def test_who_loses_the_database_lets_go_of_its_runs_and_joins_again(
 ) -> None:
     """Others take over what it cannot show to be alive: it must have stopped by then."""
     for name, value in SHORT_LEASES.items():
-        monkeypatch.setattr(engine, name, value)
+        monkeypatch.setattr(membership, name, value)
         monkeypatch.setattr("scheduler_async.stores.nodes." + name, value, raising=False)
+    monkeypatch.setattr(troubles, "FIRST_RETRY", 0.1)
     for name in ("CONNECT_TIMEOUT", "RUN_TIMEOUT", "READ_TIMEOUT", "BEAT_TIMEOUT"):
         monkeypatch.setattr(postgres, name, 0.2)
     scheduler = Scheduler(server.url)

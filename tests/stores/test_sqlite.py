@@ -36,11 +36,12 @@ from scheduler_async import (
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.run import Ending
 from scheduler_async.rules import edits
-from scheduler_async.stores.messages import ClaimedRun, Decision, Edit, JobFilter, NodeRow
+from scheduler_async.stores.messages import Decision, Edit, JobFilter, NodeRow
+from scheduler_async.stores.sqlite import base as sqlite_base
+from scheduler_async.stores.sqlite import claims as sqlite_claims
 from scheduler_async.stores.sqlite import copying as sqlite_copying
 from scheduler_async.stores.sqlite import schema as sqlite_schema
 from scheduler_async.stores.sqlite import store as sqlite
-from scheduler_async.stores.sqlite import work as sqlite_work
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND
 from tests.stores.test_conformance import (
     EVERY_MINUTE,
@@ -417,6 +418,25 @@ async def test_no_number_of_a_job_is_given_twice(path: Path) -> None:
             await store.remove("default", "a", NOON)
 
     assert numbers == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("damage", [2**60, -1, "x", None], ids=str)
+async def test_a_damaged_sequence_gives_no_number_twice(path: Path, damage: object) -> None:
+    """A process that knows the job with that number would run another one with its payload."""
+    async with opened(path) as store:
+        first = await add(store, "a")
+        await store.remove("default", "a", NOON)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'job'", (damage,))
+
+    async with opened(path) as store:
+        second = await add(store, "b")
+        await store.remove("default", "b", NOON)
+    async with opened(path) as store:
+        third = await add(store, "c")
+
+    assert first.uid == 1
+    assert second.uid != third.uid
 
 
 async def test_a_job_that_is_removed_and_one_that_comes_leave_no_handler_behind(path: Path) -> None:
@@ -847,19 +867,55 @@ async def test_a_run_whose_job_cannot_be_read_any_more_can_still_end(path: Path)
     assert sql(path, "SELECT outcome FROM run") == [("success",), ("success",)]
 
 
-async def test_a_run_that_somebody_asked_for_disables_a_job_that_cannot_be_read_as_of_now(path: Path) -> None:
-    """Disabled long ago, it would be purged with its log."""
+@pytest.mark.parametrize(("column", "value"), [("payload", '{"to":'), ("timeout", -1), ("schedule", "{")])
+async def test_a_job_that_cannot_be_read_is_not_run_by_hand(path: Path, column: str, value: object) -> None:
+    """Its handler would get a payload that nobody has given it, and its state would be overwritten."""
     async with opened(path) as store:
         node = await store.join(identity("first"), NOON)
-        await add(store, "bad", STOCKHOLM)
-        break_row(path, "schedule", "Europe/Atlantis")
-    async with opened(path) as store:
-        run = await store.claim_one("default", "bad", None, NOON, node=node, queued=False)
-        assert isinstance(run, ClaimedRun)
-        await store.finish([ended(run, at=NOON + SECOND)], RULES)
+        await add(store, "bad", HOURLY)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE job SET {column} = ?", (value,))
+        before = db.execute("SELECT * FROM state").fetchall()
 
-        assert not await store.purge_disabled(NOON, 10)
-        assert (await job_of(store, "bad")).state.last_success_at == NOON + SECOND
+    async with opened(path) as store:
+        with pytest.raises(StoreError, match=f"{column}.*Give it a new {column}"):
+            await store.claim_one("default", "bad", None, NOON, node=node, queued=False)
+
+    assert sql(path, "SELECT * FROM state") == before
+
+
+async def test_jobs_are_listed_while_one_that_cannot_be_read_is_repaired(path: Path) -> None:
+    """The thread that reads must not rely on what the thread that writes has just forgotten."""
+    async with opened(path) as store:
+        await store.change([adding(f"job {number}", HOURLY) for number in range(300)], NOON)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE job SET priority = 'zz'")
+
+    async with opened(path) as store:
+
+        async def repair() -> None:
+            for number in range(300):
+                await edit(store, f"job {number}", priority="high")
+
+        repairing = asyncio.create_task(repair())
+        while not repairing.done():
+            jobs = await store.list_jobs(JobFilter())
+            assert len(jobs) == 300
+        await repairing
+
+
+@pytest.mark.parametrize("owner", [0, None, -3, 77])
+async def test_a_claim_of_no_node_is_recovered_whatever_its_number(path: Path, owner: int | None) -> None:
+    async with opened(path) as store:
+        await add(store, "a", HOURLY, state={"next_run_at": NOON})
+        node = await store.join(identity("first"), NOON)
+        await claim_only(store, node)
+        sql(path, f"UPDATE state SET node = {'NULL' if owner is None else owner}")
+
+        lost = [row for row in await store.beat(node) if row.id != node]
+        recovered = await store.recover(lost, NOON + MINUTE, RULES)
+
+    assert [edit.job.id for edit, _ in recovered] == ["a"]
 
 
 async def test_a_refusal_forgets_nothing(path: Path) -> None:
@@ -894,7 +950,7 @@ async def test_a_run_whose_job_cannot_be_read_any_more_can_be_recovered(path: Pa
 
 async def test_more_jobs_than_are_remembered_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptions are kept in a memory of limited size; what drops out of it while a list is read is read again."""
-    monkeypatch.setattr(sqlite_work, "REMEMBERED", 4)
+    monkeypatch.setattr(sqlite_base, "REMEMBERED", 4)
     async with opened(path) as store:
         node = await store.join(identity("first"), NOON)
         await store.change([adding(f"{number}", HOURLY) for number in range(8)], NOON)
@@ -925,9 +981,12 @@ QUERIES: dict[str, Any] = {
     "SELECT_FEW_DUE": {"handlers": "[1, 2]", "since": 0, "now": NOON, "most": 5},
     "SELECT_FIRST": {"handlers": "[1, 2]", "uids": "[1, 2]", "now": NOON},
     "NEXT_DUE": {"now": NOON},
+    "NEXT_DUE_OF_MANY": {"now": NOON, "handlers": "[1]"},
+    "COUNT_NEXT_OF_MANY": {"at": NOON, "most": 5, "handlers": "[1]"},
+    "UNHANDLED_OF_MANY": {"now": NOON, "handlers": "[1]"},
     "UNHANDLED": {"now": NOON, "handlers": "[1]"},
     "RUNNING_BY_GROUP": (),
-    "SELECT_HELD": (1,),
+    "SELECT_HELD": {"node": 1},
     "SELECT_CLAIMED": ("[1, 2]",),
     "FIND_JOB": ("default", "a"),
 }
@@ -936,7 +995,7 @@ QUERIES: dict[str, Any] = {
 @pytest.mark.parametrize("name", QUERIES)
 async def test_no_query_of_a_pass_reads_a_whole_table(store: SQLiteStore, path: Path, name: str) -> None:
     """A pass costs what is due, not what there is."""
-    assert_frugal(path, getattr(sqlite_work, name), QUERIES[name])
+    assert_frugal(path, (vars(sqlite_base) | vars(sqlite_claims))[name], QUERIES[name])
 
 
 COPY_QUERIES: dict[str, Any] = {

@@ -263,7 +263,7 @@ async def test_a_claim_that_cannot_be_read_keeps_no_other_from_being_recovered(
     before = await sql(made, "SELECT * FROM state WHERE id = 'b'")
     scheduler = new_scheduler(made)
     await scheduler.start()
-    store, node = scheduler._store, scheduler._engine.node
+    store, node = scheduler._store, scheduler._engine.session.node.id
     assert node is not None
 
     seen = await store.beat(node)
@@ -615,7 +615,7 @@ async def test_a_claim_that_is_undone_leaves_a_job_that_cannot_be_read_as_it_was
     scheduler, other = new_scheduler(full), new_scheduler(full)
     await scheduler._engine.ready_to_run()
     await other._engine.ready()
-    store, node = scheduler._store, scheduler._engine.node
+    store, node = scheduler._store, scheduler._engine.session.node.id
     assert node is not None
     before = await sql(full, "SELECT phase, activity, next_run_at, disabled_at FROM state WHERE id = 'b'")
     due = worker.clock.micros() + HOUR

@@ -30,7 +30,7 @@ from scheduler_async import (
     Store,
     StoreOutdatedError,
 )
-from scheduler_async.engine import engine
+from scheduler_async.engine import membership
 from scheduler_async.stores.copying import rule
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.stores.postgres import schema as postgres_schema
@@ -316,7 +316,7 @@ async def test_on_postgresql_an_older_version_notices_at_once(tmp_path: Path) ->
         while scheduler.state().problem is None:
             await asyncio.sleep(0.001)
 
-    assert asyncio.get_running_loop().time() - upgraded < engine.POLL
+    assert asyncio.get_running_loop().time() - upgraded < membership.POLL
 
 
 @pytest.mark.once

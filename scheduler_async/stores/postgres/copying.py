@@ -1,4 +1,4 @@
-"""What PostgreSQL is asked when a store is copied: whole rows, some at a time. All else is in `postgres_work`."""
+"""What PostgreSQL is asked when a store is copied: whole rows, some at a time."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler_async.jobs.enums import Priority
 from scheduler_async.rules.groups import group_key
 from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
-from scheduler_async.stores.postgres.work import (
+from scheduler_async.stores.postgres.base import STATE_COLUMNS, WorkBase
+from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
+from scheduler_async.stores.postgres.endings import INSERT_OUTPUTS
+from scheduler_async.stores.postgres.jobs import (
     INSERT_JOBS,
-    INSERT_OUTPUTS,
     INSERT_STATES,
     LOCK_JOBS,
     NEW_NUMBERS,
     SPEC_TYPES,
-    STATE_COLUMNS,
     UPDATE_JOBS,
     UPDATE_STATES,
-    Work,
-    columns_of,
-    inserting,
-    kept,
-    original,
-    state_columns,
-    stored_state,
-    write_rows,
 )
+from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
 from scheduler_async.stores.run_codec import read_record, read_run_record
 
 if TYPE_CHECKING:
@@ -92,8 +86,8 @@ INSERT_RUNS: Final = inserting(
 )
 
 
-class CopyingWork(Work):
-    """The transactions of a store, those of a copy included. `PostgresStore` says what each is for."""
+class CopyWork(WorkBase):
+    """The transactions about copies. `PostgresStore` says what each is for."""
 
     async def count(self, db: Connection) -> tuple[int, int]:
         jobs, runs = await db.fetchrow(COUNT)
@@ -140,7 +134,7 @@ class CopyingWork(Work):
         new = [(key[0], run) for place, (key, run) in enumerate(wanted.items(), 1) if place not in there]
         numbers = sorted(number for (number,) in await db.fetch(NEW_RUNS, len(new)))
         rows = [
-            (number, uid, *run._replace(error=_kept(run.error), message=_kept(run.message))[3:-1])
+            (number, uid, *run._replace(error=maybe_kept(run.error), message=maybe_kept(run.message))[3:-1])
             for number, (uid, run) in zip(numbers, new, strict=True)
         ]
         outputs = [
@@ -149,10 +143,6 @@ class CopyingWork(Work):
         await write_rows(db, INSERT_RUNS, rows)
         await write_rows(db, INSERT_OUTPUTS, outputs)
         return len(new)
-
-
-def _kept(text: str | None) -> str | None:
-    return None if text is None else kept(text)
 
 
 def _record(row: Sequence[Any]) -> JobRecord | LeftOut:

@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database: its connections and its errors. The queries are in `postgres_work`.
+"""The store in a PostgreSQL database: its connections and its errors. `work` has the queries.
 
 A node has three connections, each opened when it is first needed: one for its runs, one for reading and editing, and
 one to hear of what others change, on which it also shows that it lives. One that breaks is opened anew by whoever
@@ -38,9 +38,9 @@ from scheduler_async.stores.messages import (
     RunFilter,
     UnstorableError,
 )
-from scheduler_async.stores.postgres.copying import CopyingWork
+from scheduler_async.stores.postgres.base import NOTIFY, HandlersForgotten
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
-from scheduler_async.stores.postgres.work import NOTIFY, HandlersForgotten
+from scheduler_async.stores.postgres.work import Work
 from scheduler_async.stores.unreadable import is_moment
 from scheduler_async.timekeeping.clock import SharedClock
 from scheduler_async.timekeeping.instants import LAST, SECOND, Micros
@@ -118,7 +118,7 @@ class PostgresStore:
         self._listener: Callable[[Micros | None, int], object] | None = None
         self._version = 0
         self._activity: int | None = None
-        self._work = CopyingWork(self._notification)
+        self._work = Work(self._notification)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.url!r})"
@@ -140,7 +140,7 @@ class PostgresStore:
     async def open(self) -> None:
         """Connect; make the tables, or bring older ones up to date."""
         await self.close()  # should that have failed before
-        self._work = CopyingWork(self._notification)  # the database may be another one than last time
+        self._work = Work(self._notification)  # the database may be another one than last time
         self._token = secrets.token_hex(8)
         self._version, self._activity = 0, None
         self._runs, self._edits, self._watch = self._new_links()

@@ -1,4 +1,4 @@
-"""What SQLite is asked when a store is copied: whole rows, some at a time. All else it is asked is in `sqlite_work`."""
+"""What SQLite is asked when a store is copied: whole rows, some at a time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from scheduler_async.rules.groups import group_key
 from scheduler_async.stores.codec import state_values
 from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.run_codec import read_record, read_run_record
+from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS, WorkBase
 from scheduler_async.stores.sqlite.bulk_writes import inserting
-from scheduler_async.stores.sqlite.work import (
+from scheduler_async.stores.sqlite.jobs import (
     INSERT_JOB,
     INSERT_STATE,
     LAST_JOB,
-    LAST_RUN,
     SPEC_COLUMNS,
-    STATE_COLUMNS,
     UPDATE_JOB,
     UPDATE_STATE,
-    Work,
 )
 
 # The columns of a description in the order of `JobRecord`, and those of a state.
@@ -84,8 +82,8 @@ INSERT_RUN: Final = inserting(
 )
 
 
-class CopyingWork(Work):
-    """The transactions of a store, those of a copy included. `SQLiteStore` says what each is for."""
+class CopyWork(WorkBase):
+    """The transactions about copies. `SQLiteStore` says what each is for."""
 
     def count(self, db: sqlite3.Connection) -> tuple[int, int]:
         jobs, runs = db.execute(COUNT).fetchone()

@@ -22,6 +22,14 @@ APPLICATION_ID: Final = 0x5C4EDA51  # in the file's header: this file is ours
 MOST_NUMBERS: Final = 2**53
 
 
+def last_given(table: str) -> str:
+    """Return the expression for the highest number that *table* is known to have given; damaged ones do not count."""
+    return (
+        f"coalesce((SELECT max(seq) FROM sqlite_sequence"
+        f" WHERE name = '{table}' AND typeof(seq) = 'integer' AND seq < {MOST_NUMBERS}), 0)"
+    )
+
+
 def _add_forgotten_until(db: sqlite3.Connection) -> None:
     """Add a column of version 1 that the first files of that version do not have."""
     columns = {name for _, name, *_ in db.execute("PRAGMA table_info(state)")}
@@ -226,7 +234,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         # AUTOINCREMENT would write to the sequence, one page more, for every job that is added.
         f"""
         CREATE TRIGGER job_number BEFORE DELETE ON job
-        WHEN old.uid < {MOST_NUMBERS} AND old.uid > coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'job'), 0)
+        WHEN old.uid < {MOST_NUMBERS} AND old.uid > {last_given("job")}
         BEGIN
             DELETE FROM sqlite_sequence WHERE name = 'job';
             INSERT INTO sqlite_sequence (name, seq) VALUES ('job', old.uid);

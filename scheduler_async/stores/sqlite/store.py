@@ -1,4 +1,4 @@
-"""The store in a SQLite file, or in memory: its connections and its errors. The queries are in `sqlite_work`.
+"""The store in a SQLite file, or in memory: its connections and its errors. `work` has the queries.
 
 aiosqlite carries each piece of work to the connection's own thread. A piece is a whole transaction, so that it costs
 one hop however many jobs it touches, nobody shares a half-done transaction, and a cancelled caller leaves none open.
@@ -42,9 +42,9 @@ from scheduler_async.stores.messages import (
     RunFilter,
     UnstorableError,
 )
-from scheduler_async.stores.sqlite.copying import CopyingWork
+from scheduler_async.stores.sqlite.base import data_version, in_transaction
 from scheduler_async.stores.sqlite.schema import migrate, newest, recognise, require_current
-from scheduler_async.stores.sqlite.work import data_version, in_transaction
+from scheduler_async.stores.sqlite.work import Work
 from scheduler_async.stores.unreadable import decoded
 from scheduler_async.timekeeping.clock import SystemClock
 from scheduler_async.timekeeping.instants import Micros
@@ -88,7 +88,7 @@ class SQLiteStore:
         self._event_loop: asyncio.AbstractEventLoop | None = None  # to which the connections answer
         self._inode: tuple[int, int] | None = None
         self._clock = SystemClock()  # the store's own: all who share the file share it
-        self._work = CopyingWork()
+        self._work = Work()
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"
@@ -112,7 +112,7 @@ class SQLiteStore:
             oldest = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
         await self.close()  # should that have failed before
-        self._work = CopyingWork()  # the file may be another one than last time, and memory is empty again
+        self._work = Work()  # the file may be another one than last time, and memory is empty again
         try:
             # aiosqlite forgets a connection that is made for somebody who has gone.
             await carried_through(self._open())

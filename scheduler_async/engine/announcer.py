@@ -1,0 +1,125 @@
+"""Events and log lines about jobs and runs. What has happened is committed before it is announced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from logging import INFO, WARNING
+
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.errors import quoted
+from scheduler_async.jobs.enums import ENDED, Outcome, SkipReason
+from scheduler_async.jobs.events import Event, EventKind, Events
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import Ending, RunRow
+from scheduler_async.logs import is_heard, say
+from scheduler_async.running.runner import ActiveRun
+from scheduler_async.stores.cache import Cache
+from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun
+from scheduler_async.stores.run_codec import row_of, row_of_skip
+from scheduler_async.timekeeping.instants import Micros, from_micros
+
+# Remember of so many jobs that a warning about their missing handler was logged: far more than one claim names.
+MOST_WARNED = 10_000
+
+
+class Announcer:
+    """What do observers and the log get to know?"""
+
+    def __init__(self, events: Events, node: OwnNode) -> None:
+        self._events, self._node = events, node
+        self._warned: Cache[tuple[int, int], None] = Cache(MOST_WARNED)
+
+    def tell(
+        self,
+        kind: EventKind,
+        at: Micros,
+        *,
+        job: Job | None = None,
+        run: RunRow | None = None,
+        reason: SkipReason | str | None = None,
+    ) -> None:
+        """Tell observers, if there are any."""
+        if self._events.has_listeners:
+            self._events.tell(Event(kind=kind, at=from_micros(at), job=job, run=run, reason=reason))
+
+    def started(self, claimed: ClaimedRun, now: Micros) -> None:
+        """Tell readers that a run has begun."""
+        if self._events.has_readers:
+            item = EndedRun(run=claimed, ending=_GOING_ON, started_at=now, finished_at=now)
+            row = replace(row_of(item, self._node.name), outcome=None, finished_at=None, duration_ms=None)
+            self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=row)
+
+    def ended(self, item: EndedRun, left: Aftermath | None, active: ActiveRun) -> None:
+        """Announce how a run ended, and what that *left* of its job; None if the run was not ours any more."""
+        run, ending = item.run, item.ending
+        if left is None:
+            words = "Run %d of %s is not ours any more; its result is dropped"
+            say(WARNING, words, run.id, run.key, extra=run.named)
+            return
+        level = WARNING if ending.outcome.is_failure else INFO
+        if is_heard(level):
+            milliseconds = (item.finished_at - item.started_at) / 1000
+            say(
+                level,
+                "Run %d of %s: %s in %.0f ms%s",
+                run.id,
+                run.key,
+                ending.outcome,
+                milliseconds,
+                f": {ending.error}" if ending.error else "",
+                extra={**run.named, "outcome": ending.outcome.value, "duration_ms": milliseconds},
+                exc_info=None if active.traceback is None else active.error,
+                traceback=active.traceback,
+            )
+        if self._events.has_listeners:
+            self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row_of(item, self._node.name))
+        if left.kind or left.skips:
+            self.edited(left, item.finished_at)
+
+    def dropped(self, active: ActiveRun) -> None:
+        """Log the end of a run whose result is not wanted: every run that began has its line."""
+        if active.has_begun:
+            run = active.claimed
+            words = "Run %d of %s was cancelled: its job was removed, or others have taken it over"
+            say(INFO, words, run.id, run.key, extra=run.named)
+
+    def interrupted(self, interrupted: Sequence[tuple[Edit, ClaimedRun]], now: Micros) -> None:
+        """Announce runs that were recorded as interrupted, and what that changed."""
+        for edit, run in interrupted:
+            extra = {**run.named, "outcome": Outcome.INTERRUPTED.value}
+            say(WARNING, "Run %d of %s was interrupted", run.id, run.key, extra=extra)
+            if self._events.has_listeners:
+                ending = Ending(outcome=Outcome.INTERRUPTED, error=edit.job.last_error)
+                item = EndedRun(run=run, ending=ending, started_at=run.claimed_at, finished_at=now)
+                self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
+            self.edited(edit, now)
+
+    def edited(self, edit: Edit | Aftermath | None, now: Micros) -> None:
+        """Announce an edit and the occurrences that it left out, now that it is committed."""
+        if edit is None:
+            return
+        if edit.kind == "disabled" and edit.disabled_reason != ENDED:
+            say(WARNING, "Job %s is disabled: %s", edit.job.key, edit.disabled_reason, extra={"job": edit.job.key})
+        if self._events.has_listeners:
+            for skip in edit.skips:
+                row = row_of_skip(edit.job, skip, now)
+                self.tell(EventKind.RUN_SKIPPED, now, job=edit.job, run=row, reason=skip.reason)
+            if edit.kind is not None:
+                reason = edit.disabled_reason if edit.kind == "disabled" else None
+                self.tell(EventKind(edit.kind), now, job=edit.job, reason=reason)
+
+    def handler_missing(self, job: Job) -> None:
+        """Warn, once for each revision of a job, that it is due and has no handler here."""
+        if (job.uid, job.revision) not in self._warned:
+            self._warned.put((job.uid, job.revision), None)
+            say(
+                WARNING,
+                "Job %s is due, but no handler %s is registered here; it waits until there is one",
+                job.key,
+                quoted(job.handler),
+                extra={"job": job.key},
+            )
+
+
+_GOING_ON = Ending(outcome=Outcome.SUCCESS)  # stands in where a run has no ending yet

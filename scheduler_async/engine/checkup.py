@@ -1,0 +1,122 @@
+"""What can be seen of a scheduler from outside: the signs of its health, and how many jobs are due."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.claimer import Claimer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.health import Signs
+from scheduler_async.engine.loop import Loop
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.troubles import Troubles
+from scheduler_async.errors import StoreError
+from scheduler_async.timekeeping.instants import SECOND, Micros
+
+# How often what is due is counted while somebody observes, and up to which number: that says enough.
+COUNT_EVERY = 1.0  # seconds
+MOST_COUNTED = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreAnswer:
+    """What the store has to say when it is asked how it is."""
+
+    earliest_due: Micros | None = None
+    problem: str | None = None
+
+
+NOT_OPEN = StoreAnswer(problem="The store is not open.")
+
+
+class Checkup:
+    """Does the scheduler do its work, as far as that can be seen?"""
+
+    def __init__(
+        self,
+        setting: Setting,
+        node: OwnNode,
+        agenda: Agenda,
+        clock_watch: ClockWatch,
+        troubles: Troubles,
+        claimer: Claimer,
+        loop: Loop,
+    ) -> None:
+        self._setting, self._node, self._agenda = setting, node, agenda
+        self._clock_watch, self._troubles = clock_watch, troubles
+        self._claimer, self._loop = claimer, loop
+        self._question: asyncio.Task[StoreAnswer] | None = None
+        self.due = 0
+        """How many jobs wait, whoever may run them, when that was last counted: only while somebody observes."""
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps the scheduler from working, if anything does."""
+        if self._troubles.outdated is not None:
+            return self._troubles.outdated
+        if not self._clock_watch.is_believed:
+            return f"Nothing is started, since {self._clock_watch.last_jump}."
+        return self._troubles.first
+
+    def signs(self, answer: StoreAnswer, *, is_alive: bool) -> Signs:
+        """Gather what shows whether it works; *answer* is the store's, and *is_alive* whether all tasks go on."""
+        setting, progress, loop = self._setting, self._setting.progress, self._loop
+        now, elapsed = setting.clock.micros(), setting.clock.monotonic()
+        due = answer.earliest_due if answer.problem is None else self._agenda.next.at
+        grace = setting.rules.misfire_grace
+        return Signs(
+            status=progress.status,
+            is_alive=is_alive,
+            problem=self.problem,
+            store_problem=answer.problem,
+            last_pass_age=None if loop.looked_at is None else elapsed - loop.looked_at,
+            overslept=elapsed - loop.looks_again_by,
+            running_for=0.0 if progress.started_at is None else (now - progress.started_at) / SECOND,
+            overdue=0.0 if due is None else (now - due) / SECOND,
+            has_room=self._claimer.room() > 0,
+            unclaimed_for=elapsed - self._claimer.claimed_at,
+            misfire_grace=None if grace is None else grace / SECOND,
+        )
+
+    async def ask_store(self, timeout: float | None) -> StoreAnswer:
+        """Ask the store how it is. It has *timeout* seconds to answer."""
+        # However often one asks: a store that does not answer is not asked again before it has.
+        if self._question is None or self._question.done():
+            self._question = asyncio.create_task(self._question_store(), name="scheduler_async checkup")
+        question = self._question
+        await asyncio.wait([question], timeout=timeout)
+        if question.cancelled():
+            return StoreAnswer(problem="The question to the store was cancelled.")
+        if not question.done():
+            return StoreAnswer(problem=f"The store did not answer within {timeout:g} s.")
+        return question.result()
+
+    async def _question_store(self) -> StoreAnswer:
+        try:
+            await self._troubles.check_store()
+            if self._troubles.outdated is not None:
+                return StoreAnswer()
+            setting, terms = self._setting, self._claimer.terms(self._node.id or 0, 1)
+            due = await setting.ask(setting.store.earliest_due(setting.clock.micros(), terms))
+            return StoreAnswer(earliest_due=due)
+        except Exception as error:  # whatever it is, it is what was asked for
+            return StoreAnswer(problem=str(error) or type(error).__name__)
+
+    async def finish(self) -> None:
+        """Wait for the store's answer, if it was asked."""
+        if self._question is not None:
+            await asyncio.wait([self._question])
+
+    async def count_due(self, halt: asyncio.Event) -> None:
+        """Count what is due every second, while there is somebody who wants to know."""
+        setting = self._setting
+        while True:
+            if setting.events.observers:
+                with suppress(StoreError):  # whoever cannot do without the store tells of it
+                    self.due = await setting.ask(setting.store.count_due(setting.clock.micros(), MOST_COUNTED))
+            if await setting.machine.wait(halt, COUNT_EVERY):
+                return

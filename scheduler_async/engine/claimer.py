@@ -1,0 +1,193 @@
+"""Claims: of what is due, of one job by hand, given back before they begin, or settled after an answer was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.ended_runs import EndedRuns
+from scheduler_async.engine.launcher import Launcher
+from scheduler_async.engine.lookahead import Lookahead
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.setting import Setting
+from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerStoppingError, quoted
+from scheduler_async.jobs.enums import Status
+from scheduler_async.jobs.job import Job
+from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
+from scheduler_async.running.runner import ActiveRun
+from scheduler_async.shielding import carried_through
+from scheduler_async.stores.messages import ClaimedRun, Claims, ClaimTerms
+from scheduler_async.timekeeping.instants import SECOND, Micros
+
+# Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.
+CHUNK = 256
+
+
+class Claimer:
+    """Which runs does this node take from the store?"""
+
+    def __init__(
+        self,
+        setting: Setting,
+        lock: asyncio.Lock,
+        node: OwnNode,
+        agenda: Agenda,
+        announcer: Announcer,
+        clock_watch: ClockWatch,
+        launcher: Launcher,
+        ended: EndedRuns,
+    ) -> None:
+        """*lock* is held during a claim, so that nothing happens meanwhile that must not."""
+        self._setting, self._lock, self._node = setting, lock, node
+        self._agenda, self._announcer, self._clock_watch = agenda, announcer, clock_watch
+        self._launcher, self._runner, self._ended = launcher, launcher.runner, ended
+        self.lookahead = Lookahead(setting.limits, agenda, launcher.waiting)
+        self._is_unsure = False
+        self.claimed_at = float("-inf")
+        """When a run was last claimed, by the monotonic clock."""
+
+    # ============================================================ what is due
+
+    async def claim(self, now: Micros, limit: int, ahead: Micros = 0) -> tuple[list[ActiveRun], Claims]:
+        """Claim up to *limit* jobs that are due, or will be within *ahead*, and start their runs when they are.
+
+        A scheduler that is stopping claims nothing.
+        """
+        try:
+            return await carried_through(self._claim(now, limit, ahead))
+        except SchedulerStoppingError:
+            return [], Claims()
+
+    async def _claim(self, now: Micros, limit: int, ahead: Micros) -> tuple[list[ActiveRun], Claims]:
+        agenda, clock = self._agenda, self._setting.clock
+        async with self._claiming(now) as node:
+            agenda.begin_claim()
+            counted_all = agenda.next.is_crowd
+            begun = clock.monotonic()
+            with clock.working():  # it is carried through already
+                terms = self.terms(node, limit, ahead, self.lookahead.count)
+                claims = await self._setting.store.claim_due(now, terms)
+            elapsed = clock.monotonic()
+            self.lookahead.foresight.learn(elapsed - begun, len(claims.runs))
+            self._node.check_trust()  # we may have been frozen since
+            if claims.runs:
+                self.claimed_at = elapsed
+            started = self._launcher.begin(claims.runs, now)
+        agenda.end_claim(claims, counted_all=counted_all)
+        for edit in claims.edits:
+            self._announcer.edited(edit, now)
+        agenda.learn_of(edit.job for edit in claims.edits)
+        for job in claims.unhandled:
+            self._announcer.handler_missing(job)
+        return started, claims
+
+    def terms(self, node: int, limit: int, ahead: Micros = 0, count: int = 1) -> ClaimTerms:
+        """What the store must know to claim for *node*."""
+        setting, limits = self._setting, self._setting.limits
+        return ClaimTerms(
+            node=node,
+            limit=limit,
+            ahead=ahead,
+            count=count,
+            slots=self._free_slots(),
+            handlers=setting.handlers.names,
+            group_limit=limits.group_limit,
+            group_limits=limits.group_limits,
+            rules=setting.rules,
+        )
+
+    def room(self) -> int:
+        """How many more runs may be claimed: free slots, and room in the queue."""
+        limits = self._setting.limits
+        if limits.max_concurrent is None:
+            return CHUNK
+        return max(limits.max_concurrent + (limits.queue_size or 0) - len(self._runner), 0)
+
+    def _free_slots(self) -> int | None:
+        limit = self._setting.limits.max_concurrent
+        return None if limit is None else max(limit - len(self._runner), 0)
+
+    @asynccontextmanager
+    async def _claiming(self, now: Micros) -> AsyncIterator[int]:
+        """One claim at a time, and `stop` waits for it. Should it fail, what was claimed all the same is given back."""
+        async with self._lock:
+            if not self._node.has_joined or self._runner.stopping.is_set():
+                raise SchedulerStoppingError
+            await self.settle(now)
+            node = self._node.required_id()
+            try:
+                yield node
+            except BaseException:
+                self._is_unsure = True  # it may have happened, and only the answer be lost
+                raise
+
+    async def settle(self, now: Micros) -> None:
+        """Interrupt runs that this node has claimed without knowing of it. Called under the lock."""
+        if self._is_unsure and self._node.id is not None:
+            setting, known = self._setting, {active.claimed.id for active in self._runner}
+            lost = await setting.ask(setting.store.interrupt_unknown(self._node.id, known, now, setting.rules))
+            self._is_unsure = False
+            self._announcer.interrupted(lost, now)
+            self._agenda.learn_of(edit.job for edit, _ in lost)
+
+    # ============================================================ one job by hand
+
+    async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
+        """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
+        setting, now = self._setting, self._setting.clock.micros()
+        async with self._claiming(now) as node:
+            await self.put_back({(namespace, id)})  # it is claimed once more when its time comes
+            queued = self._free_slots() == 0
+            question = setting.store.claim_one(namespace, id, payload_json, now, node=node, queued=queued)
+            claimed = await setting.ask(question)
+            active = self._launcher.begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
+        if claimed is None:
+            raise JobNotFoundError(id, namespace)
+        if active is not None and not queued:
+            await active.begun_or_over()
+            if not active.has_begun and not self._runner.stopping.is_set():
+                raise SchedulerError(f"Job {quoted(id)} cannot run here: its handler was removed meanwhile.")
+            if not active.has_begun:
+                raise SchedulerStoppingError
+        return active
+
+    async def begun_elsewhere(self, job: Job) -> None:
+        """Wait for a run of *job* that another process has claimed ahead of its time, until that has come."""
+        state, clock = job.state, self._setting.clock
+        if state.activity is Status.RUNNING and state.last_run_at is not None:
+            early = state.last_run_at - clock.micros()
+            is_elsewhere = not any(active.claimed.uid == job.uid for active in self._runner)
+            if is_elsewhere and 0 < early <= EARLIEST_CLAIM:
+                await clock.wait(asyncio.Event(), early / SECOND)
+
+    # ============================================================ giving back
+
+    async def put_back(self, names: Collection[tuple[str, str]]) -> None:
+        """Undo the claims of these jobs that wait for their time, as if they had not been made. Under the lock."""
+        waiting = self._launcher.waiting
+        runs = [active for active in waiting if active.claimed.name in names]
+        if not runs:
+            return
+        waiting.discard(runs)
+        for active in runs:
+            active.has_ended = True
+        try:
+            await self.release([active.claimed for active in runs])
+        except BaseException:
+            for active in runs:
+                self._ended.add(active, None)  # the recorder goes on trying
+            raise
+        for active in runs:
+            self._runner.forget(active)
+        self._setting.progress.trigger_count -= len(runs)
+        self._agenda.look_again()
+
+    async def release(self, runs: Sequence[ClaimedRun]) -> None:
+        """Give *runs* back to the store: they have not begun, and are due as before."""
+        await self._setting.ask(self._setting.store.release(runs))
+        # A moment that was near when it was claimed, and is not any more: the clock has gone back since.
+        self._clock_watch.heed(max(run.claimed_at for run in runs) - EARLIEST_CLAIM)

@@ -1,0 +1,103 @@
+"""Removes what is old: runs beyond those that are kept, runs of removed jobs, and jobs that were disabled for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from logging import ERROR
+from typing import TypeVar
+
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.troubles import Troubles
+from scheduler_async.errors import StoreOutdatedError
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.logs import say
+from scheduler_async.timekeeping.instants import Micros, span
+
+# How often what is old is removed, of how many jobs at a time, and among how many they are looked for.
+UPKEEP = 60.0  # seconds
+LONGEST_UPKEEP_PAUSE = 86_400.0  # seconds; until then, no more runs than are kept need removing
+UPKEEP_SLICE = 100
+UPKEEP_LOOK = 2_000
+
+# Of so many jobs it is remembered how many rows they have got; beyond that, all of them are looked at.
+MOST_GROWN = 100_000
+
+T = TypeVar("T")
+
+
+class Janitor:
+    """What is old enough to be removed, and when is it time to look?"""
+
+    def __init__(self, setting: Setting, announcer: Announcer, clock_watch: ClockWatch, troubles: Troubles) -> None:
+        self._setting, self._announcer = setting, announcer
+        self._clock_watch, self._troubles = clock_watch, troubles
+        self._keep_runs = setting.limits.keep_runs
+        self.grown: dict[int, int] = {}
+        """How many rows each job has got since its old ones were last removed."""
+        self._untidy = asyncio.Event()
+
+    def count_rows(self, uid: int, count: int) -> None:
+        """Note that a job has *count* rows more: when there are enough of them, the oldest are removed."""
+        if self._keep_runs is not None:
+            grown = self.grown[uid] = self.grown.get(uid, 0) + count
+            if grown > self._keep_runs // 10 or len(self.grown) > MOST_GROWN:
+                self._untidy.set()
+
+    async def keep_house(self, halt: asyncio.Event) -> None:
+        """Remove what is old: on its own cadence, a little at a time."""
+        limits, clock = self._setting.limits, self._setting.clock
+        while True:
+            if limits.purge_disabled_after is None:
+                kept = limits.keep_removed
+                pause = LONGEST_UPKEEP_PAUSE if kept is None else min(LONGEST_UPKEEP_PAUSE, kept.total_seconds())
+                await clock.wait(self._untidy, pause)
+            await clock.wait(halt, UPKEEP)
+            try:
+                await self.purge()
+            except StoreOutdatedError as error:
+                self._troubles.note_outdated(error)
+            except Exception:
+                say(ERROR, "Cannot remove old runs; trying again in %g s", UPKEEP, exc_info=True)
+
+    async def purge(self, threshold: int | None = None) -> None:
+        """Remove old runs of jobs that have *threshold* new ones, a tenth of what is kept; and jobs long disabled."""
+        self._untidy.clear()
+        limits, now = self._setting.limits, self._clock_watch.believed_now()
+        if limits.keep_runs is not None:
+            await self._purge_runs(limits.keep_runs, threshold, now)
+        if limits.keep_removed is not None:
+            await self._purge_removed(now - span(limits.keep_removed))
+        if limits.purge_disabled_after is not None:
+            await self._purge_disabled(now - span(limits.purge_disabled_after))
+
+    async def _purge_runs(self, keep: int, threshold: int | None, now: Micros) -> None:
+        ask, store = self._setting.ask, self._setting.store
+        if threshold is None:
+            threshold = 0 if len(self.grown) > MOST_GROWN else keep // 10
+        grown = [uid for uid, count in self.grown.items() if count > threshold]
+        for uids in _slices(grown, UPKEEP_LOOK):
+            counted = {uid: self.grown[uid] for uid in uids}
+            overgrown = await ask(store.overgrown(uids, keep))
+            for some in _slices(overgrown, UPKEEP_SLICE):
+                await ask(store.purge_runs(some, keep, now))
+            for uid in uids:
+                self.grown[uid] -= counted[uid]  # more may have come meanwhile
+                if not self.grown[uid]:
+                    del self.grown[uid]
+
+    async def _purge_removed(self, before: Micros) -> None:
+        while await self._setting.ask(self._setting.store.purge_removed(before, UPKEEP_SLICE)) == UPKEEP_SLICE:
+            pass
+
+    async def _purge_disabled(self, before: Micros) -> None:
+        clock, store = self._setting.clock, self._setting.store
+        while gone := await self._setting.ask(store.purge_disabled(before, UPKEEP_SLICE)):
+            for job in gone:
+                self._announcer.tell(EventKind.REMOVED, clock.micros(), job=job, reason="it was disabled for long")
+
+
+def _slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[first : first + size] for first in range(0, len(items), size))

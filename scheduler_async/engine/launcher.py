@@ -1,0 +1,100 @@
+"""Starts claimed runs: at once, when their time comes, or when a slot frees. The handler is called by `running`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.ended_runs import EndedRuns
+from scheduler_async.engine.held_runs import Waiting
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.setting import Setting
+from scheduler_async.jobs.enums import Trigger
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.job import Job
+from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.running.watchdog import Watchdog
+from scheduler_async.stores.messages import ClaimedRun
+from scheduler_async.timekeeping.instants import Micros
+
+
+class Launcher:
+    """When does a claimed run begin?"""
+
+    def __init__(
+        self, setting: Setting, node: OwnNode, announcer: Announcer, clock_watch: ClockWatch, ended: EndedRuns
+    ) -> None:
+        self._setting, self._clock, self._events = setting, setting.clock, setting.events
+        self._stuck_after = setting.limits.stuck_after
+        self._node, self._announcer = node, announcer
+        self.runner = Runner(
+            setting.clock,
+            max_concurrent=setting.limits.max_concurrent,
+            observers=setting.events.observers,
+            find=setting.handlers.find,
+            begin=self._begin_queued,
+            ended=ended.add,
+            dropped=ended.drop,
+        )
+        self.waiting = Waiting(setting.clock, self._start_waiting, self.runner.cancel)
+        clock_watch.on_jump(self.waiting.catch_up)
+        self.watchdog: Watchdog | None = None
+
+    def begin(self, runs: Sequence[ClaimedRun], now: Micros) -> list[ActiveRun]:
+        """Start *runs*, or let those that were claimed ahead, as of a moment later than *now*, start then."""
+        if runs and self.watchdog is not None:
+            self.watchdog.attend()
+        started = []
+        for claimed in runs:
+            goes_after_others = self.waiting.has_due and claimed.trigger is not Trigger.MANUAL
+            is_held = claimed.claimed_at > now or goes_after_others
+            active = self.runner.admit(claimed, is_held=is_held)
+            started.append(active)
+            if is_held:
+                self.waiting.add(active)
+                continue
+            self._start(active, queued=claimed.is_queued)
+        self._setting.progress.trigger_count += len(started)
+        return started
+
+    def _start(self, active: ActiveRun, *, queued: bool = False) -> None:
+        claimed = active.claimed
+        begins = self.runner.start(active, claimed.timeout or self._stuck_after, queued=queued)
+        if begins and not queued and self._events.has_readers:
+            self._announcer.started(claimed, self._clock.micros())
+
+    def _start_waiting(self, runs: Sequence[ActiveRun]) -> None:
+        """Start runs that waited for their time."""
+        start: Callable[[ActiveRun], None] = self._start
+        if not self._node.is_trusted():  # we were frozen meanwhile, and others may have taken them over
+            start = self.runner.disown
+        elif self.runner.stopping.is_set():
+            start = self.runner.cancel
+        for active in runs:
+            if active.waits:
+                start(active)
+
+    async def _begin_queued(self, active: ActiveRun) -> bool:
+        """Mark a queued run as running; it may have been taken from us while it waited."""
+        now = self._clock.micros()
+        if active.claimed.id not in await self._setting.ask(self._setting.store.start([active.claimed], now)):
+            active.disowned = True
+            return False
+        self._announcer.started(active.claimed, now)
+        return True
+
+    def guard_event_loop(self) -> None:
+        """Notice handlers that block the event loop from now on."""
+        loop = asyncio.get_running_loop()
+
+        def running_now() -> tuple[Job, int] | None:
+            """The job and the run whose handler the event loop is busy with. The watchdog asks on its own thread."""
+            task = asyncio.current_task(loop)
+            return None if task is None else self.runner.run_of(task)
+
+        def tell_of_block(job: Job | None, message: str) -> None:
+            self._announcer.tell(EventKind.LOOP_BLOCKED, self._clock.micros(), job=job, reason=message)
+
+        self.watchdog = Watchdog(lambda: len(self.runner) > 0, running_now, tell_of_block)

@@ -1,0 +1,131 @@
+"""The loop: clear, look, wait. A pass claims what is due; runs begin and end in their own time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from logging import ERROR
+
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.claimer import Claimer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.troubles import Troubles, retry_delay
+from scheduler_async.errors import StoreOutdatedError
+from scheduler_async.logs import say
+from scheduler_async.stores.messages import NodeLost
+from scheduler_async.timekeeping.instants import SECOND, Micros, span
+from scheduler_async.timekeeping.wall_clock import GLANCE
+
+
+class Loop:
+    """What is done when, and how long does it sleep in between?"""
+
+    def __init__(
+        self,
+        setting: Setting,
+        node: OwnNode,
+        agenda: Agenda,
+        clock_watch: ClockWatch,
+        troubles: Troubles,
+        claimer: Claimer,
+        rejoin: Callable[[], Awaitable[None]],
+    ) -> None:
+        """*rejoin* makes this process a node again that has lost its lease."""
+        self._setting, self._clock, self._progress = setting, setting.clock, setting.progress
+        self._node, self._agenda, self._clock_watch, self._troubles = node, agenda, clock_watch, troubles
+        self._claimer, self._lookahead, self._rejoin = claimer, claimer.lookahead, rejoin
+        # By the monotonic clock: when the loop last looked, and until when it means to look again.
+        self.looked_at: float | None = None
+        self.looks_again_by = float("inf")
+
+    async def run(self) -> None:
+        """Clear, look, wait: a change that lands while we look sets the event again."""
+        changed = self._agenda.changed
+        unsubscribe = self._clock.on_jump(changed.set)
+        failures = 0
+        try:
+            while self._progress.status == "running":
+                changed.clear()
+                try:
+                    timeout = await self._pass()
+                    failures = 0
+                    self._troubles.are_over_for("loop")
+                except NodeLost:
+                    await self._rejoin()
+                    timeout = 0.0
+                except StoreOutdatedError as error:
+                    self._troubles.note_outdated(error)
+                    timeout = None
+                except Exception as error:  # the loop outlives whatever a store may do
+                    timeout = retry_delay(failures)
+                    self._agenda.is_stale = True
+                    self._troubles.report("loop", error)
+                    say(ERROR, "A pass failed; trying again in %g s: %s", timeout, error, exc_info=failures == 0)
+                    failures += 1
+                self.looks_again_by = self._clock.monotonic() + (float("inf") if timeout is None else timeout)
+                await self._sleep(timeout)
+        finally:
+            unsubscribe()
+
+    async def _pass(self) -> float | None:
+        """Start what is due; return how long to sleep."""
+        now = self._look_at_clock()
+        self._progress.tick_count += 1
+        self._progress.last_tick_at = now
+        if self._troubles.outdated is None:
+            self._node.check_trust()
+        while self._progress.status == "running" and self._should_look(now):
+            self._agenda.is_stale = False
+            if self._clock_watch.went_back:
+                await self._clock_watch.go_back(now)
+            await self._claimer.claim(now, self._claimer.room(), self._lookahead.reach(now))
+            now = self._look_at_clock()
+        return self._sleep_from(now)
+
+    async def _sleep(self, timeout: float | None) -> None:
+        """Sleep until something changes, or for *timeout* seconds; that it is over counts as a change."""
+        changed = self._agenda.changed
+        timer = None if timeout is None else self._clock.call_later(timeout, changed.set)
+        try:
+            await changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _look_at_clock(self) -> Micros:
+        """Return the time of a look at what is due."""
+        self.looked_at = self.looks_again_by = self._clock.monotonic()
+        return self._clock_watch.read()
+
+    def _should_look(self, now: Micros) -> bool:
+        agenda = self._agenda
+        next_at = agenda.next.at
+        due = agenda.is_stale or agenda.is_hungry or (next_at is not None and next_at <= now + self._lookahead.lead)
+        may_claim = self._clock_watch.is_believed and self._troubles.outdated is None
+        return due and self._claimer.room() > 0 and may_claim
+
+    def _sleep_from(self, now: Micros) -> float | None:
+        """Return how long to sleep: until the next job is due, or a little less, at most `max_sleep`."""
+        wake, max_sleep = self._agenda.next.at, self._setting.limits.max_sleep
+        held_for = self._clock_watch.held_for
+        if held_for is not None:
+            wake = now + int(held_for * SECOND)
+        elif self._should_look(now):
+            wake = now
+        elif wake is not None and wake <= now:
+            # Due, and no room: it goes when a run ends, and looking before would find the same.
+            self._agenda.is_hungry, wake = True, None
+        longest = None if max_sleep is None else now + span(max_sleep)
+        glance = None if held_for is None else now + int(GLANCE * SECOND)
+        self._progress.next_wake_at = _earliest(wake, longest, glance)
+        if wake is not None:
+            wake -= self._lookahead.lead
+        if self._clock.tells_of_jumps:
+            longest = glance = None  # nobody needs to wake only to find out whether the clock jumped
+        capped = _earliest(wake, longest, glance)
+        return None if capped is None else max(capped - now, 0) / SECOND
+
+
+def _earliest(*moments: Micros | None) -> Micros | None:
+    return min((moment for moment in moments if moment is not None), default=None)

@@ -1,0 +1,186 @@
+"""The node's life in a shared store: it joins, beats, notices dead nodes and other changes, joins again, and leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from logging import ERROR, INFO, WARNING
+from typing import TypeVar
+
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.ended_runs import EndedRuns
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.recorder import Recorder
+from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.troubles import Troubles
+from scheduler_async.errors import SchedulerError, StoreOutdatedError
+from scheduler_async.logs import say
+from scheduler_async.running.runner import Runner
+from scheduler_async.stores.messages import NodeLost
+from scheduler_async.stores.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
+
+# How often another process's changes are looked for; a change must be noticed within two seconds.
+POLL = 1.0  # seconds
+
+T = TypeVar("T")
+
+
+class Membership:
+    """Is this node alive to the others, and are they alive to it?"""
+
+    def __init__(
+        self,
+        setting: Setting,
+        lock: asyncio.Lock,
+        node: OwnNode,
+        runner: Runner,
+        ended: EndedRuns,
+        agenda: Agenda,
+        announcer: Announcer,
+        clock_watch: ClockWatch,
+        troubles: Troubles,
+        recorder: Recorder,
+    ) -> None:
+        """*lock* is held while the node joins again."""
+        self._setting, self._lock, self._node, self._watch = setting, lock, node, Watch()
+        self._runner, self._ended, self._recorder = runner, ended, recorder
+        self._agenda, self._announcer = agenda, announcer
+        self._clock_watch, self._troubles = clock_watch, troubles
+
+    # ============================================================ joining and leaving
+
+    async def join(self) -> None:
+        """Become a new node of the store, and take up what dead nodes left behind."""
+        setting, node = self._setting, self._node
+        begun = setting.machine.monotonic()
+        identity = new_identity()
+        try:
+            node.id = await setting.ask(setting.store.join(identity, setting.clock.micros()))
+        except BaseException:
+            retire(identity)
+            raise
+        node.identity = identity
+        # In a store of this process alone, nobody can take us for dead.
+        node.trusted_until = begun + LEASE - MARGIN if setting.store.is_shared else float("inf")
+        try:
+            await self._beat()
+        except BaseException:
+            node.id = None  # its row is taken for that of a dead node, as it is
+            retire(identity)
+            raise
+        node.has_joined = True
+
+    async def leave(self) -> None:
+        """Sign off, so that the others need not wait for the lease to run out."""
+        await self._setting.ask(self._setting.store.leave(self._node.required_id()))
+
+    async def as_node(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do *work* that only a node can; should others have taken this one for dead, join again first."""
+        try:
+            return await work()
+        except NodeLost:
+            await self.rejoin()
+        try:
+            return await work()
+        except NodeLost:
+            raise SchedulerError("The scheduler cannot stay connected to its store.") from None
+
+    async def rejoin(self) -> None:
+        """Others take us for dead, or soon will: end what we run without a trace, and begin anew."""
+        node, troubles = self._node, self._troubles
+        lost_node = node.id
+        async with self._lock:
+            if not node.has_joined or node.id != lost_node or (lost_node is None and troubles.outdated):
+                return  # the store was closed meanwhile, or the loop and the watch have both noticed
+            say(WARNING, "Node %s lost its lease; its runs are cancelled, and it joins again", node.name)
+            await self._disown_everything()
+            node.retire()
+            node.id = None
+            failures = 0
+            while node.has_joined and not self._runner.stopping.is_set() and troubles.outdated is None:
+                try:
+                    await self._recorder.record_all()  # what nobody has taken over is still ours to tell of
+                    await self.join()
+                except StoreOutdatedError as error:
+                    troubles.note_outdated(error)
+                except Exception as error:
+                    words = "Cannot join the store; trying again in %g s: %s"
+                    say(ERROR, words, POLL, error, exc_info=failures == 0)
+                    failures += 1
+                    await self._setting.machine.wait(self._runner.stopping, POLL)
+                else:
+                    say(INFO, "This is now node %s", node.name)
+                    self._agenda.look_again()
+                    troubles.works_again.set()
+                    return
+
+    async def _disown_everything(self) -> None:
+        """Cancel all runs that have not ended, and give them a moment to tidy up."""
+        ended = {active.claimed.id for active in self._ended.unrecorded}
+        lost = [active for active in self._runner if active.claimed.id not in ended]
+        for active in lost:
+            self._runner.disown(active)
+        tasks = [active.task for active in lost if active.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=MARGIN)
+
+    # ============================================================ watching
+
+    async def keep_watch(self, version: int, halt: asyncio.Event) -> None:
+        """Notice what other processes change, show that we live, and notice who does not."""
+        ask, store, machine, troubles = self._setting.ask, self._setting.store, self._setting.machine, self._troubles
+        last_beat = machine.monotonic()
+        while not await machine.wait(halt, POLL):
+            try:
+                before, version = version, await ask(store.version())
+                changed = version != before
+                if changed:
+                    self._agenda.look_again()
+                    await self._disown_what_was_taken()
+                is_time = machine.monotonic() - last_beat >= BEAT
+                if changed or is_time or troubles or self._watch.someone_is_gone():
+                    last_beat = machine.monotonic()
+                    await troubles.check_store()
+                    await self._beat()
+                if troubles.are_over_for("watch"):
+                    # Nobody has to wait for their next try.
+                    self._agenda.changed.set()
+                    troubles.works_again.set()
+            except NodeLost:
+                await self.rejoin()
+            except StoreOutdatedError as error:
+                troubles.note_outdated(error)
+            except Exception as error:
+                if "watch" not in troubles:
+                    say(ERROR, "Cannot reach the store; trying again every %g s", POLL, exc_info=True)
+                troubles.report("watch", error)
+                if not self._node.is_trusted():
+                    await self.rejoin()
+
+    async def _disown_what_was_taken(self) -> None:
+        """A job that was removed elsewhere, or taken over from us, must not go on here."""
+        node = self._node.required_id()
+        running = [active for active in self._runner if active.has_begun or active.waits]
+        if running:
+            held = await self._setting.ask(self._setting.store.held(node))
+            for active in running:
+                if active.claimed.id not in held and not active.has_ended:
+                    self._runner.disown(active)
+
+    async def _beat(self) -> None:
+        """Show that we live, and record the runs of dead nodes as interrupted."""
+        ask, store, machine, node = self._setting.ask, self._setting.store, self._setting.machine, self._node
+        own = node.required_id()
+        begun = machine.monotonic()
+        nodes = await ask(store.beat(own))
+        node.trusted_until = max(node.trusted_until, begun + LEASE - MARGIN)
+        dead = self._watch.find_dead(nodes, own, machine.monotonic())
+        if dead and self._troubles.outdated is None:
+            now = self._clock_watch.believed_now()
+            self._agenda.look_again()  # also if the answer is lost
+            interrupted = await ask(store.recover(dead, now, self._setting.rules))
+            self._announcer.interrupted(interrupted, now)
+            self._agenda.learn_of(edit.job for edit, _ in interrupted)
+            self._agenda.look_again()

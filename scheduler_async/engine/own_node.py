@@ -1,0 +1,48 @@
+"""The node that this process is. `membership` changes it; here it only says who it is, and whether it may go on."""
+
+from __future__ import annotations
+
+from scheduler_async.stores.messages import NodeIdentity, NodeLost
+from scheduler_async.stores.nodes import retire
+from scheduler_async.timekeeping.clock import Clock
+
+
+class OwnNode:
+    """Which node of the store is this process, and may it still trust its lease?"""
+
+    def __init__(self, machine: Clock) -> None:
+        self._machine = machine
+        self.id: int | None = None
+        self.identity: NodeIdentity | None = None
+        self.has_joined = False
+        """Whether this session may claim: it is a node, or joins again after losing its lease."""
+        self.trusted_until = 0.0
+
+    @property
+    def name(self) -> str | None:
+        """Its name, for logs and rows."""
+        return None if self.identity is None else self.identity.name
+
+    def required_id(self) -> int:
+        """Return its number in the store; raise `NodeLost` while it has none."""
+        if self.id is None:
+            raise NodeLost
+        return self.id
+
+    def is_trusted(self) -> bool:
+        """Whether its lease certainly lasts, so that no other node may have taken over its runs."""
+        return self._machine.monotonic() <= self.trusted_until
+
+    def check_trust(self) -> None:
+        """Raise `NodeLost` unless it is trusted: a node that could not beat must let go before others take over."""
+        if not self.is_trusted():
+            raise NodeLost
+
+    def retire(self) -> None:
+        """Let the other schedulers of this process know that it is gone."""
+        if self.identity is not None:
+            retire(self.identity)
+
+    def close(self) -> None:
+        """Claim nothing more: the session is over."""
+        self.id, self.has_joined = None, False

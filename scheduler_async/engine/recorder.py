@@ -1,0 +1,227 @@
+"""Records how runs ended, in groups, and does what follows from it. What an ending means for a job, `rules` decide."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from logging import ERROR, INFO
+
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.ended_runs import EndedRuns
+from scheduler_async.engine.janitor import Janitor
+from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.troubles import Troubles, retry_delay
+from scheduler_async.errors import StoreError, StoreOutdatedError
+from scheduler_async.jobs.enums import Outcome, Trigger
+from scheduler_async.jobs.events import MAX_UNREAD
+from scheduler_async.jobs.run import Ending
+from scheduler_async.logs import is_heard, say
+from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.stores.messages import Aftermath, ClaimedRun, EndedRun, UnstorableError
+from scheduler_async.texts import message_of
+from scheduler_async.timekeeping.instants import SECOND, Micros
+
+# However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
+MOST_AT_ONCE = 500
+
+# While the loop runs, a retry waits at least this long: a job that fails at once must not keep others from running.
+RETRY_FLOOR: Micros = SECOND
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Runs that are recorded together."""
+
+    runs: Sequence[ActiveRun]
+    dropped: list[ActiveRun] = field(default_factory=list)
+    """Runs that are not ours any more."""
+    unbegun: list[ClaimedRun] = field(default_factory=list)
+    """Claims to give back: their runs never began."""
+    begun: list[ActiveRun] = field(default_factory=list)
+    ended: list[EndedRun] = field(default_factory=list)
+    """How the runs in `begun` ended, in the same order."""
+    left: Sequence[Aftermath | None] = ()
+    """What the store made of `ended`, in the same order; None where the run was not ours any more."""
+
+
+class Recorder:
+    """What happens when a run ends?"""
+
+    def __init__(
+        self,
+        setting: Setting,
+        lock: asyncio.Lock,
+        runner: Runner,
+        ended: EndedRuns,
+        agenda: Agenda,
+        announcer: Announcer,
+        clock_watch: ClockWatch,
+        troubles: Troubles,
+        janitor: Janitor,
+        release: Callable[[Sequence[ClaimedRun]], Awaitable[None]],
+    ) -> None:
+        """*lock* is held while a batch is written; *release* gives claims back to the store."""
+        self._setting, self._lock, self._runner, self._ended = setting, lock, runner, ended
+        self._rules_of_loop = replace(setting.rules, retry_floor=RETRY_FLOOR)
+        self._agenda, self._announcer, self._clock_watch = agenda, announcer, clock_watch
+        self._troubles, self._janitor, self._release = troubles, janitor, release
+
+    async def write_endings(self) -> None:
+        """Group commit: take all endings there are, and record them at once."""
+        failures = 0
+        ended, troubles = self._ended, self._troubles
+        while True:
+            ended.arrived.clear()
+            if ended.unrecorded:
+                try:
+                    await self.record_some()
+                    failures = 0
+                    troubles.are_over_for("writer")
+                except Exception as error:  # nothing is lost: they are kept until the store takes them
+                    troubles.report("writer", error)
+                    self._agenda.is_stale = True  # it may have taken them, and lost only the answer
+                    delay = retry_delay(failures)
+                    words = "Cannot record %d ended runs; trying again in %g s: %s"
+                    say(ERROR, words, len(ended.unrecorded), delay, error, exc_info=failures == 0)
+                    failures += 1
+                    troubles.works_again.clear()
+                    await self._setting.machine.wait(troubles.works_again, delay)  # a store recovers in real time
+                    continue
+            if not ended.unrecorded:
+                troubles.are_over_for("writer")  # others may have recorded what it could not
+                await ended.arrived.wait()
+
+    async def record_all(self) -> None:
+        """Record every ending there is."""
+        while self._ended.unrecorded:
+            await self.record_some()
+
+    async def record_some(self) -> None:
+        """Record the endings that have waited longest. Those that could not be recorded wait on."""
+        afterwards: list[Callable[[], None]] = []
+        try:
+            async with self._lock:
+                # Who reads events has a turn while the store is asked, and a run leaves up to four of them.
+                most = MAX_UNREAD // 4 if self._setting.events.has_readers else MOST_AT_ONCE
+                runs = self._ended.unrecorded[:most]
+                count = len(runs)
+                try:
+                    await self._record_each(runs, afterwards)
+                    runs = []
+                finally:
+                    self._ended.unrecorded[:count] = runs
+        finally:  # without the lock: loggers and observers are called
+            for step in afterwards:
+                step()
+
+    async def _record_each(self, runs: list[ActiveRun], afterwards: list[Callable[[], None]]) -> None:
+        """Record *runs*, at once if possible. One ending that cannot be recorded must not hold up the others."""
+        if await self._refusal(runs, afterwards) is None:
+            return
+        while runs:
+            active = runs[0]
+            refusal = await self._refusal([active], afterwards)
+            if refusal is not None:
+                run, problem = active.claimed, message_of(refusal)
+                words = "Run %d of %s ended, but how it ended cannot be recorded; it is recorded as an error"
+                afterwards.append(partial(say, ERROR, words, run.id, run.key, extra=run.named, exc_info=refusal))
+                active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {problem}")
+                if await self._refusal([active], afterwards) is not None:
+                    words = "Run %d of %s cannot be recorded at all; it counts as interrupted when this scheduler stops"
+                    afterwards.append(partial(say, ERROR, words, run.id, run.key, extra=run.named))
+                    afterwards.append(partial(self._runner.forget, active))
+            del runs[0]
+
+    async def _refusal(self, runs: Sequence[ActiveRun], afterwards: list[Callable[[], None]]) -> Exception | None:
+        """Record *runs*, or return why it cannot be done. A store that fails may take them later, and raises."""
+        try:
+            afterwards.append(await self._record(runs))
+        except (UnstorableError, StoreOutdatedError) as error:
+            return error
+        except StoreError:
+            raise
+        except Exception as error:  # in a way that nobody thought of
+            return error
+        return None
+
+    # ============================================================ what happens when a run ends
+
+    async def _record(self, runs: Sequence[ActiveRun]) -> Callable[[], None]:
+        """Record how *runs* ended, and return what is to be done about it once the lock is released."""
+        batch = self._sort(runs)
+        await self._give_back_unbegun(batch)
+        await self._commit(batch)
+        return partial(self._conclude, batch)
+
+    def _conclude(self, batch: _Batch) -> None:
+        """Do what follows from a commit: announce, plan, let go of the runs, and wake the loop."""
+        try:
+            self._announce(batch)
+            self._plan_next(batch)
+        except Exception:  # what is committed is over, whatever goes wrong when it is announced
+            say(ERROR, "Cannot announce how %d runs ended", len(batch.runs), exc_info=True)
+        self._let_go(batch)
+        self._wake_loop()
+
+    def _sort(self, runs: Sequence[ActiveRun]) -> _Batch:
+        batch = _Batch(runs)
+        for active in runs:
+            run = active.claimed
+            if active.disowned:
+                batch.dropped.append(active)
+                continue
+            if active.ending is None and run.trigger is not Trigger.MANUAL:
+                batch.unbegun.append(run)
+                continue
+            told = active.ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
+            batch.begun.append(active)
+            batch.ended.append(EndedRun(run, told, min(active.started_at, active.ended_at), active.ended_at))
+        return batch
+
+    async def _give_back_unbegun(self, batch: _Batch) -> None:
+        if batch.unbegun:
+            await self._release(batch.unbegun)
+            self._agenda.is_stale = True
+
+    async def _commit(self, batch: _Batch) -> None:
+        setting = self._setting
+        rules = setting.rules if setting.progress.status == "stopped" else self._rules_of_loop
+        if batch.ended:
+            batch.left = await setting.ask(setting.store.finish(batch.ended, rules))
+
+    def _announce(self, batch: _Batch) -> None:
+        for active in batch.dropped:
+            self._announcer.dropped(active)
+        limits_groups = self._setting.limits.limits_groups
+        is_followed = is_heard(INFO) or self._setting.events.has_listeners or limits_groups
+        for active, item, left in zip(batch.begun, batch.ended, batch.left, strict=True):
+            active.outcome, active.after = item.ending.outcome, left
+            if is_followed or left is None or not left.is_plain:
+                self._announcer.ended(item, left, active)
+                # One that was not ours tells of a change; of its group, or of the one it is in since, another may go.
+                if left is None or (limits_groups and (item.run.group or left.group) is not None):
+                    self._agenda.is_stale = True
+            if left is not None:
+                self._janitor.count_rows(item.run.uid, 1 + len(left.skips))
+
+    def _plan_next(self, batch: _Batch) -> None:
+        moments = [left.next_run_at for left in batch.left if left is not None and left.next_run_at is not None]
+        self._agenda.learn_of_moments(moments)
+        self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))
+
+    def _let_go(self, batch: _Batch) -> None:
+        for active in batch.runs:
+            self._runner.forget(active)
+
+    def _wake_loop(self) -> None:
+        if self._agenda.is_hungry or self._agenda.is_stale:
+            self._agenda.changed.set()
+
+
+_NEVER_BEGUN = Ending(
+    outcome=Outcome.CANCELLED, error="The scheduler was stopped, or the handler removed, before it could begin."
+)

@@ -1,0 +1,63 @@
+"""A session: the parts of the engine, put together for as long as the store is open."""
+
+from __future__ import annotations
+
+import asyncio
+
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.checkup import Checkup
+from scheduler_async.engine.claimer import Claimer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.ended_runs import EndedRuns
+from scheduler_async.engine.janitor import Janitor
+from scheduler_async.engine.launcher import Launcher
+from scheduler_async.engine.locks import Locks
+from scheduler_async.engine.loop import Loop
+from scheduler_async.engine.membership import Membership
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.recorder import Recorder
+from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.tasks import Tasks
+from scheduler_async.engine.troubles import Troubles
+
+
+class Session:
+    """What is known only while the store is open?
+
+    The engine makes a session when it opens the store, and drops it when it closes the store: nothing is reset. While
+    the store is closed, a session that never opens stands in. Each part is given those that it needs, so the order
+    below shows who depends on whom.
+    """
+
+    def __init__(self, setting: Setting, locks: Locks, kept: set[asyncio.Task[None]]) -> None:
+        """*kept* holds tasks until they are done."""
+        self.is_open = False
+        self.tasks = Tasks(kept)
+        self.node = node = OwnNode(setting.machine)
+        self.announcer = announcer = Announcer(setting.events, node)
+        self.agenda = agenda = Agenda()
+        troubles = Troubles(setting, announcer)
+        self.clock_watch = watch = ClockWatch(setting, agenda, announcer)
+        self.ended_runs = ended = EndedRuns(setting.clock, watch, agenda, announcer)
+        self.launcher = launcher = Launcher(setting, node, announcer, watch, ended)
+        self.runner = runner = launcher.runner
+        self.claimer = Claimer(setting, locks.claiming, node, agenda, announcer, watch, launcher, ended)
+        self.janitor = Janitor(setting, announcer, watch, troubles)
+        self.recorder = Recorder(
+            setting,
+            locks.recording,
+            runner,
+            ended,
+            agenda,
+            announcer,
+            watch,
+            troubles,
+            self.janitor,
+            self.claimer.release,
+        )
+        self.membership = Membership(
+            setting, locks.rejoining, node, runner, ended, agenda, announcer, watch, troubles, self.recorder
+        )
+        self.loop = Loop(setting, node, agenda, watch, troubles, self.claimer, self.membership.rejoin)
+        self.checkup = Checkup(setting, node, agenda, watch, troubles, self.claimer, self.loop)

@@ -1,0 +1,73 @@
+"""What the parts of the engine are given: the store, the clocks, the rules and the limits. It outlives the sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeVar
+
+from scheduler_async.jobs.events import Events
+from scheduler_async.rules.terms import Rules
+from scheduler_async.running.handlers import Handlers
+from scheduler_async.shielding import carried_through
+from scheduler_async.stores.protocol import Store
+from scheduler_async.timekeeping.clock import Clock
+from scheduler_async.timekeeping.instants import Micros
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a scheduler allows itself."""
+
+    max_concurrent: int | None = None
+    queue_size: int | None = None
+    group_limit: int | None = None
+    group_limits: Mapping[str, int] = field(default_factory=dict)
+    stuck_after: timedelta | None = None
+    max_sleep: timedelta | None = None
+    keep_runs: int | None = None
+    keep_removed: timedelta | None = None
+    purge_disabled_after: timedelta | None = None
+
+    @property
+    def limits_groups(self) -> bool:
+        """Whether any group has a limit."""
+        return self.group_limit is not None or bool(self.group_limits)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the scheduler has come, as `Scheduler.state` shows it. It outlives the sessions."""
+
+    status: str = "stopped"
+    started_at: Micros | None = None
+    last_tick_at: Micros | None = None
+    next_wake_at: Micros | None = None
+    tick_count: int = 0
+    trigger_count: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Everything that a part of the engine finds in place, and does not change."""
+
+    store: Store
+    clock: Clock
+    machine: Clock
+    """Leases are about processes: they run on real time, whatever the clock shows."""
+    rules: Rules
+    limits: Limits
+    handlers: Handlers
+    events: Events
+    progress: Progress
+
+    async def ask(self, question: Awaitable[T]) -> T:
+        """Ask the store, and let the clock know that an answer is on its way.
+
+        The question is carried through even if the caller is cancelled: what the store was asked to do, happens.
+        """
+        with self.clock.working():
+            return await carried_through(question)

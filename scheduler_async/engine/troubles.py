@@ -1,0 +1,74 @@
+"""The store's troubles: who has them, whether they are news, and how long to wait before the next try."""
+
+from __future__ import annotations
+
+import asyncio
+from logging import ERROR, INFO
+
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.setting import Setting
+from scheduler_async.errors import StoreOutdatedError
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.logs import say
+
+# A store that fails is asked again after this long, and twice as long each time, up to the last.
+FIRST_RETRY, LAST_RETRY = 0.5, 30.0  # seconds
+
+
+def retry_delay(failures: int) -> float:
+    """Return how many seconds to wait after so many *failures* before this one."""
+    return min(FIRST_RETRY * 2.0**failures, LAST_RETRY)
+
+
+class Troubles:
+    """Does the store work, and if not, why?"""
+
+    def __init__(self, setting: Setting, announcer: Announcer) -> None:
+        self._setting, self._announcer = setting, announcer
+        self._by_part: dict[str, str] = {}
+        self.outdated: str | None = None
+        """Why nothing may be changed any more: a newer version upgraded the store."""
+        self.works_again = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._by_part)
+
+    def __contains__(self, part: str) -> bool:
+        return part in self._by_part
+
+    @property
+    def first(self) -> str | None:
+        """What is wrong, as the part has it that noticed it first."""
+        return next(iter(self._by_part.values()), None)
+
+    def report(self, part: str, error: Exception) -> None:
+        """Announce that the store fails; once, however many parts notice it, until it works for all of them."""
+        is_news = not self._by_part
+        self._by_part[part] = str(error) or type(error).__name__
+        if is_news:
+            self._announce(EventKind.STORE_FAILED, self._by_part[part])
+
+    def are_over_for(self, part: str) -> bool:
+        """Note that the store works for *part*, and return whether it did not before."""
+        was_in_trouble = self._by_part.pop(part, None) is not None
+        if was_in_trouble and not self._by_part:
+            say(INFO, "The store works again")
+            self._announce(EventKind.STORE_RECOVERED, None)
+        return was_in_trouble
+
+    async def check_store(self) -> None:
+        """Notice if the store is not what it was. `StoreError` if it cannot be used at all."""
+        try:
+            await self._setting.ask(self._setting.store.check())
+        except StoreOutdatedError as error:
+            self.note_outdated(error)
+
+    def note_outdated(self, error: StoreOutdatedError) -> None:
+        """Start nothing more, since a newer version has upgraded the store; what runs goes on, and is recorded."""
+        if self.outdated is None:
+            self.outdated = str(error)
+            say(ERROR, "%s This process starts no more runs; those that it has go on", error)
+            self._announce(EventKind.STORE_FAILED, self.outdated)
+
+    def _announce(self, kind: EventKind, reason: str | None) -> None:
+        self._announcer.tell(kind, self._setting.clock.micros(), reason=reason)

@@ -1,0 +1,48 @@
+"""What a claim does with each job that is due: start it, queue it, or pass over it. Pure; the stores read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from scheduler_async.jobs.enums import Status
+from scheduler_async.jobs.job import Job
+from scheduler_async.stores.decisions import claimed
+from scheduler_async.stores.messages import ClaimedRun, ClaimTerms, Edit
+from scheduler_async.stores.run_codec import Skipped
+from scheduler_async.timekeeping.instants import Micros
+
+
+class ClaimPlan:
+    """Decides about jobs one by one, in the order in which they start, and collects what the store must write."""
+
+    def __init__(self, now: Micros, terms: ClaimTerms) -> None:
+        self.runs: list[ClaimedRun] = []
+        self.edits: list[Edit] = []
+        """Jobs that lost occurrences or were disabled, to tell observers."""
+        self.skipped: list[Skipped] = []
+        self.passed_over: list[Job] = []
+        """Jobs that stay idle, as they are now: nothing of them was left to run, or they were disabled."""
+        self._now, self._rules = now, terms.rules
+        self._slots = float("inf") if terms.slots is None else terms.slots
+
+    def activity(self) -> Status:
+        """Return what the next run does: it starts while there are slots, and is queued after that."""
+        return Status.RUNNING if len(self.runs) < self._slots else Status.QUEUED
+
+    def claim(self, job: Job, run_id: int) -> bool:
+        """Claim *job* by the rules, or pass over it; return whether the run took *run_id*."""
+        edit, attempt = claimed(job, self._now, self._rules, self.activity())
+        if attempt is None:
+            self.passed_over.append(edit.job)
+        else:
+            self.runs.append(ClaimedRun.of(run_id, edit.job, attempt, job.spec.payload_json, job.state))
+        if edit.skips or edit.kind:
+            self.edits.append(edit)
+            self.skipped.append((edit.job, edit.skips, self._now if attempt is None else attempt.claimed_at))
+        return attempt is not None
+
+    def drop(self, repeated: Collection[int]) -> None:
+        """Drop the claims of the jobs with these numbers: their occurrences ran before the clock went back."""
+        self.runs = [run for run in self.runs if run.uid not in repeated]
+        self.edits = [edit for edit in self.edits if edit.job.uid not in repeated]
+        self.skipped = [item for item in self.skipped if item[0].uid not in repeated]

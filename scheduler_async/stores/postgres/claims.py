@@ -1,0 +1,352 @@
+"""Claims: what is due and who goes first, claim it, start it or give it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler_async.jobs.enums import Priority, Status
+from scheduler_async.jobs.job import Job
+from scheduler_async.stores.claim_plan import ClaimPlan
+from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
+from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
+from scheduler_async.stores.messages import MOST_UNHANDLED, ClaimedRun, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, WorkBase, free_values
+from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
+from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+RUNNING_BY_GROUP: Final = """
+    SELECT group_key, count(*)
+      FROM state
+     WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
+  GROUP BY group_key
+"""
+RANKS: Final = "unnest(ARRAY[{}]::bigint[])".format(", ".join(str(priority.rank) for priority in Priority))
+# `DUE` about a row that is known by its number. Were it written the same way, the index of what is due would seem
+# to be a way to it, and in a table that was empty when the planner looked, as good as any.
+STILL_DUE: Final = "s.phase || '' = 'active' AND s.activity || '' = 'idle'"
+
+
+def due_of(handlers: str, columns: str, condition: str, limit: str) -> str:
+    """For each of these *handlers* and each priority, the first jobs that wait: one look at the index each."""
+    return f"""
+        {handlers}
+        CROSS JOIN {RANKS} AS r (rank)
+        CROSS JOIN LATERAL (SELECT {columns}
+                              FROM state s
+                             WHERE {DUE} AND s.handler = h.number AND s.rank = r.rank AND {condition}
+                          ORDER BY s.next_run_at
+                             LIMIT {limit}) AS d
+    """
+
+
+KNOWN: Final = "(SELECT number FROM handler WHERE $2::text[] IS NULL OR name = ANY($2)) AS h"
+# Of handlers that are not here no more than this are looked at: a tenant may use any number of names.
+MOST_ABSENT: Final = 1_000
+_ABSENT: Final = f"(SELECT number FROM handler WHERE name <> ALL($2) ORDER BY number LIMIT {MOST_ABSENT})"
+MISSING: Final = f"{_ABSENT} AS h"
+LOOKED_AT: Final = f"(SELECT number FROM {KNOWN} UNION ALL SELECT number FROM {_ABSENT} AS absent) AS h"
+IN_LINE: Final = "s.uid, s.rank, s.last_run_at, s.id, s.group_key"
+
+
+def newly_due(left_alone: str) -> str:
+    """The condition that a job is due and was not looked at in vain, as those were whose numbers are *left_alone*."""
+    return f"s.next_run_at <= $3 AND s.uid <> ALL({left_alone}::bigint[])"
+
+
+def claim_due(candidates: str) -> str:
+    """The claim: whose it is, when the next comes due, who waits for a handler, and the rows that are ours now.
+
+    Each row is locked by itself, in the order of the line: a plain join would leave it to the planner where to begin.
+
+    $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 how many of each handler and priority are looked at,
+    $6 how many are counted of those that come due next, and without limits of groups $7 who was looked at in vain.
+    """
+    missing = due_of(MISSING, "s.uid", "s.next_run_at <= $3", "1")
+    to_come = due_of(LOOKED_AT, "s.next_run_at", f"s.next_run_at > $3 AND s.next_run_at <= {LAST}", "1")
+    with_it = due_of(LOOKED_AT, "s.next_run_at", "s.next_run_at = (SELECT at FROM next)", "$6::bigint")
+    return f"""
+        WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 FOR KEY SHARE),
+             line AS MATERIALIZED ({candidates}),
+             taken AS MATERIALIZED (
+                 SELECT s.*, c.rank AS "1", c.last_run_at AS "2", c.id AS "3"
+                   FROM (SELECT * FROM line WHERE fits ORDER BY rank, last_run_at NULLS FIRST, id) AS c
+             CROSS JOIN LATERAL ({SELECT_STATE}
+                                   FROM state s
+                                  WHERE s.uid = c.uid AND {STILL_DUE} AND s.next_run_at <= $3
+                                    FOR UPDATE SKIP LOCKED) AS s
+                  WHERE EXISTS (SELECT FROM me)
+                  LIMIT $4),
+             next AS MATERIALIZED (SELECT min(d.next_run_at) AS at FROM {to_come})
+      SELECT known.*, CASE WHEN t.uid IS NOT NULL THEN nextval('run_id') END, t.*
+        FROM (SELECT (SELECT name FROM me) AS node,
+                     (SELECT at FROM next) AS next_due,
+                     (SELECT least(count(*), $6) FROM {with_it}) AS next_count,
+                     ARRAY(SELECT d.uid FROM {missing} LIMIT {MOST_UNHANDLED}) AS unhandled,
+                     (SELECT count(*) FROM line WHERE fits) AS waiting,
+                     (SELECT count(*) FROM line) AS seen) AS known
+   LEFT JOIN taken AS t ON true
+    ORDER BY t."1", t."2" NULLS FIRST, t."3"
+    """
+
+
+CLAIM_DUE: Final = claim_due(
+    f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, newly_due('$7'), '$5')}"  # whatever their groups
+)
+# The name of a group, which stands behind the namespace in its key.
+GROUP_NAME: Final = "substr({0}.group_key, strpos({0}.group_key, chr(10)) + 1)"
+NOT_FULL: Final = "({0}.group_key IS NULL OR {0}.group_key <> ALL({1}::text[]) AND {name} <> ALL({2}::text[]))"
+
+
+def not_full(row: str, keys: str, names: str) -> str:
+    """The condition that a *row* is not of a group with one of these *keys* or *names*, which are full."""
+    return NOT_FULL.format(row, keys, names, name=GROUP_NAME.format(row))
+
+
+IN_ORDER: Final = "{0}.rank, {0}.last_run_at NULLS FIRST, {0}.id, {0}.uid"
+# $7 are the keys of groups that have runs, $8 how many more of them may run (none is any number); $9 are the names of
+# groups with a limit, $10 their limits, and $11 that of all other groups; $12 and $13 are groups that are full, and $14
+# who was looked at in vain.
+FITTING: Final = f"""
+    SELECT d.*, d.group_key IS NULL OR row_number() OVER (PARTITION BY d.group_key ORDER BY {IN_ORDER.format("d")})
+                <= coalesce(CASE WHEN u.key IS NULL THEN coalesce(l.most, $11) ELSE u.room END,
+                            9223372036854775807) AS fits
+      FROM {due_of(KNOWN, IN_LINE, f"{newly_due('$14')} AND {not_full('s', '$12', '$13')}", "$5")}
+ LEFT JOIN unnest($7::text[], $8::bigint[]) AS u (key, room) ON u.key = d.group_key
+ LEFT JOIN unnest($9::text[], $10::bigint[]) AS l (name, most) ON l.name = {GROUP_NAME.format("d")}
+"""
+CLAIM_DUE_IN_GROUPS: Final = claim_due(FITTING)
+# $15 are the names of groups with a limit across all namespaces, $16 how many more of them may run.
+CLAIM_DUE_IN_SHARED_GROUPS: Final = claim_due(
+    f"""
+    SELECT f.uid, f.rank, f.last_run_at, f.id, f.group_key,
+           f.fits AND (e.name IS NULL
+                       OR count(*) FILTER (WHERE f.fits) OVER (PARTITION BY e.name ORDER BY {IN_ORDER.format("f")})
+                          <= e.room) AS fits
+      FROM ({FITTING}) AS f
+ LEFT JOIN unnest($15::text[], $16::bigint[]) AS e (name, room) ON e.name = {GROUP_NAME.format("f")}
+    """
+)
+SELECT_STATES: Final = f"{SELECT_STATE} FROM state s WHERE s.uid = ANY($1::bigint[])"
+COUNT_DUE: Final = (
+    f"SELECT least(count(*), $2) FROM {due_of('handler AS h', 's.uid', 's.next_run_at <= $1', '$2::bigint')}"
+)
+# Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
+EARLIEST_DUE: Final = f"""
+    SELECT min(d.next_run_at)
+      FROM {due_of(KNOWN, "s.next_run_at, s.group_key", "s.next_run_at <= $1 AND s.uid <> ALL($5::bigint[])", "100")}
+     WHERE {not_full("d", "$3", "$4")}
+"""
+CLAIM_TYPES: Final = {
+    **dict.fromkeys(("uid", "run", "scheduled_for", "attempt"), "bigint"),
+    "trigger": "text",
+    "activity": "text",
+    **dict.fromkeys(("next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at"), "bigint"),
+}
+CLAIMED: Final = ("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run")
+# $1 is the number of the node, $2 its name; the rest are the claims, each as of the last run of its job. Who shares the
+# store hears of claims and endings by a counter, which nobody has to wait for.
+WRITE_CLAIMS: Final = f"""
+    WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=3)}),
+         states AS (UPDATE state AS t SET {set_to(CLAIMED)}, node = $1, touched = false
+                      FROM c
+                     WHERE t.uid = c.uid),
+         runs AS (INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
+                  SELECT run, uid, scheduled_for, attempt, trigger, last_run_at,
+                         CASE WHEN activity = 'running' THEN last_run_at END, $2
+                    FROM c
+                      ON CONFLICT DO NOTHING
+               RETURNING id)
+    SELECT nextval('activity'), array_agg(id) FROM runs
+"""
+NEW_RUN: Final = "SELECT nextval('run_id')"
+LATEST_RUN: Final = """
+    SELECT max(scheduled_for)
+      FROM run
+     WHERE uid = $1 AND scheduled_for <= $2 AND attempt > 0 AND trigger <> 'manual'
+"""
+START: Final = """
+    WITH states AS (UPDATE state SET activity = 'running' WHERE uid = ANY($1::bigint[])),
+         runs AS (UPDATE run SET started_at = $3 WHERE id = ANY($2::bigint[]))
+    SELECT nextval('activity')
+"""
+# Their own rows, and those of the occurrences that the claims left out.
+DELETE_RUNS: Final = """
+    DELETE FROM run r
+     USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (uid, id, claimed_at)
+     WHERE r.uid = c.uid AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
+"""
+
+# One after another where groups have limits: who counts what runs must not be overtaken.
+GROUP_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7))"
+
+# Of each handler and priority so many are looked at to find out who goes first. Of more than that, the first are those
+# who have been due for longest.
+LEAST_WINDOW = 1000
+
+# What somebody else holds for a moment is looked at again after this long.
+SOON: Micros = SECOND // 20
+
+# Jobs that are due and cannot be claimed are looked at again after this long; of no more than so many it is known.
+LOOK_ANEW: Micros = MINUTE
+MOST_LEFT_ALONE = 10_000
+
+
+class ClaimWork(WorkBase):
+    """The transactions about claims. `PostgresStore` says what each is for."""
+
+    def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
+        super().__init__(notify)
+        self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
+        self._left_alone_since: Micros = 0
+
+    async def running_by_group(self, db: Connection) -> dict[str, int]:
+        return dict(await db.fetch(RUNNING_BY_GROUP))
+
+    async def claim_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Claims:
+        until = now + terms.ahead
+        if not 0 <= now - self._left_alone_since < LOOK_ANEW or len(self._left_alone) > MOST_LEFT_ALONE:
+            self._left_alone, self._left_alone_since = set(), now
+        rows = await self._take_due(db, until, terms)
+        node, next_due, next_count, unhandled, waiting, seen = rows[0][:6]
+        if node is None:
+            raise NodeLost
+        taken = [row for row in rows if row[7] is not None]
+        run_ids = sorted(row[6] for row in taken)
+        jobs = await self._jobs(db, [row[7 : 7 + WIDTH] for row in taken], now)
+        claimable = [job for job in jobs.values() if can_be_claimed(job, terms.handlers)]
+        left_alone = {row[7] for row in taken} - {job.uid for job in claimable}
+        self._left_alone |= left_alone
+        plan = ClaimPlan(now, terms)
+        for job in claimable:
+            plan.claim(job, run_ids[len(plan.runs)])
+        idle = plan.passed_over
+        repeated: list[Job] = []
+        runs = plan.runs
+        if runs and len(written := await self._write_claims(db, runs, terms.node, node)) != len(runs):
+            repeated = await self._go_on_from_repeated(db, [run for run in runs if run.id not in written], until)
+            plan.drop({job.uid for job in repeated})
+            idle = [*idle, *repeated]
+        await write_rows(db, FREE, [free_values(job) for job in idle])
+        await self._write_skips(db, plan.skipped)
+        is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
+        others = [job for uid, job in jobs.items() if uid in left_alone and job.enabled]
+        others += (await self._jobs(db, await db.fetch(SELECT_STATES, unhandled))).values() if unhandled else ()
+        soon = now + SOON
+        if not is_full and waiting > len(taken) and (next_due is None or soon < next_due):
+            next_due, next_count = soon, 1  # somebody has them in hand, and may yet let go of them
+        next_due, next_count = earliest_of(idle, next_due, next_count)
+        return Claims(
+            runs=plan.runs,
+            edits=plan.edits,
+            unhandled=others,
+            is_full=is_full,
+            next_due=next_due,
+            next_count=next_count,
+        )
+
+    async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:
+        """The first in line, up to the limit, none beyond the limit of its group."""
+        handlers = None if terms.handlers is None else list(terms.handlers)
+        values = terms.node, handlers, now, terms.limit, _window(terms), terms.count
+        left_alone = list(self._left_alone)
+        if not terms.limits_groups:
+            rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values, left_alone)
+            return rows
+        await db.execute(GROUP_LOCK)  # before anything is counted: a statement sees what was there when it began
+        rooms = terms.rooms(await self.running_by_group(db))
+        within = *columns_of(rooms.in_use.items(), 2), *columns_of(rooms.own.items(), 2), rooms.limit, *rooms.full
+        if not rooms.shared:
+            rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *within, left_alone)
+        else:
+            shared = columns_of(rooms.shared.items(), 2)
+            rows = await db.fetch(CLAIM_DUE_IN_SHARED_GROUPS, *values, *within, left_alone, *shared)
+        return rows
+
+    async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
+        """Mark jobs as ours, and write the rows of their runs; return which rows are new."""
+        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, *columns_of([_claim(run) for run in runs]))
+        self.counted += 1
+        return set(written or ())
+
+    async def _go_on_from_repeated(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> list[Job]:
+        """Jobs whose occurrences ran before, as a clock that went back offers them, as they go on."""
+        return [gone_on(run, await db.fetchval(LATEST_RUN, run.uid, now), now) for run in runs]
+
+    async def count_due(self, db: Connection, now: Micros, most: int) -> int:
+        return int(await db.fetchval(COUNT_DUE, now, most))
+
+    async def earliest_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
+        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_groups else {})
+        handlers = None if terms.handlers is None else list(terms.handlers)
+        at = await db.fetchval(EARLIEST_DUE, now, handlers, *rooms.full, list(self._left_alone))
+        return None if at is None else int(at)
+
+    async def claim_one(
+        self,
+        db: Connection,
+        namespace: str,
+        id: str,
+        payload_json: str | None,
+        now: Micros,
+        node: int,
+        queued: bool,
+    ) -> ClaimedRun | Job | None:
+        name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", node)
+        if name is None:
+            raise NodeLost
+        job = await self._lock(db, namespace, id, now)
+        if job is None or job.state.activity is not Status.IDLE:
+            return job
+        refuse_unreadable_state(job)
+        refuse_stand_ins(job)
+        run = claimed_by_hand(job, await db.fetchval(NEW_RUN), payload_json, now, queued=queued)
+        await self._write_claims(db, [run], node, name)
+        return run
+
+    async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
+        held = {row[WIDTH] for row in await db.fetch(LOCK_STATES, [run.uid for run in runs])}
+        ours = {run.id: run.uid for run in runs if run.id in held}
+        if ours:
+            await db.execute(START, list(ours.values()), list(ours), now)
+            self.counted += 1
+        return set(ours)
+
+    async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
+        # As they are now: they may have been edited since they were claimed.
+        jobs = await self._claimed_by(db, runs, None)
+        ours = [run for run in runs if run.id in jobs]
+        undone = [put_back(jobs[run.id], run) for run in ours]
+        freed = [job for job, _, _ in undone]
+        if freed:
+            await db.execute(FREE, *columns_of([free_values(job) for job in freed]))
+            await self._bury(db, freed)
+            await db.execute(DELETE_RUNS, *columns_of([(run.uid, run.id, run.claimed_at) for run in ours]))
+            await self._write_skips(db, undone)
+            await self._tell(db, freed)
+
+
+def _window(terms: ClaimTerms) -> int:
+    return max(LEAST_WINDOW, 2 * terms.limit)
+
+
+def _claim(run: ClaimedRun) -> tuple[Any, ...]:
+    """The columns of `CLAIM_TYPES`."""
+    state = run.job.state
+    return (
+        run.uid,
+        run.id,
+        run.scheduled_for,
+        run.number,
+        run.trigger._value_,
+        state.activity._value_,
+        state.next_run_at,
+        state.retry_of,
+        state.attempts,
+        state.regular_at,
+        state.retry_count,
+        state.last_run_at,
+    )

@@ -1,0 +1,206 @@
+"""Endings: record how runs ended and what comes next, also for runs whose node died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler_async.jobs.enums import Outcome, SkipReason
+from scheduler_async.jobs.job import Job
+from scheduler_async.rules.terms import Rules
+from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.decisions import NEVER_BEGAN, aftermath, aftermaths, interrupted, process_gone
+from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun, NodeRow
+from scheduler_async.stores.postgres.base import (
+    FREE,
+    FREE_TYPES,
+    HELD,
+    SELECT_STATE,
+    STATE_TYPES,
+    WIDTH,
+    WorkBase,
+    free_values,
+)
+from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, set_to, updating, write_rows
+from scheduler_async.stores.postgres.texts import kept, maybe_kept, stored_state
+from scheduler_async.timekeeping.instants import Micros
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+ENDING_TYPES: Final = {
+    **dict.fromkeys(("started_at", "finished_at"), "bigint"),
+    **dict.fromkeys(("outcome", "reason", "error", "message"), "text"),
+    "exit_code": "bigint",
+}
+FINISH: Final = f"""
+    WITH states AS ({FREE}),
+         runs AS ({updating("run", "id", ENDING_TYPES, first=len(FREE_TYPES) + 2)})
+    SELECT nextval('activity')
+"""
+# The same, of runs whose jobs nobody has changed while they ran: they know what their jobs are.
+UNTOUCHED_TYPES: Final = {**STATE_TYPES, **ENDING_TYPES, "uid": "bigint", "run": "bigint"}
+UNTOUCHED: Final = f"""
+    WITH states AS (UPDATE state AS t SET {set_to(STATE_TYPES)}, run = NULL, node = NULL
+                      FROM {rows_of(UNTOUCHED_TYPES)}
+                     WHERE t.uid = c.uid AND t.run = c.run AND NOT t.touched
+                 RETURNING c.run, {", ".join(f"c.{name}" for name in ENDING_TYPES)}),
+         runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run)
+"""
+FINISH_UNTOUCHED: Final = f"{UNTOUCHED} SELECT nextval('activity'), array_agg(run) FROM states"
+# All of them or none: the last parameter is how many there are, and a statement that fails changes nothing.
+FINISH_AT_ONCE: Final = f"""
+    {UNTOUCHED}
+    SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
+"""
+SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
+INSERT_OUTPUTS: Final = f"""
+    {inserting("output", {"run": "bigint", "text": "text"})}
+        ON CONFLICT (run) DO UPDATE SET text = excluded.text
+"""
+FORGET_NODE: Final = "DELETE FROM node WHERE number = $1 AND beat = $2"
+LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.uid FOR UPDATE"
+SELECT_ATTEMPTS: Final = """
+    SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
+      FROM run r JOIN state s ON s.uid = r.uid AND s.run = r.id
+     WHERE r.id = ANY($1::bigint[]) AND r.outcome IS NULL
+"""
+
+
+class EndingWork(WorkBase):
+    """The transactions about endings. `PostgresStore` says what each is for."""
+
+    async def finish_at_once(
+        self, db: Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Aftermath | None] | None:
+        """Record endings by a single statement, outside of a transaction; None if there is more to write than that.
+
+        It fails with a division by zero, and changes nothing, if one of the jobs was touched, taken over or removed.
+        """
+        if not ended or any(item.ending.output is not None for item in ended):
+            return None
+        left, rows = _endings(ended, rules)
+        if any(one.skips for one in left.values()):
+            return None
+        await db.execute(FINISH_AT_ONCE, *columns_of(rows), len(rows))
+        self.counted += 1
+        return [left[item.run.id] for item in ended]
+
+    async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
+        if not ended:
+            return []
+        left, rows = _endings(ended, rules)
+        _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
+        self.counted += 1
+        done = set(found or ())
+        if len(done) < len(ended):
+            left = {run: one for run, one in left.items() if run in done}
+            left |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
+        ours = [item for item in ended if item.run.id in left]
+        outputs = [(item.run.id, kept(item.ending.output)) for item in ours if item.ending.output is not None]
+        await write_rows(db, INSERT_OUTPUTS, outputs)
+        endings = ((left[item.run.id], item.finished_at) for item in ours)
+        await self._write_skips(db, ((one.job, one.skips, at) for one, at in endings))
+        if len(left) < len(ended):
+            left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
+        return [left.get(item.run.id) for item in ended]
+
+    async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Aftermath]:
+        """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
+        now = max(item.finished_at for item in ended)
+        jobs = await self._claimed_by(db, [item.run for item in ended], now)
+        ours = [item for item in ended if item.run.id in jobs]
+        if not ours:
+            return {}
+        left = aftermaths(jobs, ours, rules)
+        await self._write_endings(db, [one.job for one in left.values()], ours)
+        return left
+
+    async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Aftermath]:
+        """What was recorded the last time these endings were told, and only the answer was lost on its way."""
+        found = {run: ending for run, *ending in await db.fetch(SELECT_ENDINGS, [item.run.id for item in ended])}
+        return {
+            item.run.id: aftermath(item, rules)
+            for item in ended
+            if found.get(item.run.id) == [item.finished_at, item.ending.outcome._value_]
+        }
+
+    async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
+        states = columns_of([free_values(job) for job in jobs], len(FREE_TYPES) + 1)
+        await db.execute(FINISH, *states, *columns_of([_finish_run(item) for item in ended]))
+        await self._bury(db, jobs)
+        self.counted += 1
+
+    async def recover(
+        self, db: Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        recovered: list[tuple[Edit, ClaimedRun]] = []
+        for node in sorted(dead, key=lambda node: node.id):
+            if await self._forget_node(db, node):
+                recovered += await self._interrupt(db, node.id, set(), process_gone(node), now, rules)
+        return recovered
+
+    async def _forget_node(self, db: Connection, node: NodeRow) -> bool:
+        """Whether *node* is dead and ours to bury: otherwise it lives, or another process was faster."""
+        if node.is_missing:
+            return await db.fetchval("SELECT 1 FROM node WHERE number = $1", node.id) is None
+        return bool(await db.execute(FORGET_NODE, node.id, node.beat) == "DELETE 1")
+
+    async def interrupt_unknown(
+        self, db: Connection, node: int, known: set[int], now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        return await self._interrupt(db, node, known, NEVER_BEGAN, now, rules)
+
+    async def _interrupt(
+        self, db: Connection, node: int, known: set[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Edit, ClaimedRun]]:
+        """End all runs of *node* but the *known*, as interrupted."""
+        rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
+        if not rows:
+            return []
+        attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
+        found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        unreadable = [job for job in found.values() if has_unreadable_state(job)]
+        buried = await self._bury(db, unreadable) if unreadable else set()
+        edits: list[Edit] = []
+        endings: list[EndedRun] = []
+        for row in rows:
+            job = found.get(row[0])
+            if job is None or (has_unreadable_state(job) and job.uid not in buried):
+                continue
+            run_id = row[WIDTH] if row[WIDTH] in attempts else None
+            edit, ended = interrupted(job, run_id, attempts.get(run_id, (None,) * 5), problem, now, rules)
+            edits.append(edit)
+            endings.append(ended)
+        if not endings:
+            return []
+        jobs = [edit.job for edit in edits]
+        await self._write_endings(db, [job for job in jobs if job.uid not in buried], endings)
+        await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
+        await self._tell(db, jobs)
+        return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)]
+
+
+def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Aftermath], list[tuple[Any, ...]]]:
+    """What becomes of jobs that nobody has touched, by their runs, and the rows that say so, by the jobs' numbers."""
+    left: dict[int, Aftermath] = {}
+    rows = []
+    for item in sorted(ended, key=lambda item: item.run.uid):
+        one = left[item.run.id] = aftermath(item, rules)
+        rows.append((*stored_state(one.job.state), *_finish_run(item)[:-1], item.run.uid, item.run.id))
+    return left, rows
+
+
+def _finish_run(item: EndedRun) -> tuple[Any, ...]:
+    ending = item.ending
+    reason = SkipReason.INTERRUPTED._value_ if ending.outcome is Outcome.INTERRUPTED else None
+    return (
+        item.started_at,
+        item.finished_at,
+        ending.outcome._value_,
+        reason,
+        maybe_kept(ending.error),
+        maybe_kept(ending.message),
+        ending.exit_code,
+        item.run.id,
+    )

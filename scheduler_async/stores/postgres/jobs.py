@@ -1,0 +1,263 @@
+"""Jobs: find, add, edit, remove, list and review them; and the log of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.rules.groups import group_key
+from scheduler_async.stores.codec import (
+    has_unreadable_state,
+    refuse_resuming_unreadable,
+    refuse_stand_ins,
+    refuse_unreadable_state,
+    shown,
+    spec_values,
+)
+from scheduler_async.stores.conditions import Conditions, conditions_of_jobs, conditions_of_runs
+from scheduler_async.stores.decisions import reviewed
+from scheduler_async.stores.messages import REMOVED, Change, Edit, JobFilter, RunFilter, has_metadata
+from scheduler_async.stores.postgres.base import (
+    NAMED,
+    SELECT_STATE,
+    SPEC,
+    STATE_COLUMNS,
+    STATE_TYPES,
+    UPDATE_ONLY_STATES,
+    WIDTH,
+    WorkBase,
+    locking,
+)
+from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, updating, write_rows
+from scheduler_async.stores.postgres.texts import kept, original, stored_state
+from scheduler_async.stores.run_codec import read_run
+from scheduler_async.timekeeping.instants import Micros
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+# A job whose state is missing is found, too: it cannot be read, and is shown.
+SELECT_BOTH: Final = f"""
+    SELECT j.uid, s.revision, s.updated_at, {STATE_COLUMNS}, {SPEC}
+      FROM job j LEFT JOIN state s USING (uid)
+"""
+FIND_JOB: Final = f"{SELECT_BOTH} WHERE {NAMED}"
+NAME_EXISTS: Final = f"SELECT EXISTS (SELECT FROM job j WHERE {NAMED})"
+LOCK_JOBS: Final = locking(
+    "(j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND j.removed_at IS NULL"
+)
+NEW_NUMBERS: Final = "SELECT array_agg(nextval('job_uid')) FROM generate_series(1, $1::int)"
+# The columns that `spec_values` fills, and those beside the state that `_narrow` does.
+SPEC_TYPES: Final = {
+    "revision": "bigint",
+    **dict.fromkeys(("namespace", "id", "handler", "schedule", "retry", "payload", "metadata"), "text"),
+    **dict.fromkeys(("user_id", "name", "priority", "job_group", "misfire"), "text"),
+    "timeout": "bigint",
+    "on_interrupt": "text",
+    **dict.fromkeys(("anchor", "created_at", "updated_at"), "bigint"),
+}
+NARROW_TYPES: Final = {
+    **dict.fromkeys(("revision", "updated_at", "handler", "rank"), "bigint"),
+    **dict.fromkeys(("id", "group_key"), "text"),
+    **STATE_TYPES,
+}
+
+
+def with_handlers(types: Mapping[str, str], statement: str) -> str:
+    """A *statement* that writes states, with the table `used` of those of their handlers that are still there.
+
+    They are locked, so that nobody forgets them meanwhile.
+    """
+    numbers = f"${[*types].index('handler') + 1}::bigint[]"
+    used = f"SELECT number FROM handler WHERE number = ANY({numbers}) FOR KEY SHARE"
+    return f"WITH used AS MATERIALIZED ({used}) {statement}"
+
+
+INSERT_JOBS: Final = inserting("job", {"uid": "bigint", **SPEC_TYPES})
+UPDATE_JOBS: Final = updating("job", "uid", SPEC_TYPES)
+TOUCH_JOBS: Final = updating("job", "uid", {"updated_at": "bigint"})
+# A condition that the planner makes no join of: rows are written in the order they are given.
+IS_USED: Final = "(c.handler IN (SELECT number FROM used)) IS TRUE"
+NEW_TYPES: Final = {"uid": "bigint", **NARROW_TYPES}
+INSERT_STATES: Final = with_handlers(NEW_TYPES, inserting("state", NEW_TYPES, where=IS_USED))
+UPDATE_STATES: Final = with_handlers(
+    NARROW_TYPES, updating("state", "uid", NARROW_TYPES, always=", touched = true", where=IS_USED)
+)
+REVIEW: Final = f"""
+    {SELECT_STATE}
+      FROM state s
+     WHERE s.uid > $1 AND s.next_run_at > $2 AND s.phase <> 'disabled'
+  ORDER BY s.uid
+     LIMIT $3
+       FOR UPDATE
+"""
+# Only its runs keep a removed job: what it was for is nobody's business any more.
+REMOVE_JOB: Final = "UPDATE job SET removed_at = $2, payload = 'null', metadata = '{}' WHERE uid = $1"
+DISABLE: Final = """
+    UPDATE state
+       SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL,
+           touched = true
+     WHERE uid = ANY($1::bigint[])
+"""
+CANCEL_RUN: Final = """
+    UPDATE run SET outcome = 'cancelled', finished_at = $2, error = $3 WHERE id = $1 AND uid = $4 AND outcome IS NULL
+"""
+SELECT_RUNS: Final = """
+    SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
+           r.reason, r.missed, r.error, r.message, r.exit_code, r.node
+      FROM run r JOIN job j USING (uid)
+"""
+PARAMETER: Final = "${}"
+
+# So many rows go into one statement: to put them together takes time on the event loop.
+SLICE = 1000
+
+
+class JobWork(WorkBase):
+    """The transactions about jobs. `PostgresStore` says what each is for."""
+
+    async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+        names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
+        rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
+        jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
+        numbers = iter(await db.fetchval(NEW_NUMBERS, len(names) - len(jobs)) if len(jobs) < len(names) else [])
+        edits: list[Edit | None] = []
+        added: dict[int, Job] = {}
+        changed: dict[int, tuple[Job, Job]] = {}
+        for change in changes:
+            name = change.namespace, change.id
+            edit = change.decide(jobs.get(name))
+            if edit is not None and edit.kind is not None:
+                job = edit.job
+                if not job.uid:
+                    job.take_number(next(numbers))
+                if job.uid in added or name not in jobs:
+                    added[job.uid] = job
+                else:
+                    before = changed[job.uid][0] if job.uid in changed else jobs[name]
+                    changed[job.uid] = before, job
+                jobs[name] = job
+            if edit is not None and edit.job.spec.unreadable:
+                edit = edit._replace(job=shown(edit.job, 0))
+            edits.append(edit)
+        await self._insert(db, list(added.values()))
+        await self._update(db, list(changed.values()))
+        await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
+        if added or changed:
+            await self._tell(db, [*added.values(), *(job for _, job in changed.values())])
+        return edits
+
+    async def _insert(self, db: Connection, jobs: Sequence[Job]) -> None:
+        numbers = await self._numbers_of(db, {job.handler for job in jobs})
+        for some in _slices(jobs):
+            await db.execute(INSERT_JOBS, *columns_of([(job.uid, *spec_values(job)) for job in some]))
+            await self._write_states(db, INSERT_STATES, [(job.uid, *_narrow(job, numbers)) for job in some])
+
+    async def review(
+        self, db: Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
+    ) -> int | None:
+        rows = await db.fetch(REVIEW, after, now, limit)
+        changed = [
+            (before, job)
+            for before in (await self._jobs(db, rows, now)).values()
+            if not has_unreadable_state(before) and not before.spec.unreadable
+            if (job := reviewed(before, decide)) is not None
+        ]
+        await self._update(db, changed)
+        if changed:
+            await self._tell(db, [job for _, job in changed])
+        return rows[-1][0] if len(rows) == limit else None
+
+    async def _update(self, db: Connection, changed: Sequence[tuple[Job, Job]]) -> None:
+        """Write jobs as they are now, given what they were before."""
+        numbers = await self._numbers_of(db, {job.handler for _, job in changed if not job.spec.unreadable})
+        for some in _slices(changed):
+            described = []
+            touched = []
+            for before, job in some:
+                refuse_unreadable_state(before)
+                if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
+                    refuse_resuming_unreadable(before, job)
+                    touched.append((job.updated, job.uid))
+                else:
+                    refuse_stand_ins(job)
+                    described.append((*spec_values(job), job.uid))
+            await write_rows(db, UPDATE_JOBS, described)
+            await write_rows(db, TOUCH_JOBS, touched)
+            readable = [job for _, job in some if not job.spec.unreadable]
+            others = [job for _, job in some if job.spec.unreadable]  # what stands in for the rest is not stored
+            await self._write_states(db, UPDATE_STATES, [(*_narrow(job, numbers), job.uid) for job in readable])
+            await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(job.state), job.uid) for job in others])
+        await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
+
+    async def remove(self, db: Connection, namespace: str, id: str, now: Micros, own_run: int | None) -> Job | None:
+        job = await self._lock(db, namespace, id)
+        if job is None:
+            return None
+        await db.execute(REMOVE_JOB, job.uid, now)
+        run = await db.fetchval("SELECT run FROM state WHERE uid = $1", job.uid)
+        if run is not None and run == own_run:
+            await db.execute(DISABLE, [job.uid], REMOVED, now)
+        else:
+            await db.execute(CANCEL_RUN, run, now, REMOVED, job.uid)
+            await self._bury(db, [job])
+        await self._tell(db, [])
+        return job
+
+    async def get(self, db: Connection, namespace: str, id: str) -> Job | None:
+        row = await db.fetchrow(FIND_JOB, kept(namespace), kept(id))
+        return None if row is None else self._described([row])[0]
+
+    def _described(self, rows: Sequence[Sequence[Any]]) -> list[Job]:
+        """The jobs of rows that have both, state and description."""
+        remembered = {row[0]: self._specs.get((row[0], row[1], row[2])) for row in rows}
+        return list(self._read(rows, remembered, {row[0]: row[WIDTH:] for row in rows}, 0).values())
+
+    async def list_jobs(self, db: Connection, wanted: JobFilter) -> list[Job]:
+        where = conditions_of_jobs(wanted, PARAMETER)
+        rows = await db.fetch(
+            f"{SELECT_BOTH} {where} ORDER BY s.next_run_at NULLS LAST, j.namespace, j.id LIMIT {where.next()}",
+            *_values(where),
+            None if wanted.metadata else wanted.limit,
+        )
+        jobs = self._described(rows)
+        if wanted.metadata:
+            jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
+        return jobs
+
+    async def list_runs(self, db: Connection, wanted: RunFilter) -> list[RunRow]:
+        exists = False
+        if wanted.namespace is not None and wanted.id is not None:
+            exists = await db.fetchval(NAME_EXISTS, kept(wanted.namespace), kept(wanted.id))
+        where = conditions_of_runs(wanted, PARAMETER, exists=exists)
+        rows = await db.fetch(
+            f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT {where.next()}", *_values(where), wanted.limit
+        )
+        return [self._run(row) for row in rows]
+
+    def _run(self, row: Sequence[Any]) -> RunRow:
+        columns = list(row)
+        columns[11], columns[12] = original(columns[11]), original(columns[12])
+        run, problem = read_run(columns)
+        if problem is not None:
+            self.unreadable_rows.add("run", run.id, problem)
+        return run
+
+    async def output_of(self, db: Connection, run: int) -> str | None:
+        return original(await db.fetchval("SELECT text FROM output WHERE run = $1", run))
+
+
+def _values(where: Conditions) -> Iterable[object]:
+    return (kept(value) if isinstance(value, str) else value for value in where.values)
+
+
+def _slices(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (rows[first : first + SLICE] for first in range(0, len(rows), SLICE))
+
+
+def _narrow(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:
+    key = group_key(job.namespace, job.group)
+    narrow = job.revision, job.updated, handlers[job.handler], job.priority.rank, job.id, key
+    return (*narrow, *stored_state(job.state))

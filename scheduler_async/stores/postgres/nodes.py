@@ -1,0 +1,136 @@
+"""Nodes: join, beat, list the nodes and what they hold, leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler_async.errors import quoted
+from scheduler_async.jobs.enums import Priority
+from scheduler_async.jobs.unreadable import Unreadable
+from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.messages import NodeIdentity, NodeLost, NodeRow, NodeStatus
+from scheduler_async.stores.node_codec import read_node
+from scheduler_async.stores.postgres.base import DUE, HELD, SELECT_STATE, WorkBase
+from scheduler_async.timekeeping.instants import SECOND, Micros
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+JOIN: Final = """
+    INSERT INTO node (name, host, pid, process_start, beat, beat_at, since)
+    VALUES ($1, $2, $3, $4, 0, clock_timestamp(), $5)
+ RETURNING number
+"""
+BEAT: Final = "UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), skew = $2 WHERE number = $1"
+NODE_COLUMNS: Final = """
+    number, name, host, pid, process_start, beat, since,
+    CASE WHEN isfinite(beat_at) THEN extract(epoch FROM clock_timestamp() - beat_at)::float8 END
+"""
+SELECT_NODES: Final = f"SELECT {NODE_COLUMNS} FROM node"
+SELECT_NODES_AT_WORK: Final = f"""
+    SELECT {NODE_COLUMNS}, coalesce(skew, 0),
+           (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number)
+      FROM node
+  ORDER BY since, number
+"""
+# Who has claims, one look at the index for each, and is not a node; 0 is a claim that names no node.
+OWNERLESS: Final = """
+    WITH RECURSIVE owner (number) AS (
+        (SELECT node FROM state WHERE activity <> 'idle' AND node IS NOT NULL ORDER BY node LIMIT 1)
+     UNION ALL
+        SELECT (SELECT node FROM state WHERE activity <> 'idle' AND node > owner.number ORDER BY node LIMIT 1)
+          FROM owner
+         WHERE owner.number IS NOT NULL)
+    SELECT number,
+           (SELECT r.node
+              FROM state s JOIN run r ON r.id = s.run
+             WHERE s.activity <> 'idle' AND s.node = owner.number
+             LIMIT 1)
+      FROM owner
+     WHERE number IS NOT NULL AND NOT EXISTS (SELECT FROM node WHERE node.number = owner.number)
+ UNION ALL
+    SELECT 0, NULL WHERE EXISTS (SELECT FROM state WHERE activity <> 'idle' AND node IS NULL)
+"""
+SELECT_HELD: Final = f"{SELECT_STATE} FROM state s WHERE {HELD}"
+ARE_REMOVED: Final = "SELECT EXISTS (SELECT FROM job WHERE uid = ANY($1::bigint[]) AND removed_at IS NOT NULL)"
+LAST_RANK: Final = len(Priority) - 1
+# Which numbers of handlers jobs wait under, one look at the index for each; whose number that is; the handler of the
+# first of those jobs, which should be the same; and whether a job has a rank that is not looked at.
+HANDLERS_IN_USE: Final = f"""
+    WITH RECURSIVE used (number) AS (
+        (SELECT s.handler FROM state s WHERE {DUE} ORDER BY s.handler LIMIT 1)
+     UNION ALL
+        SELECT (SELECT s.handler FROM state s WHERE {DUE} AND s.handler > used.number ORDER BY s.handler LIMIT 1)
+          FROM used
+         WHERE used.number IS NOT NULL)
+    SELECT number,
+           (SELECT name FROM handler WHERE handler.number = used.number),
+           (SELECT j.handler FROM state s JOIN job j USING (uid) WHERE {DUE} AND s.handler = used.number LIMIT 1),
+           EXISTS (SELECT FROM state s WHERE {DUE} AND s.handler = used.number AND s.rank < 0)
+           OR EXISTS (SELECT FROM state s WHERE {DUE} AND s.handler = used.number AND s.rank > {LAST_RANK})
+      FROM used
+     WHERE number IS NOT NULL
+"""
+HANDLERS_UNDER: Final = "SELECT DISTINCT j.handler FROM state s JOIN job j USING (uid) WHERE s.handler = $1"
+MOVE_TO_HANDLER: Final = f"""
+    UPDATE state
+       SET handler = h.number,
+           rank = CASE WHEN state.rank BETWEEN 0 AND {LAST_RANK} THEN state.rank ELSE {Priority.STANDARD.rank} END
+      FROM job j JOIN handler h ON h.name = j.handler
+     WHERE state.handler = $1 AND j.uid = state.uid
+"""
+
+
+class NodeWork(WorkBase):
+    """The transactions about nodes. `PostgresStore` says what each is for."""
+
+    async def join(self, db: Connection, identity: NodeIdentity, now: Micros) -> int:
+        await self._put_handlers_right(db)
+        values = identity.name, identity.host, identity.pid, identity.process_start, now
+        return int(await db.fetchval(JOIN, *values))
+
+    async def _put_handlers_right(self, db: Connection) -> None:
+        """Let no job wait under the number of another handler than its own, should a row of the handlers be damaged."""
+        for number, name, wanted, has_odd_rank in await db.fetch(HANDLERS_IN_USE):
+            if (wanted is None or wanted == name) and not has_odd_rank:
+                continue
+            if wanted != name:
+                problem = Unreadable("name", f"it is {quoted(name)} where jobs say {quoted(wanted)}")
+                self.unreadable_rows.add("handler", number, problem)
+            self._handlers.clear()
+            await self._numbers_of(db, {name for (name,) in await db.fetch(HANDLERS_UNDER, number)})
+            await db.execute(MOVE_TO_HANDLER, number)
+
+    async def beat(self, db: Connection, node: int, skew: Micros | None) -> list[NodeRow]:
+        if await db.execute(BEAT, node, skew) == "UPDATE 0":
+            raise NodeLost
+        nodes = [self._node(row) for row in await db.fetch(SELECT_NODES)]
+        return nodes + [
+            NodeRow.missing(*row) for row in await db.fetch(OWNERLESS) if await self._can_recover(db, row[0])
+        ]
+
+    async def _can_recover(self, db: Connection, owner: int) -> bool:
+        """Whether `recover` would find anything to do about the claims of *owner*, which is not a node any more."""
+        jobs = (await self._jobs(db, await db.fetch(SELECT_HELD, owner))).values()
+        unreadable = [job.uid for job in jobs if has_unreadable_state(job)]
+        return len(unreadable) < len(jobs) or bool(await db.fetchval(ARE_REMOVED, unreadable))
+
+    async def held(self, db: Connection, node: int) -> set[int]:
+        rows = await db.fetch("SELECT run FROM state WHERE activity <> 'idle' AND node = $1", node)
+        return {run for (run,) in rows}
+
+    async def leave(self, db: Connection, node: int) -> None:
+        await db.execute("DELETE FROM node WHERE number = $1", node)
+
+    async def nodes(self, db: Connection) -> list[NodeStatus]:
+        return [
+            NodeStatus(node=self._node(row[:8]), age=int((row[7] or 0) * SECOND), skew=row[8], running=row[9])
+            for row in await db.fetch(SELECT_NODES_AT_WORK)
+        ]
+
+    def _node(self, row: Sequence[Any]) -> NodeRow:
+        node, problem = read_node(row[:-1], row[-1])
+        if problem is not None:
+            self.unreadable_rows.add("node", node.id, problem)
+        return node

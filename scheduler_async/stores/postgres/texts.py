@@ -1,0 +1,54 @@
+"""Texts as PostgreSQL can keep them, and back: it holds any character except NUL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from scheduler_async.jobs.job import JobState
+from scheduler_async.stores.codec import Row, state_values
+
+# The columns of a state whose texts come from handlers and users.
+STATE_TEXTS: Final = ("disabled_reason", "last_error", "last_message")
+_TEXTS: Final = tuple(JobState._fields.index(name) for name in STATE_TEXTS)
+
+# A text of PostgreSQL holds any character but one. This stands for it, and is no character itself.
+ESCAPE: Final = "\uffff"
+_escaped = re.compile(f"{ESCAPE}(.)", re.DOTALL)
+
+
+def kept(text: str) -> str:
+    """*text* as PostgreSQL can keep it."""
+    if "\0" in text or ESCAPE in text:
+        text = text.replace(ESCAPE, ESCAPE * 2).replace("\0", f"{ESCAPE}0")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def original(text: str | None) -> str | None:
+    """The text that was kept."""
+    if text is None or ESCAPE not in text:
+        return text
+    return _escaped.sub(lambda found: "\0" if found[1] == "0" else found[1], text)
+
+
+def maybe_kept(text: str | None) -> str | None:
+    """*text* as PostgreSQL can keep it, if there is one."""
+    return None if text is None else kept(text)
+
+
+def state_columns(values: Sequence[Any]) -> Row:
+    """The columns of a state, as they were before they were kept."""
+    columns = list(values)
+    for number in _TEXTS:
+        columns[number] = original(columns[number])
+    return tuple(columns)
+
+
+def stored_state(state: JobState) -> list[Any]:
+    """The columns of a state."""
+    columns = list(state_values(state))
+    for number in _TEXTS:
+        if columns[number] is not None:
+            columns[number] = kept(columns[number])
+    return columns

@@ -1,0 +1,346 @@
+"""What the transactions of every subject share: how one is made, what is remembered between them, rows read into jobs.
+
+A constant or a method is here if two subjects need it; otherwise it is with its subject.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from scheduler_async.errors import SchedulerError
+from scheduler_async.jobs.enums import Phase, Status
+from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.unreadable import Unreadable
+from scheduler_async.rules.groups import NO_GROUP, group_key
+from scheduler_async.rules.order import order
+from scheduler_async.stores.cache import Cache
+from scheduler_async.stores.codec import (
+    DESCRIPTION,
+    METADATA,
+    PAYLOAD,
+    REMEMBERED_BYTES,
+    UID,
+    Row,
+    has_unreadable_state,
+    job_of,
+    problems_of,
+    read_job,
+    shown,
+    state_of,
+    state_problem,
+    state_values,
+    unreadable_job,
+    unreadable_state,
+)
+from scheduler_async.stores.messages import ClaimedRun
+from scheduler_async.stores.ready_queue import Line
+from scheduler_async.stores.run_codec import Skipped, skip_values
+from scheduler_async.stores.sqlite.bulk_writes import updating
+from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
+from scheduler_async.stores.unreadable import UnreadableRows, all_problems, is_moment
+from scheduler_async.timekeeping.instants import Micros
+
+STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
+SELECT_STATE: Final = f"SELECT s.uid, s.revision, {STATE_COLUMNS}"
+STATE_END: Final = 2 + len(JobState._fields)
+SELECT_SPEC: Final = """
+    SELECT j.uid, j.revision, j.namespace, j.id, j.handler, j.schedule, j.retry, j.payload, j.metadata, j.user_id,
+           j.name, j.priority, j.job_group, j.misfire, j.timeout, j.on_interrupt, j.anchor, j.created_at, j.updated_at
+      FROM job j
+"""
+# With when it was last edited, which changes without the description: another process may have paused it. A job whose
+# state is missing is found, too: it cannot be read, and is shown.
+SELECT_EDITED: Final = f"SELECT j.uid, s.revision, {STATE_COLUMNS}, j.updated_at"
+EDITED: Final = f"{SELECT_EDITED} FROM job j LEFT JOIN state s ON s.uid = j.uid"
+FIND_JOB: Final = f"{EDITED} WHERE j.namespace = ? AND j.id = ? AND j.removed_at IS NULL"
+SELECT_CLAIMED: Final = f"""
+    {SELECT_STATE}, s.run
+      FROM state s
+     WHERE s.uid IN (SELECT value FROM json_each(?))
+"""
+SELECT_HELD: Final = f"""
+    {SELECT_STATE}, s.run, r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
+      FROM state s INDEXED BY state_claimed
+ LEFT JOIN run r ON r.id = s.run AND r.uid = s.uid AND r.outcome IS NULL
+     WHERE s.activity <> 'idle' AND (s.node = :node OR (:node = 0 AND s.node IS NULL))
+"""
+DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
+
+
+def last_number(table: str, *keys: str) -> str:
+    """The highest number that *table* ever gave, or that is in use all the same: none is given twice.
+
+    Those that are absurdly high are left out, or nothing would be left to give.
+    """
+    in_use = (
+        f"coalesce((SELECT max({key.partition('.')[2]}) FROM {key.partition('.')[0]}"
+        f" WHERE {key.partition('.')[2]} < {MOST_NUMBERS}), 0)"
+        for key in keys
+    )
+    return f"max({last_given(table)}, {', '.join(in_use)})"
+
+
+LAST_RUN: Final = last_number("run", "run.id")
+FORGET_HANDLER: Final = """
+    DELETE FROM handler
+     WHERE name = ? AND NOT EXISTS (SELECT 1 FROM state INDEXED BY state_of_handler WHERE handler = handler.number)
+"""
+# What the state of a new job holds, as SQL; all else is NULL.
+NEW: Final = dict(zip(JobState._fields, state_values(JobState()), strict=True))
+ALWAYS: Final = {name: repr(value) for name, value in NEW.items() if value is not None}
+UPDATE_ONLY_STATE: Final = updating("state", ["uid"], *JobState._fields, always="touched = 1")
+FINISH: Final = updating("state", ["uid"], *JobState._fields, "run", "node")
+INSERT_SKIP: Final = """
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
+    VALUES (?, ?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
+"""
+DELETE_STATE: Final = """
+    DELETE FROM state
+     WHERE uid = ? AND EXISTS (SELECT 1 FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)
+"""
+FORGET_UNRUN: Final = "DELETE FROM job WHERE uid = ? AND NOT EXISTS (SELECT 1 FROM run WHERE run.uid = job.uid)"
+
+# Descriptions that are remembered, so that nobody need read them.
+REMEMBERED = 16_384
+
+# Before anything that could be due.
+EARLIEST: Micros = -(2**63)
+
+T = TypeVar("T")
+
+
+def in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+    """Do *work*, all of it or nothing."""
+    # Immediately: a transaction that begins by reading cannot always go on to write.
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(db, *args)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk has rolled back by itself
+            db.execute("ROLLBACK")
+        raise
+    return result
+
+
+def data_version(db: sqlite3.Connection) -> int:
+    """A number that changes when another connection has changed the file."""
+    (version,) = db.execute("PRAGMA data_version").fetchone()
+    return int(version)
+
+
+class WorkBase:
+    """A transaction, what is remembered between transactions, and the steps that several of them take."""
+
+    def __init__(self) -> None:
+        # By the number of their jobs.
+        self._descriptions: Cache[int, Row] = Cache(REMEMBERED, REMEMBERED_BYTES)
+        self._handlers: dict[str, int] = {}
+        self._as_of = 0  # the version of the data when handlers and those in line were looked at
+        self._is_current = False  # whether the schema was looked at since then, and no newer version has changed it
+        self._last_job: int | None = None  # the highest number that a job ever got, if it was looked at since then
+        # What is wrong with descriptions, by their numbers and revisions.
+        self._unreadable: dict[tuple[int, int], tuple[Unreadable, ...]] = {}
+        self.unreadable_rows = UnreadableRows()
+        self._line: Line | None = None
+        self._line_until: Micros = EARLIEST
+
+    def write(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+        """As `record`, unless a newer version has upgraded the store, which might not understand what is written."""
+        return self._transact(db, True, work, args)
+
+    def record(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
+        """As `in_transaction`, for work that changes what is remembered."""
+        return self._transact(db, False, work, args)
+
+    def _transact(
+        self, db: sqlite3.Connection, needs_current: bool, work: Callable[..., T], args: tuple[Any, ...]
+    ) -> T:
+        try:
+            result: T = in_transaction(db, self._in_view_of_others, needs_current, work, args)
+        except BaseException as error:
+            self._line = None  # whoever was taken out of it is still due
+            if not isinstance(error, SchedulerError):  # a refusal comes before anything is written
+                self._descriptions.clear()  # whoever was added is not there, and its number goes to another
+                self._last_job = None
+            raise
+        return result
+
+    def _in_view_of_others(
+        self, db: sqlite3.Connection, needs_current: bool, work: Callable[..., T], args: tuple[Any, ...]
+    ) -> T:
+        """Do *work*, after a look at whether another process has changed the file."""
+        version = data_version(db)
+        if version != self._as_of:
+            self._as_of = version
+            self._handlers.clear()  # some may be forgotten, and their names given to others
+            self._last_job = None
+            self._is_current = False
+        if needs_current and not self._is_current:
+            require_current(db)
+            self._is_current = True
+        return work(db, *args)
+
+    def _find_job(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros | None = 0) -> Job | None:
+        """Return the job with this name; `_jobs` says what *now* is for."""
+        row = db.execute(FIND_JOB, (namespace, id)).fetchone()
+        return None if row is None else self._jobs(db, [row], now).get(row[0])
+
+    def _claimed_by(
+        self, db: sqlite3.Connection, runs: Iterable[ClaimedRun], now: Micros | None, question: str = SELECT_CLAIMED
+    ) -> dict[int, Job]:
+        """The jobs of *runs* that are still claimed and whose states can be read, by the run that has claimed each."""
+        uids = json.dumps([run.uid for run in runs])
+        rows = db.execute(question, (uids,)).fetchall()
+        jobs = self._jobs(db, [row[:-1] for row in rows], now)
+        return {row[-1]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
+
+    def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros | None = 0) -> dict[int, Job]:
+        """The jobs of these rows of state, by their numbers; a state that has no job is left out.
+
+        A job whose description cannot be read is shown as disabled as of *now*, or in its own state if that is None.
+        """
+        jobs = {}
+        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
+            job = self._job(row, description, now)
+            if job is not None:
+                jobs[row[0]] = job
+        return jobs
+
+    def _job(self, row: Row, description: Row | None, now: Micros | None) -> Job | None:
+        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
+        uid, columns = row[0], row[2:STATE_END]
+        if description is None:
+            self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this number"))
+            return None
+        problems = self._problems_of(description)
+        unsound = state_problem(columns)
+        if unsound is not None:
+            is_missing = not any(value is not None for value in row[1:STATE_END])
+            unsound = Unreadable("uid", "no row has this number") if is_missing else unsound
+            self.unreadable_rows.add("state", uid, unsound)
+            state = unreadable_state(columns, unsound)
+        else:
+            state = state_of(columns)
+        job = job_of(description, state) if problems is None else unreadable_job(description, problems, state)
+        if unsound is not None:
+            job = replace(job, unreadable_state=unsound)
+        elif problems is not None and now is not None:
+            job = shown(job, now)
+        return _edited(job, row[STATE_END:])
+
+    def _problems_of(self, description: Row) -> tuple[Unreadable, ...] | None:
+        """What is wrong with a description; None if it can be read, as all those that are remembered."""
+        if self._descriptions.get(description[UID]) is description:
+            return None
+        # Another thread may have forgotten what is wrong with it: its row was repaired or removed meanwhile.
+        return self._unreadable.get(description[:2]) or all_problems(DESCRIPTION, description) or None
+
+    def _descriptions_of(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Row | None]:
+        """The descriptions that belong to these rows of state, most of which are remembered; None if there is none."""
+        remembered = self._descriptions
+        known = [found if (found := remembered.get(row[0])) and found[1] == row[1] else None for row in rows]
+        if None not in known:
+            return known
+        if len(self._unreadable) > REMEMBERED:
+            self._unreadable.clear()  # those that matter now are found again
+        missing = json.dumps([row[0] for row, found in zip(rows, known, strict=True) if found is None])
+        query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
+        read = {description[0]: description for description in db.execute(query, (missing,))}
+        for description in read.values():
+            try:
+                read_job(description)
+            except Unreadable as problem:
+                self._unreadable[description[:2]] = problems_of(description)
+                self.unreadable_rows.add("job", description[0], problem)
+            else:
+                size = len(description[PAYLOAD]) + len(description[METADATA])
+                self._descriptions.put(description[UID], description, size)
+                self._unreadable.pop(description[:2], None)  # a zone may be missing for a while
+        return [found or read.get(row[0]) for row, found in zip(rows, known, strict=True)]
+
+    def _last_number(self, db: sqlite3.Connection, question: str) -> int:
+        return int(db.execute(f"SELECT {question}").fetchone()[0])
+
+    def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
+        """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""
+        if handler not in numbers:
+            self._numbers_of(db, [handler])
+            number = self._handlers.get(handler)
+            numbers[handler] = (
+                db.execute("INSERT INTO handler (name) VALUES (?) RETURNING number", (handler,)).fetchone()[0]
+                if number is None
+                else number
+            )
+        return numbers[handler]
+
+    def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> list[int]:
+        """The numbers of the handlers with these names."""
+        if names is None:
+            return [number for (number,) in db.execute("SELECT number FROM handler")]
+        unknown = [name for name in names if name not in self._handlers]
+        if unknown:
+            found = db.execute(
+                "SELECT name, number FROM handler WHERE name IN (SELECT value FROM json_each(?))",
+                (json.dumps(unknown),),
+            )
+            self._handlers.update(found)
+        return [self._handlers[name] for name in names if name in self._handlers]
+
+    def _forget_removed(self, db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+        """Forget what is known of *jobs* that were removed, and their handlers if no other job uses them."""
+        self._forget_unused(db, {job.handler for job in jobs})
+        for job in jobs:
+            self._unreadable.pop((job.uid, job.revision), None)
+
+    def _forget_unused(self, db: sqlite3.Connection, names: Iterable[str]) -> None:
+        """Forget those of the handlers with these *names* that no job uses any more."""
+        for name in names:
+            if db.execute(FORGET_HANDLER, (name,)).rowcount:
+                self._handlers.pop(name, None)
+
+    def _bury(self, db: sqlite3.Connection, jobs: Iterable[Job]) -> bool:
+        """Let those of *jobs* that were removed have no state any more, now that no run needs it.
+
+        Return whether there were any.
+        """
+        gone = [job for job in jobs if db.execute(DELETE_STATE, (job.uid,)).rowcount]
+        if gone:
+            db.executemany(FORGET_UNRUN, [(job.uid,) for job in gone])
+            self._forget_removed(db, gone)
+        return bool(gone)
+
+    def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
+        """Write the rows of what was left out, of which job, and when."""
+        rows = skip_values(skipped)
+        if rows:
+            first = self._last_number(db, LAST_RUN) + 1
+            db.executemany(INSERT_SKIP, [(run_id, *row) for run_id, row in enumerate(rows, first)])
+
+    def _stand_in_line(self, job: Job) -> None:
+        """A job that is written and due already does not come due: it is told of."""
+        state = job.state
+        at = state.next_run_at
+        if (
+            self._line is not None
+            and at is not None
+            and at <= self._line_until
+            and state.phase is Phase.ACTIVE
+            and state.activity is Status.IDLE
+        ):
+            self._line.add(group_key(job.namespace, job.group) or NO_GROUP, (*order(job), job.uid))
+
+
+def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
+    """*job* with when it was last edited, where that was read."""
+    is_news = edited_at and edited_at[0] != job.updated and is_moment(edited_at[0])
+    return replace(job, updated=edited_at[0]) if is_news else job
+
+
+def free_values(job: Job) -> Row:
+    """The columns of `FINISH`: no run holds the job any more."""
+    return (*state_values(job.state), None, None, job.uid)

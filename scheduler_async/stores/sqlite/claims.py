@@ -1,0 +1,375 @@
+"""Claims: what is due and who goes first, claim it, start it or give it back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler_async.jobs.enums import Status
+from scheduler_async.jobs.job import Job
+from scheduler_async.rules.groups import Rooms
+from scheduler_async.stores.claim_plan import ClaimPlan
+from scheduler_async.stores.codec import HANDLER, Row, refuse_stand_ins, refuse_unreadable_state
+from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
+from scheduler_async.stores.messages import MOST_UNHANDLED, ClaimedRun, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.ready_queue import Line
+from scheduler_async.stores.short_ways import claim_in_time
+from scheduler_async.stores.sqlite.base import DUE, EARLIEST, FINISH, LAST_RUN, SELECT_STATE, WorkBase, free_values
+from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
+from scheduler_async.timekeeping.instants import LAST, Micros
+
+RUNNING_BY_GROUP: Final = """
+    SELECT group_key, count(*)
+      FROM state INDEXED BY state_claimed
+     WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
+  GROUP BY group_key
+"""
+# Whatever a damaged row holds, places can be compared.
+PLACE: Final = """
+    coalesce(s.group_key, ''), CAST(coalesce(s.rank, 0) AS INTEGER), CAST(coalesce(s.last_run_at, -1) AS INTEGER),
+    CAST(coalesce(s.id, '') AS TEXT), s.uid
+"""
+# Who has come due since a moment, to stand in line.
+SELECT_DUE_SINCE: Final = f"""
+    SELECT {PLACE}
+      FROM state s INDEXED BY state_due
+     WHERE {DUE}
+       AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND s.next_run_at > :since
+       AND s.next_run_at <= :now
+"""
+# The same, for those who need not stand in line.
+SELECT_FEW_DUE: Final = f"""
+    {SELECT_STATE}, {PLACE}
+      FROM state s INDEXED BY state_due
+     WHERE {DUE}
+       AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND s.next_run_at > :since
+       AND s.next_run_at <= :now
+     LIMIT :most
+"""
+# Those who were first in line, as they are now.
+SELECT_FIRST: Final = f"""
+    {SELECT_STATE}, {PLACE}
+      FROM state s
+     WHERE s.uid IN (SELECT value FROM json_each(:uids))
+       AND {DUE}
+       AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND s.next_run_at <= :now
+"""
+NEXT_DUE: Final = f"""
+    SELECT min((SELECT s.next_run_at
+                  FROM state s INDEXED BY state_due
+                 WHERE {DUE} AND s.handler = h.number AND s.next_run_at > :now AND s.next_run_at <= {LAST}
+              ORDER BY s.next_run_at
+                 LIMIT 1)),
+           count(*)
+      FROM handler h
+"""
+COUNT_NEXT: Final = f"""
+    SELECT count(*)
+      FROM (SELECT 1
+              FROM handler h CROSS JOIN state s INDEXED BY state_due ON s.handler = h.number
+             WHERE {DUE} AND s.next_run_at = :at
+             LIMIT :most)
+"""
+UNHANDLED: Final = f"""
+    {SELECT_STATE}
+      FROM handler h
+      JOIN state s ON s.uid = (SELECT d.uid
+                                 FROM state d INDEXED BY state_due
+                                WHERE {DUE.replace("s.", "d.")} AND d.handler = h.number AND d.next_run_at <= :now
+                             ORDER BY d.next_run_at
+                                LIMIT 1)
+     WHERE h.number NOT IN (SELECT value FROM json_each(:handlers))
+     LIMIT {MOST_UNHANDLED}
+"""
+# Of handlers that are not here no more than this are looked at: a tenant may use any number of names.
+MOST_ABSENT: Final = 1_000
+_HERE: Final = "(SELECT value FROM json_each(:handlers))"
+_ABSENT: Final = f"SELECT number FROM handler WHERE number NOT IN {_HERE} ORDER BY number LIMIT {MOST_ABSENT}"
+_LOOKED_AT: Final = f"(SELECT number FROM handler WHERE number IN {_HERE} UNION ALL SELECT number FROM ({_ABSENT})) h"
+# The same where there are many handlers; to count them all would take as long as to look at them.
+NEXT_DUE_OF_MANY: Final = NEXT_DUE.replace("handler h", _LOOKED_AT).replace(
+    "count(*)", f"(SELECT count(*) FROM (SELECT 1 FROM handler LIMIT {MOST_ABSENT + 1}))"
+)
+COUNT_NEXT_OF_MANY: Final = COUNT_NEXT.replace("handler h", _LOOKED_AT)
+UNHANDLED_OF_MANY: Final = UNHANDLED.replace("handler h", f"({_ABSENT}) h")
+COUNT_DUE: Final = f"""
+    SELECT count(*)
+      FROM (SELECT 1
+              FROM handler h CROSS JOIN state s INDEXED BY state_due ON s.handler = h.number
+             WHERE {DUE} AND s.next_run_at <= ?
+             LIMIT ?)
+"""
+# Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
+EARLIEST_DUE: Final = f"""
+    SELECT min((SELECT w.next_run_at
+                  FROM (SELECT s.next_run_at, s.group_key
+                          FROM state s INDEXED BY state_due
+                         WHERE {DUE} AND s.handler = h.number AND s.next_run_at <= :now
+                           AND s.uid NOT IN (SELECT value FROM json_each(:left_alone))
+                      ORDER BY s.next_run_at
+                         LIMIT 100) w
+                 WHERE w.group_key IS NULL
+                    OR (w.group_key NOT IN (SELECT value FROM json_each(:full))
+                        AND substr(w.group_key, instr(w.group_key, char(10)) + 1)
+                            NOT IN (SELECT value FROM json_each(:full_everywhere)))
+              ORDER BY w.next_run_at
+                 LIMIT 1))
+      FROM handler h
+     WHERE :handlers IS NULL OR h.name IN (SELECT value FROM json_each(:handlers))
+"""
+# What is due is taken off its schedule; what somebody asked for is not.
+CLAIM: Final = updating(
+    "state",
+    ["uid"],
+    *("activity", "retry_count", "last_run_at", "run", "node"),
+    always="next_run_at = NULL, retry_of = NULL, attempts = 0, regular_at = NULL, touched = 0",
+)
+CLAIM_ONE: Final = "UPDATE state SET activity = ?, last_run_at = ?, run = ?, node = ?, touched = 0 WHERE uid = ?"
+INSERT_RUN: Final = inserting(
+    "run",
+    *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "node"),
+    verb="INSERT OR IGNORE",
+)
+LATEST_RUN: Final = """
+    SELECT max(scheduled_for)
+      FROM run INDEXED BY run_once
+     WHERE uid = ? AND scheduled_for <= ? AND attempt > 0 AND trigger <> 'manual'
+"""
+SELECT_RELEASED: Final = f"""
+    {SELECT_STATE}, j.updated_at, s.run
+      FROM state s LEFT JOIN job j ON j.uid = s.uid
+     WHERE s.uid IN (SELECT value FROM json_each(?))
+"""
+# The row of a run that never began, and those of the occurrences that its claim left out.
+DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
+
+
+class ClaimWork(WorkBase):
+    """The transactions about claims. `SQLiteStore` says what each is for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
+        self._line_terms: tuple[str, int] | None = None
+        self._are_many_handlers = False  # when the last claim looked
+
+    def running_by_group(self, db: sqlite3.Connection) -> dict[str, int]:
+        return dict(db.execute(RUNNING_BY_GROUP).fetchall())
+
+    def claim_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Claims:
+        name = self._require_node(db, terms.node)
+        numbers = self._numbers_of(db, terms.handlers)
+        handlers = json.dumps(numbers)
+        until = now + terms.ahead
+        rows = self._select_due(db, until, terms, handlers)
+        run_id = self._last_number(db, LAST_RUN)
+        here = None if terms.handlers is None else frozenset(terms.handlers)
+        unhandled: list[Job] = []
+        plan = ClaimPlan(now, terms)
+        runs = plan.runs
+        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
+            before = row[2:]
+            taken = claim_in_time(before, now, plan.activity()._value_)
+            if taken is not None and description is not None and self._is_as_it_seems(description, here):
+                run_id += 1
+                runs.append(ClaimedRun.in_time(run_id, description, before, taken))
+                continue
+            job = self._job(row, description, now)
+            if job is None or not can_be_claimed(job, here):
+                self._left_alone.add(row[0])
+                unhandled += [job] if job is not None and job.enabled else []
+            elif plan.claim(job, run_id + 1):
+                run_id += 1
+        FINISH.all(db, map(free_values, plan.passed_over))
+        for job in plan.passed_over:
+            self._stand_in_line(job)
+        CLAIM.all(db, (_claim_update(run, terms.node) for run in runs))
+        repeated: set[int] = set()
+        if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
+            repeated = self._undo_repeated(db, runs, until)
+            plan.drop(repeated)
+        self._write_skips(db, plan.skipped)
+        are_many = self._are_many_handlers
+        asked = {"now": until, "handlers": handlers}
+        next_due, known = db.execute(NEXT_DUE_OF_MANY if are_many else NEXT_DUE, asked).fetchone()
+        self._are_many_handlers = known > MOST_ABSENT
+        counted = {"at": next_due, "most": terms.count, "handlers": handlers}
+        ((next_count,),) = db.execute(COUNT_NEXT_OF_MANY if are_many else COUNT_NEXT, counted)
+        next_due, next_count = earliest_of(plan.passed_over, next_due, next_count)
+        if known != len(numbers):
+            rows_of_others = db.execute(UNHANDLED_OF_MANY if are_many else UNHANDLED, asked).fetchall()
+            unhandled += self._jobs(db, rows_of_others).values()
+        return Claims(
+            runs=plan.runs,
+            edits=plan.edits,
+            unhandled=unhandled,
+            is_full=len(rows) >= terms.limit or bool(repeated),
+            next_due=next_due,
+            next_count=next_count,
+        )
+
+    def _is_as_it_seems(self, description: Row, here: frozenset[str] | None) -> bool:
+        """Whether a job can be read, and its handler is the one that its state stands in line for."""
+        is_readable = self._problems_of(description) is None
+        return is_readable and (here is None or description[HANDLER] in here)
+
+    def _select_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str) -> list[Row]:
+        """The first in line, up to the limit, none beyond the limit of its group."""
+        self._renew_line(handlers)
+        few = self._select_few_due(db, now, terms, handlers)
+        if few is not None:
+            return few
+        if now < self._line_until:  # too many come before those in line
+            self._line = None
+            self._renew_line(handlers)
+        rooms = self._rooms(db, terms)
+        line = self._line_of_due(db, now, handlers)
+        chosen: dict[int, Row] = {}
+        while taken := line.take(terms.limit - len(chosen), rooms):
+            uids = json.dumps([place[-1] for _, place in taken])
+            found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
+            rows = {row[0]: row for row in found}
+            for group, place in taken:
+                uid = place[-1]
+                row = rows.get(uid)
+                if row is None or uid in chosen:  # not due any more, or twice in line
+                    rooms.take(group, -1)
+                elif row[-4:] != place or row[-5] != group:  # it stands elsewhere now
+                    rooms.take(group, -1)
+                    line.add(row[-5], row[-4:])
+                else:
+                    chosen[uid] = row[:-5]
+        return list(chosen.values())
+
+    def _rooms(self, db: sqlite3.Connection, terms: ClaimTerms) -> Rooms:
+        return terms.rooms(self.running_by_group(db) if terms.limits_groups else {})
+
+    def _select_few_due(
+        self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
+    ) -> list[Row] | None:
+        """All that is due, if nobody waits and all of it can be taken, as nearly always; otherwise None.
+
+        Those who stand in line ahead of their time do not wait: others may be due before them.
+        """
+        come_first = now < self._line_until
+        if (self._line and not come_first) or terms.limits_groups:
+            return None
+        since = EARLIEST if come_first else self._line_until
+        due = {"handlers": handlers, "since": since, "now": now, "most": terms.limit + 1}
+        rows = db.execute(SELECT_FEW_DUE, due).fetchall()
+        if len(rows) > terms.limit:
+            return None
+        self._line_until = max(self._line_until, now)
+        rows.sort(key=lambda row: row[-4:])
+        return [row[:-5] for row in rows if row[0] not in self._left_alone]
+
+    def _renew_line(self, handlers: str) -> None:
+        """Make the line anew if it may not be what it was."""
+        terms = handlers, self._as_of
+        if self._line is None or self._line_terms != terms:
+            self._line, self._line_terms, self._line_until = Line(), terms, EARLIEST
+            self._left_alone = set()  # they are looked at again
+
+    def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
+        """The line, with all that is due now."""
+        assert self._line is not None
+        newly_due = db.execute(SELECT_DUE_SINCE, {"handlers": handlers, "since": self._line_until, "now": now})
+        self._line.extend((row[0], row[1:]) for row in newly_due)
+        self._line_until = now
+        return self._line
+
+    def _undo_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> set[int]:
+        """Undo claims of occurrences that ran before, as a clock that went back offers them; their jobs go on."""
+        repeated = set()
+        for run in runs:
+            if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.uid)).fetchone():
+                (latest,) = db.execute(LATEST_RUN, (run.uid, now)).fetchone()
+                job = gone_on(run, latest, now)
+                FINISH.one(db, *free_values(job))
+                self._stand_in_line(job)
+                repeated.add(run.uid)
+        return repeated
+
+    def count_due(self, db: sqlite3.Connection, now: Micros, most: int) -> int:
+        ((count,),) = db.execute(COUNT_DUE, (now, most))
+        return int(count)
+
+    def earliest_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
+        full, full_everywhere = map(json.dumps, self._rooms(db, terms).full)
+        handlers = None if terms.handlers is None else json.dumps(terms.handlers)
+        left_alone = json.dumps(list(self._left_alone))
+        terms_ = {"now": now, "handlers": handlers, "full": full, "full_everywhere": full_everywhere}
+        ((at,),) = db.execute(EARLIEST_DUE, {**terms_, "left_alone": left_alone})
+        return None if at is None else int(at)
+
+    def claim_one(
+        self,
+        db: sqlite3.Connection,
+        namespace: str,
+        id: str,
+        payload_json: str | None,
+        now: Micros,
+        node: int,
+        queued: bool,
+    ) -> ClaimedRun | Job | None:
+        name = self._require_node(db, node)
+        job = self._find_job(db, namespace, id, now)
+        if job is None or job.state.activity is not Status.IDLE:
+            return job
+        refuse_unreadable_state(job)
+        refuse_stand_ins(job)
+        run = claimed_by_hand(job, self._last_number(db, LAST_RUN) + 1, payload_json, now, queued=queued)
+        INSERT_RUN.one(db, *_insert_run(run, name))
+        db.execute(CLAIM_ONE, (run.job.state.activity, now, run.id, node, job.uid))
+        return run
+
+    def _require_node(self, db: sqlite3.Connection, node: int) -> str:
+        row = db.execute("SELECT name FROM node WHERE number = ?", (node,)).fetchone()
+        if row is None:
+            raise NodeLost
+        return str(row[0])
+
+    def start(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
+        ours = set()
+        for run in runs:
+            marked = db.execute("UPDATE state SET activity = 'running' WHERE uid = ? AND run = ?", (run.uid, run.id))
+            if marked.rowcount:
+                db.execute("UPDATE run SET started_at = ? WHERE id = ?", (now, run.id))
+                ours.add(run.id)
+        return ours
+
+    def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
+        # As they are now: they may have been edited since they were claimed.
+        jobs = self._claimed_by(db, runs, None, SELECT_RELEASED)
+        ours = [run for run in runs if run.id in jobs]
+        undone = [put_back(jobs[run.id], run) for run in ours]
+        freed = [job for job, _, _ in undone]
+        FINISH.all(db, map(free_values, freed))
+        self._bury(db, freed)
+        db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
+        self._write_skips(db, undone)
+        for job in freed:
+            self._stand_in_line(job)
+
+
+def _insert_run(run: ClaimedRun, node: str) -> Row:
+    return (
+        run.id,
+        run.uid,
+        run.scheduled_for,
+        run.number,
+        run.trigger._value_,
+        run.claimed_at,
+        run.claimed_at if not run.is_queued else None,
+        node,
+    )
+
+
+def _claim_update(run: ClaimedRun, node: int) -> Row:
+    activity, _, _, _, _, retry_count, last_run_at, *_ = run.state
+    return activity, retry_count, last_run_at, run.id, node, run.uid

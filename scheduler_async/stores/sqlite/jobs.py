@@ -1,0 +1,250 @@
+"""Jobs: find, add, edit, remove, list and review them; and the log of their runs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from scheduler_async.jobs.enums import Status
+from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.rules.groups import group_key
+from scheduler_async.stores.codec import (
+    METADATA,
+    PAYLOAD,
+    Row,
+    has_unreadable_state,
+    refuse_resuming_unreadable,
+    refuse_stand_ins,
+    refuse_unreadable_state,
+    shown,
+    spec_values,
+    state_values,
+)
+from scheduler_async.stores.conditions import conditions_of_jobs, conditions_of_runs
+from scheduler_async.stores.decisions import reviewed
+from scheduler_async.stores.messages import REMOVED, Change, Edit, JobFilter, RunFilter, has_metadata
+from scheduler_async.stores.run_codec import read_run
+from scheduler_async.stores.sqlite.base import ALWAYS, EDITED, SELECT_EDITED, UPDATE_ONLY_STATE, WorkBase, last_number
+from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
+from scheduler_async.stores.unreadable import shown_text
+from scheduler_async.timekeeping.instants import Micros
+
+LAST_JOB: Final = last_number("job", "job.uid", "state.uid")
+NAME_EXISTS: Final = "SELECT 1 FROM job WHERE namespace = ? AND id = ? AND removed_at IS NULL"
+# Of an object with a list of ids for each namespace.
+FIND_JOBS: Final = f"""
+    {SELECT_EDITED}
+      FROM json_each(?) n
+CROSS JOIN json_each(n.value) i
+CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value AND j.removed_at IS NULL
+ LEFT JOIN state s ON s.uid = j.uid
+"""
+# The columns that `spec_values` fills, and those beside the state that `_narrow` does.
+SPEC_COLUMNS: Final = (
+    *("revision", "namespace", "id", "handler", "schedule", "retry", "payload", "metadata", "user_id", "name"),
+    *("priority", "job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at"),
+)
+NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *JobState._fields)
+INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
+UPDATE_JOB: Final = updating("job", ["uid"], *SPEC_COLUMNS)
+INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
+UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touched = 1")
+
+# Most jobs that are added are in no group, and wait for their first run: then all else is the same for all of them.
+REST_OF_NEW_STATE: Final = JobState()[2:]
+INSERT_WAITING: Final = inserting("state", "uid", "revision", "handler", "rank", "id", "next_run_at", always=ALWAYS)
+REVIEW: Final = f"""
+    {EDITED}
+     WHERE s.uid > ? AND s.next_run_at > ? AND s.phase <> 'disabled'
+  ORDER BY s.uid
+     LIMIT ?
+"""
+# Only its runs keep a removed job: what it was for is nobody's business any more.
+REMOVE: Final = "UPDATE job SET removed_at = ?, payload = 'null', metadata = '{}' WHERE uid = ?"
+DISABLE: Final = """
+    UPDATE state
+       SET phase = 'disabled', disabled_reason = ?, disabled_at = ?, next_run_at = NULL, regular_at = NULL, touched = 1
+     WHERE uid = ?
+"""
+CANCEL_RUN: Final = (
+    "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ? WHERE id = ? AND uid = ? AND outcome IS NULL"
+)
+SELECT_RUNS: Final = """
+    SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
+           r.reason, r.missed, r.error, r.message, r.exit_code, r.node
+      FROM run r JOIN job j USING (uid)
+"""
+PARAMETER: Final = "?"
+
+
+class JobWork(WorkBase):
+    """The transactions about jobs. `SQLiteStore` says what each is for."""
+
+    def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+        jobs, uid = self._find(db, changes)
+        numbers: dict[str, int] = {}
+        edits: list[Edit | None] = []
+        added: dict[int, Job] = {}
+        for change in changes:
+            name = change.namespace, change.id
+            edit = change.decide(jobs.get(name))
+            if edit is not None and edit.kind is not None:
+                job = edit.job
+                if not job.uid:
+                    uid += 1
+                    job.take_number(uid)
+                    added[uid] = job
+                elif job.uid in added:
+                    added[job.uid] = job
+                else:
+                    self._update(db, jobs[name], job, numbers)
+                jobs[name] = job
+                if self._line is not None:  # many may be added at once
+                    self._stand_in_line(job)
+            if edit is not None and edit.job.spec.unreadable:
+                edit = edit._replace(job=shown(edit.job, 0))
+            edits.append(edit)
+        self._insert(db, list(added.values()), numbers)
+        self._last_job = uid
+        self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None and edit.skips])
+        return edits
+
+    def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
+        """The jobs that *changes* are about, as far as they exist; and the highest number that a job ever got."""
+        number = self._last_number(db, LAST_JOB) if self._last_job is None else self._last_job
+        if len(changes) == 1:  # a third of the time
+            name = changes[0].namespace, changes[0].id
+            job = self._find_job(db, *name, None) if db.execute(NAME_EXISTS, name).fetchone() else None
+            return {} if job is None else {name: job}, number
+        ids: dict[str, list[str]] = {}
+        for change in changes:
+            ids.setdefault(change.namespace, []).append(change.id)
+        rows = db.execute(FIND_JOBS, (json.dumps(ids),)).fetchall()
+        jobs = self._jobs(db, rows, None).values()
+        return {(job.namespace, job.id): job for job in jobs}, number
+
+    def _insert(self, db: sqlite3.Connection, jobs: Sequence[Job], numbers: dict[str, int]) -> None:
+        if len(jobs) == 1:  # a seventh of what adding one takes on this thread is saved
+            (job,) = jobs
+            number = self._number_of(db, job.handler, numbers)
+            INSERT_JOB.one(db, *self._new_description(job))
+            if _waits_for_first_run(job):
+                INSERT_WAITING.one(db, *_waiting(job, number))
+            else:
+                INSERT_STATE.one(db, job.uid, *_narrow(job, number))
+            return
+        for handler in {job.handler for job in jobs}:
+            self._number_of(db, handler, numbers)
+        waiting: list[Job] = []
+        others: list[Job] = []
+        for job in jobs:
+            (waiting if _waits_for_first_run(job) else others).append(job)
+        INSERT_JOB.all(db, (self._new_description(job) for job in jobs))
+        INSERT_WAITING.all(db, (_waiting(job, numbers[job.handler]) for job in waiting))
+        INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in others))
+
+    def _new_description(self, job: Job) -> Row:
+        row = (job.uid, *spec_values(job))
+        self._descriptions.put(job.uid, row, len(row[PAYLOAD]) + len(row[METADATA]))
+        return row
+
+    def review(
+        self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
+    ) -> int | None:
+        rows = db.execute(REVIEW, (after, now, limit)).fetchall()
+        numbers: dict[str, int] = {}
+        for before in self._jobs(db, rows, now).values():
+            if has_unreadable_state(before) or before.spec.unreadable:
+                continue
+            job = reviewed(before, decide)
+            if job is not None:
+                self._update(db, before, job, numbers)
+                self._stand_in_line(job)
+        return rows[-1][0] if len(rows) == limit else None
+
+    def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
+        refuse_unreadable_state(before)
+        self._update_spec(db, before, job)
+        if job.spec.unreadable:  # what stands in for the rest is not stored
+            refuse_resuming_unreadable(before, job)
+            UPDATE_ONLY_STATE.one(db, *state_values(job.state), job.uid)
+            return
+        UPDATE_STATE.one(db, *_narrow(job, self._number_of(db, job.handler, numbers)), job.uid)
+        if before.handler != job.handler:
+            self._forget_unused(db, {before.handler})
+            numbers.pop(before.handler, None)
+
+    def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
+        if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
+            db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
+            self._descriptions.pop(job.uid)
+            return
+        refuse_stand_ins(job)
+        UPDATE_JOB.one(db, *spec_values(job), job.uid)
+        self._unreadable.pop((before.uid, before.revision), None)
+
+    def remove(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros, own_run: int | None) -> Job | None:
+        job = self._find_job(db, namespace, id)
+        if job is None:
+            return None
+        db.execute(REMOVE, (now, job.uid))
+        (run,) = db.execute("SELECT run FROM state WHERE uid = ?", (job.uid,)).fetchone() or (None,)
+        if run is not None and run == own_run:
+            db.execute(DISABLE, (REMOVED, now, job.uid))
+            return job
+        db.execute(CANCEL_RUN, (now, REMOVED, run, job.uid))
+        self._bury(db, [job])
+        return job
+
+    def get(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
+        return self._find_job(db, namespace, id)
+
+    def list_jobs(self, db: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
+        where = conditions_of_jobs(wanted, PARAMETER)
+        rows = db.execute(
+            f"{EDITED} {where} ORDER BY s.next_run_at IS NULL, s.next_run_at, j.namespace, j.id LIMIT {where.next()}",
+            (*where.values, -1 if wanted.limit is None or wanted.metadata else wanted.limit),
+        ).fetchall()
+        jobs = list(self._jobs(db, rows).values())
+        if wanted.metadata:
+            jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
+        return jobs
+
+    def list_runs(self, db: sqlite3.Connection, wanted: RunFilter) -> list[RunRow]:
+        names_one = wanted.namespace is not None and wanted.id is not None
+        exists = names_one and db.execute(NAME_EXISTS, (wanted.namespace, wanted.id)).fetchone() is not None
+        where = conditions_of_runs(wanted, PARAMETER, exists=exists)
+        rows = db.execute(
+            f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT {where.next()}",
+            (*where.values, -1 if wanted.limit is None else wanted.limit),
+        )
+        return [self._run(row) for row in rows]
+
+    def _run(self, row: Row) -> RunRow:
+        run, problem = read_run(row)
+        if problem is not None:
+            self.unreadable_rows.add("run", run.id, problem)
+        return run
+
+    def output_of(self, db: sqlite3.Connection, run: int) -> str | None:
+        row = db.execute("SELECT text FROM output WHERE run = ?", (run,)).fetchone()
+        return None if row is None else shown_text(row[0])
+
+
+def _waits_for_first_run(job: Job) -> bool:
+    state = job.state
+    waits = state.activity is Status.IDLE and state.next_run_at is not None
+    return waits and job.spec.group is None and state[2:] == REST_OF_NEW_STATE
+
+
+def _waiting(job: Job, handler: int) -> Row:
+    """The columns of `INSERT_WAITING`."""
+    return job.uid, job.revision, handler, job.priority.rank, job.id, job.state.next_run_at
+
+
+def _narrow(job: Job, handler: int) -> Row:
+    key = group_key(job.namespace, job.group)
+    return (job.revision, handler, job.priority.rank, job.id, key, *state_values(job.state))

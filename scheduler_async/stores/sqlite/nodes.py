@@ -1,0 +1,136 @@
+"""Nodes: join, beat, list the nodes and what they hold, leave."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+from scheduler_async.errors import quoted
+from scheduler_async.jobs.unreadable import Unreadable
+from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.messages import NodeIdentity, NodeLost, NodeRow, NodeStatus
+from scheduler_async.stores.node_codec import read_node
+from scheduler_async.stores.sqlite.base import DUE, SELECT_HELD, WorkBase, last_number
+from scheduler_async.stores.unreadable import is_moment, is_name
+from scheduler_async.timekeeping.instants import Micros
+
+LAST_NODE: Final = last_number("node", "node.number")
+NODE_COLUMNS: Final = "number, name, host, pid, process_start, beat, since"
+RUNNING_BY_NODE: Final = """
+    SELECT node, count(*)
+      FROM state INDEXED BY state_claimed
+     WHERE activity <> 'idle'
+  GROUP BY node
+"""
+# Who has claims, one look at the index for each, and is not a node; 0 is a claim that names no node.
+OWNERLESS: Final = """
+    WITH RECURSIVE owner (number) AS (
+        SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle'
+     UNION ALL
+        SELECT (SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node > owner.number)
+          FROM owner
+         WHERE owner.number IS NOT NULL)
+    SELECT number,
+           (SELECT r.node
+              FROM state s INDEXED BY state_claimed JOIN run r ON r.id = s.run
+             WHERE s.activity <> 'idle' AND s.node = owner.number
+             LIMIT 1)
+      FROM owner
+     WHERE number NOT IN (SELECT number FROM node)
+ UNION ALL
+    SELECT 0, NULL
+     WHERE EXISTS (SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node IS NULL)
+"""
+IS_REMOVED: Final = "SELECT 1 FROM job WHERE uid = ? AND removed_at IS NOT NULL"
+# Which numbers of handlers jobs wait under, one look at the index for each; whose number that is; and the handler of
+# the first of those jobs, which should be the same.
+HANDLERS_IN_USE: Final = f"""
+    WITH RECURSIVE used (number) AS (
+        SELECT min(s.handler) FROM state s INDEXED BY state_due WHERE {DUE}
+     UNION ALL
+        SELECT (SELECT min(s.handler) FROM state s INDEXED BY state_due WHERE {DUE} AND s.handler > used.number)
+          FROM used
+         WHERE used.number IS NOT NULL)
+    SELECT number,
+           (SELECT name FROM handler WHERE handler.number = used.number),
+           (SELECT j.handler
+              FROM state s INDEXED BY state_due JOIN job j USING (uid)
+             WHERE {DUE} AND s.handler = used.number
+             LIMIT 1)
+      FROM used
+     WHERE typeof(number) = 'integer'
+"""
+HANDLERS_UNDER: Final = "SELECT DISTINCT j.handler FROM state s JOIN job j USING (uid) WHERE s.handler = ?"
+MOVE_TO_HANDLER: Final = """
+    UPDATE state
+       SET handler = ?
+     WHERE handler = ? AND uid IN (SELECT uid FROM job WHERE job.handler = ?)
+"""
+
+
+class NodeWork(WorkBase):
+    """The transactions about nodes. `SQLiteStore` says what each is for."""
+
+    def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros, beat_at: Micros) -> int:
+        self._put_handlers_right(db)
+        number = db.execute(
+            f"INSERT INTO node (number, name, host, pid, process_start, beat, since, beat_at)"
+            f" VALUES (1 + {LAST_NODE}, ?, ?, ?, ?, 0, ?, ?)",
+            (identity.name, identity.host, identity.pid, identity.process_start, now, beat_at),
+        ).lastrowid
+        assert number is not None
+        return number
+
+    def _put_handlers_right(self, db: sqlite3.Connection) -> None:
+        """Let no job wait under the number of another handler than its own, should a row of the handlers be damaged."""
+        for number, name, wanted in db.execute(HANDLERS_IN_USE).fetchall():
+            if wanted is None or wanted == name:
+                continue
+            problem = Unreadable("name", f"it is {quoted(name)} where jobs say {quoted(wanted)}")
+            self.unreadable_rows.add("handler", number, problem)
+            self._handlers.clear()
+            numbers: dict[str, int] = {}
+            for handler in [name for (name,) in db.execute(HANDLERS_UNDER, (number,)).fetchall() if is_name(name)]:
+                db.execute(MOVE_TO_HANDLER, (self._number_of(db, handler, numbers), number, handler))
+
+    def beat(self, db: sqlite3.Connection, node: int, beat_at: Micros) -> list[NodeRow]:
+        beaten = db.execute("UPDATE node SET beat = beat + 1, beat_at = ? WHERE number = ?", (beat_at, node))
+        if not beaten.rowcount:
+            raise NodeLost
+        nodes = [self._node(row) for row in db.execute(f"SELECT {NODE_COLUMNS} FROM node")]
+        return nodes + [
+            NodeRow.missing(*row) for row in db.execute(OWNERLESS).fetchall() if self._can_recover(db, row[0])
+        ]
+
+    def _can_recover(self, db: sqlite3.Connection, owner: int) -> bool:
+        """Whether `recover` would find anything to do about the claims of *owner*, which is not a node any more."""
+        rows = db.execute(SELECT_HELD, {"node": owner}).fetchall()
+        jobs = self._jobs(db, [row[:-7] for row in rows]).values()
+        return any(not has_unreadable_state(job) or db.execute(IS_REMOVED, (job.uid,)).fetchone() for job in jobs)
+
+    def held(self, db: sqlite3.Connection, node: int) -> set[int]:
+        rows = db.execute(
+            "SELECT run FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node = ?", (node,)
+        )
+        return {run for (run,) in rows}
+
+    def leave(self, db: sqlite3.Connection, node: int) -> None:
+        db.execute("DELETE FROM node WHERE number = ?", (node,))
+
+    def nodes(self, db: sqlite3.Connection, now: Micros | None) -> list[NodeStatus]:
+        running = dict(db.execute(RUNNING_BY_NODE).fetchall())
+        return [
+            NodeStatus(
+                node=self._node(row),
+                age=0 if now is None or not is_moment(beat_at) else now - beat_at,
+                running=running.get(row[0], 0),
+            )
+            for *row, beat_at in db.execute(f"SELECT {NODE_COLUMNS}, beat_at FROM node ORDER BY since, number")
+        ]
+
+    def _node(self, row: Sequence[Any]) -> NodeRow:
+        node, problem = read_node(row)
+        if problem is not None:
+            self.unreadable_rows.add("node", node.id, problem)
+        return node

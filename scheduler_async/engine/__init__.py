@@ -2,8 +2,8 @@
 
 `engine` starts, stops, opens and closes. `session` puts the parts together for as long as the store is open:
 
-- `loop` looks at what is due, `claimer` takes it from the store, `launcher` starts it (`held_runs` wait for their time).
-- `ended_runs` wait for the `recorder`, which commits them and does what follows. `announcer` writes events and log lines.
+- `loop` looks at what is due, `claimer` takes it from the store, `launcher` starts it (`held_runs` wait for that).
+- `ended_runs` wait for the `recorder`, which commits them and follows up. `announcer` writes events and log lines.
 - `agenda` knows what is due next and wakes the loop; `lookahead` says how far ahead of its time it is claimed.
 - `membership` keeps this process alive as a node, which `own_node` describes. `janitor` removes what is old.
 - `clock_watch` notices jumps of the wall clock, `troubles` those of the store. `checkup` and `health` tell of them.

@@ -75,13 +75,18 @@ class Loop:
         self._progress.last_tick_at = now
         if self._troubles.outdated is None:
             self._node.check_trust()
+        await self._follow_the_clock(now)
         while self._progress.status == "running" and self._should_look(now):
             self._agenda.is_stale = False
-            if self._clock_watch.went_back:
-                await self._clock_watch.go_back(now)
+            await self._follow_the_clock(now)
             await self._claimer.claim(now, self._claimer.room(), self._lookahead.reach(now))
             now = self._look_at_clock()
         return self._sleep_from(now)
+
+    async def _follow_the_clock(self, now: Micros) -> None:
+        """Let no job wait until a clock that went back is where it was, even if there is no room to run one."""
+        if self._clock_watch.went_back and self._may_decide:
+            await self._clock_watch.go_back(now)
 
     async def _sleep(self, timeout: float | None) -> None:
         """Sleep until something changes, or for *timeout* seconds; that it is over counts as a change."""
@@ -102,8 +107,12 @@ class Loop:
         agenda = self._agenda
         next_at = agenda.next.at
         due = agenda.is_stale or agenda.is_hungry or (next_at is not None and next_at <= now + self._lookahead.lead)
-        may_claim = self._clock_watch.is_believed and self._troubles.outdated is None
-        return due and self._claimer.room() > 0 and may_claim
+        return due and self._claimer.room() > 0 and self._may_decide
+
+    @property
+    def _may_decide(self) -> bool:
+        """Whether jobs may be changed by what the clock shows."""
+        return self._clock_watch.is_believed and self._troubles.outdated is None
 
     def _sleep_from(self, now: Micros) -> float | None:
         """Return how long to sleep: until the next job is due, or a little less, at most `max_sleep`."""

@@ -1865,6 +1865,23 @@ async def test_a_grid_goes_on_when_the_clock_goes_back_to_before_it_began(
     assert [(run.job_id, run.scheduled_for) for run in worker.runs] == [("implied", NOON - 30 * DAY + 10 * MINUTE)]
 
 
+async def test_a_clock_that_goes_back_is_followed_although_there_is_no_room_to_run(
+    new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
+) -> None:
+    """Whoever looks at the job meanwhile sees when it is due by the clock as it is."""
+    scheduler = new_scheduler(store, max_concurrent=1)
+    await scheduler.start()
+    worker.blocks = True
+    await scheduler.add_job(At(NOON), handler="work", id="busy")
+    await scheduler.add_job(Every("1m"), handler="work", id="a")
+    await clock.advance("1s")
+
+    clock.set(NOON - DAY)
+    await clock.advance()
+
+    assert (await job_of(scheduler)).next_run_at == NOON - DAY + MINUTE
+
+
 async def test_a_wait_is_as_long_as_before_when_the_clock_goes_back(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:

@@ -1,4 +1,4 @@
-"""What users call. The `engine` does the running, and `lifecycle` decides."""
+"""What users call. The `engine` does the running, and `rules` decide."""
 
 from __future__ import annotations
 

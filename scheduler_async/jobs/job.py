@@ -22,7 +22,7 @@ class JobState(NamedTuple):
     """What runs change about a job. Moments are microseconds.
 
     A tuple, since every run makes several: a quarter of the cost of a dataclass. First comes what a claim changes, then
-    what a success does, then the rest, so that `lifecycle` can make the next one of a few parts.
+    what a success does, then the rest, so that the rules can make the next one of a few parts.
     """
 
     activity: Status = Status.IDLE

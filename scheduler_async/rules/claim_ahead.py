@@ -20,7 +20,7 @@ SHORTEST_LEAD: Micros = SECOND // 200
 LONGEST_LEAD: Micros = SECOND // 40
 
 # What is due at various moments is claimed no earlier than this, and nothing at all is earlier than that: whoever
-# pauses or edits a job that another process is about to start waits so long at most, see `Engine.begun_elsewhere`.
+# pauses or edits a job that another process is about to start waits so long at most, see `Claimer.begun_elsewhere`.
 LONGEST_REACH: Micros = SECOND // 20
 EARLIEST_CLAIM: Micros = SECOND // 2
 

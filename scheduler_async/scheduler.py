@@ -6,13 +6,15 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, overload
+
+from msgspec.structs import replace
 
 from scheduler_async.engine.engine import Engine
 from scheduler_async.engine.health import Health, judge
@@ -40,9 +42,9 @@ from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.jobs.statistics import RunStats, stats_of
 from scheduler_async.logs import say
 from scheduler_async.namespace import Namespace
-from scheduler_async.rules import edits, explaining, order, terms
+from scheduler_async.rules import edits, explaining, order
 from scheduler_async.rules.groups import NO_GROUP, Rooms, check_limited, group_key, is_ambiguous
-from scheduler_async.rules.terms import Room, Rules
+from scheduler_async.rules.terms import Room, Rules, Transition
 from scheduler_async.running.runner import ActiveRun, Runner
 from scheduler_async.running.signature import Handler, name_of_function
 from scheduler_async.schedules.base import Schedule
@@ -50,7 +52,7 @@ from scheduler_async.shielding import in_breaths
 from scheduler_async.signals import told_of_signals
 from scheduler_async.stores.addresses import A_STORE, is_url
 from scheduler_async.stores.codec import has_unreadable_state
-from scheduler_async.stores.messages import Change, Claims, Decision, Edit, JobFilter, RunFilter
+from scheduler_async.stores.messages import Change, Claims, Decision, JobFilter, RunFilter
 from scheduler_async.stores.nodes import node_of
 from scheduler_async.stores.protocol import Store
 from scheduler_async.stores.sqlite.store import SQLiteStore
@@ -201,7 +203,7 @@ class Scheduler:
             if any((other.namespace, other.id) == (spec.namespace, spec.id) for other in self._declared):
                 raise JobExistsError(job_id, spec.namespace)
             declared = self._checked(spec)
-            self._handlers.check_payload(str(declared.handler), declared.payload_json)
+            self._handlers.check_payload(str(declared.handler), declared.description.payload_json)
             self._declared.append(declared)
             self._engine.session.agenda.look_again()
             return function
@@ -374,7 +376,7 @@ class Scheduler:
         _check_key(id, namespace)
         now = await self._now()
 
-        def decide(job: Job | None) -> Edit:
+        def decide(job: Job | None) -> Transition:
             if job is None:
                 raise JobNotFoundError(id, namespace)
             return _edited(job, self._checked(edits.edited_spec(job, changes)), now)
@@ -430,13 +432,13 @@ class Scheduler:
 
     async def pause_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let it not start until it is resumed. A run in progress goes on."""
-        return await self._change_state(id, namespace, "paused", edits.pause)
+        return await self._change_state(id, namespace, EventKind.PAUSED, edits.pause)
 
     async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let it go on, with a clean slate: no failures are held against it, and no missed runs."""
-        return await self._change_state(id, namespace, "resumed", self._resume)
+        return await self._change_state(id, namespace, EventKind.RESUMED, self._resume)
 
-    def _resume(self, job: Job, now: Micros) -> terms.Change:
+    def _resume(self, job: Job, now: Micros) -> Transition:
         self._check_user(job.user_id)
         return edits.resume(job, now)
 
@@ -450,23 +452,23 @@ class Scheduler:
         return await self._change_state(
             id,
             namespace,
-            "disabled",
+            EventKind.DISABLED,
             lambda job, now: edits.disable(job, reason, now),
         )
 
     async def _change_state(
-        self, id: str, namespace: str, kind: str, change: Callable[[Job, Micros], terms.Change]
+        self, id: str, namespace: str, kind: EventKind, change: Callable[[Job, Micros], Transition]
     ) -> Job:
         _check_key(id, namespace)
         now = await self._now()
 
-        def decide(job: Job | None) -> Edit:
+        def decide(job: Job | None) -> Transition:
             if job is None:
                 raise JobNotFoundError(id, namespace)
             changed = change(job, now)
             if changed.state == job.state and not changed.skips:
-                return Edit(job=job)
-            return Edit(job=replace(job, state=changed.state, updated=now), skips=changed.skips, kind=kind)
+                return Transition(job)
+            return Transition(replace(changed.job, updated=now), changed.skips, kind)
 
         (job,) = await self._change([Decision(namespace, id, decide)], now)
         return job
@@ -504,7 +506,7 @@ class Scheduler:
     def _checked(self, spec: JobSpec) -> JobSpec:
         """*spec* as this scheduler takes it: with a known handler, a user if one is required, and no tiny interval."""
         self._check_user(spec.user_id)
-        spec = replace_handler(spec, self._handlers.name_of(spec.handler))
+        spec = spec.with_handler(self._handlers.name_of(spec.handler))
         if self._min_interval is not None:
             raised = spec.schedule.raised_to(self._min_interval)
             if raised is not spec.schedule:
@@ -515,13 +517,13 @@ class Scheduler:
                     raised.describe(),
                     extra=None if spec.id is None else {"job": key_of(spec.namespace, spec.id)},
                 )
-                spec = spec.changed(schedule=raised)
+                spec = spec.with_schedule(raised)
         return spec
 
     def _with_fitting_payload(self, spec: JobSpec) -> JobSpec:
         """*spec*, unless its payload is not what its handler takes. Who adds before the start learns of it by a run."""
         if self.status == "running":
-            self._handlers.check_payload(str(spec.handler), spec.payload_json)
+            self._handlers.check_payload(str(spec.handler), spec.description.payload_json)
         return spec
 
     def _addition(self, spec: JobSpec, now: Micros) -> Change:
@@ -532,14 +534,14 @@ class Scheduler:
         assert spec.id is not None
         addition = self._addition(spec, now)
 
-        def decide(existing: Job | None) -> Edit | None:
+        def decide(existing: Job | None) -> Transition | None:
             if existing is None:
                 return addition.decide(None)
             if has_unreadable_state(existing):
                 return None
-            if existing.spec == spec.as_kept(existing.id, str(spec.handler)):
+            if (existing.description, existing.handler) == (spec.description, spec.handler):
                 return None
-            return _edited(existing, spec.changed(enabled=edits.is_wanted(existing)), now)
+            return _edited(existing, spec.with_enabled(edits.is_wanted(existing)), now)
 
         return Decision(spec.namespace, spec.id, decide)
 
@@ -863,15 +865,16 @@ class _Addition(NamedTuple):
     spec: JobSpec
     now: Micros
 
-    def decide(self, existing: Job | None) -> Edit:
+    def decide(self, existing: Job | None) -> Transition:
         """What becomes of the job with this id, whether there is one or not."""
         spec = self.spec
         if existing is None:
-            return Edit(edits.add(spec, id=self.id, handler=str(spec.handler), now=self.now), (), "added")
+            added = edits.add(spec, id=self.id, handler=str(spec.handler), now=self.now)
+            return Transition(added, kind=EventKind.ADDED)
         if spec.on_conflict is OnConflict.RAISE:
             raise JobExistsError(self.id, self.namespace)
         if spec.on_conflict is OnConflict.KEEP:
-            return Edit(job=existing)
+            return Transition(existing)
         return _edited(existing, spec, self.now)
 
 
@@ -892,7 +895,7 @@ class _Revision(NamedTuple):
     spec: JobSpec
     now: Micros
 
-    def decide(self, job: Job | None) -> Edit:
+    def decide(self, job: Job | None) -> Transition:
         """What becomes of the job."""
         if job is None:
             raise JobNotFoundError(self.id, self.namespace)
@@ -902,14 +905,10 @@ class _Revision(NamedTuple):
         return _edited(job, self.spec, self.now)
 
 
-def _edited(job: Job, spec: JobSpec, now: Micros) -> Edit:
-    edited, skips = edits.edit(job, spec, handler=str(spec.handler), now=now)
-    return Edit(job=edited, skips=skips, kind="disabled" if job.enabled and not edited.enabled else "updated")
-
-
-def replace_handler(spec: JobSpec, handler: str) -> JobSpec:
-    """*spec* with the name of its handler instead of the function."""
-    return spec if spec.handler == handler else spec.changed(handler=handler)
+def _edited(job: Job, spec: JobSpec, now: Micros) -> Transition:
+    edited = edits.edit(job, spec, handler=str(spec.handler), now=now)
+    is_disabled = job.enabled and not edited.job.enabled
+    return replace(edited, kind=EventKind.DISABLED if is_disabled else EventKind.UPDATED)
 
 
 def _store_of(store: str | Path | Store) -> Store:

@@ -7,7 +7,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
 
+from msgspec import structs
+
 from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
+from scheduler_async.jobs.description import DESCRIBED
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import RunStats
@@ -19,8 +22,7 @@ from scheduler_async.timekeeping.durations import format_interval
 Form = dict[str, Any]
 
 JOB_FIELDS = (
-    *("id", "namespace", "user_id", "name", "schedule", "handler", "payload", "metadata", "priority", "group"),
-    *("misfire", "retry", "timeout", "on_interrupt", "enabled", "status", "disabled_reason", "next_run_at"),
+    *("id", "namespace", "handler", *DESCRIBED, "enabled", "status", "disabled_reason", "next_run_at"),
     *("last_run_at", "last_success_at", "last_error_at", "last_error", "last_exit_code", "last_message"),
     *("consecutive_errors", "retry_count", "created_at", "updated_at"),
 )
@@ -71,7 +73,7 @@ def retry_status(job: Job) -> str | None:
 
 def row_form(row: RunRow, output: str | None = None, *, with_output: bool = False) -> Form:
     """A row of the run log."""
-    form = {name: plain(value) for name, value in asdict(row).items()}
+    form = {name: plain(value) for name, value in structs.asdict(row).items()}
     return {**form, "output": output} if with_output else form
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from logging import INFO, WARNING
+
+from msgspec.structs import replace
 
 from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.enums import ENDED, Outcome, SkipReason
 from scheduler_async.jobs.events import Event, EventKind, Events
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import Ending, RunRow
+from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending, RunRow
 from scheduler_async.logs import is_heard, say
+from scheduler_async.rules.terms import Transition
 from scheduler_async.running.runner import ActiveRun
 from scheduler_async.stores.cache import Cache
-from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun
 from scheduler_async.stores.run_codec import row_of, row_of_skip
 from scheduler_async.timekeeping.instants import Micros, from_micros
 
@@ -50,7 +51,7 @@ class Announcer:
             row = replace(row_of(item, self._node.name), outcome=None, finished_at=None, duration_ms=None)
             self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=row)
 
-    def ended(self, item: EndedRun, left: Aftermath | None, active: ActiveRun) -> None:
+    def ended(self, item: EndedRun, left: Transition | None, active: ActiveRun) -> None:
         """Announce how a run ended, and what that *left* of its job; None if the run was not ours any more."""
         run, ending = item.run, item.ending
         if left is None:
@@ -84,7 +85,7 @@ class Announcer:
             words = "Run %d of %s was cancelled: its job was removed, or others have taken it over"
             say(INFO, words, run.id, run.key, extra=run.named)
 
-    def interrupted(self, interrupted: Sequence[tuple[Edit, ClaimedRun]], now: Micros) -> None:
+    def interrupted(self, interrupted: Sequence[tuple[Transition, ClaimedRun]], now: Micros) -> None:
         """Announce runs that were recorded as interrupted, and what that changed."""
         for edit, run in interrupted:
             extra = {**run.named, "outcome": Outcome.INTERRUPTED.value}
@@ -95,19 +96,19 @@ class Announcer:
                 self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
             self.edited(edit, now)
 
-    def edited(self, edit: Edit | Aftermath | None, now: Micros) -> None:
+    def edited(self, edit: Transition | None, now: Micros) -> None:
         """Announce an edit and the occurrences that it left out, now that it is committed."""
         if edit is None:
             return
-        if edit.kind == "disabled" and edit.disabled_reason != ENDED:
-            say(WARNING, "Job %s is disabled: %s", edit.job.key, edit.disabled_reason, extra={"job": edit.job.key})
+        disabled_reason = edit.state.disabled_reason if edit.kind is EventKind.DISABLED else None
+        if disabled_reason not in (None, ENDED):
+            say(WARNING, "Job %s is disabled: %s", edit.job.key, disabled_reason, extra={"job": edit.job.key})
         if self._events.has_listeners:
             for skip in edit.skips:
                 row = row_of_skip(edit.job, skip, now)
                 self.tell(EventKind.RUN_SKIPPED, now, job=edit.job, run=row, reason=skip.reason)
             if edit.kind is not None:
-                reason = edit.disabled_reason if edit.kind == "disabled" else None
-                self.tell(EventKind(edit.kind), now, job=edit.job, reason=reason)
+                self.tell(edit.kind, now, job=edit.job, reason=disabled_reason)
 
     def handler_missing(self, job: Job) -> None:
         """Warn, once for each revision of a job, that it is due and has no handler here."""

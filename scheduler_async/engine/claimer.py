@@ -17,10 +17,11 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerStoppingError, quoted
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.running.runner import ActiveRun
 from scheduler_async.shielding import carried_through
-from scheduler_async.stores.messages import ClaimedRun, Claims, ClaimTerms
+from scheduler_async.stores.messages import Claims, ClaimTerms
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
 # Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.

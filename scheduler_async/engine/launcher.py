@@ -14,9 +14,9 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.jobs.enums import Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.running.runner import ActiveRun, Runner
 from scheduler_async.running.watchdog import Watchdog
-from scheduler_async.stores.messages import ClaimedRun
 from scheduler_async.timekeeping.instants import Micros
 
 
@@ -61,7 +61,7 @@ class Launcher:
 
     def _start(self, active: ActiveRun, *, queued: bool = False) -> None:
         claimed = active.claimed
-        begins = self.runner.start(active, claimed.timeout or self._stuck_after, queued=queued)
+        begins = self.runner.start(active, claimed.job.timeout or self._stuck_after, queued=queued)
         if begins and not queued and self._events.has_readers:
             self._announcer.started(claimed, self._clock.micros())
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from logging import ERROR, INFO
+
+from msgspec.structs import replace
 
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
@@ -16,12 +18,13 @@ from scheduler_async.engine.janitor import Janitor
 from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.troubles import Troubles, retry_delay
 from scheduler_async.errors import StoreError, StoreOutdatedError
-from scheduler_async.jobs.enums import Outcome, Trigger
+from scheduler_async.jobs.enums import ENDED, Outcome, Trigger
 from scheduler_async.jobs.events import MAX_UNREAD
-from scheduler_async.jobs.run import Ending
+from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending
 from scheduler_async.logs import is_heard, say
+from scheduler_async.rules.terms import Transition
 from scheduler_async.running.runner import ActiveRun, Runner
-from scheduler_async.stores.messages import Aftermath, ClaimedRun, EndedRun, UnstorableError
+from scheduler_async.stores.messages import UnstorableError
 from scheduler_async.texts import message_of
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
@@ -44,7 +47,7 @@ class _Batch:
     begun: list[ActiveRun] = field(default_factory=list)
     ended: list[EndedRun] = field(default_factory=list)
     """How the runs in `begun` ended, in the same order."""
-    left: Sequence[Aftermath | None] = ()
+    left: Sequence[Transition | None] = ()
     """What the store made of `ended`, in the same order; None where the run was not ours any more."""
 
 
@@ -200,16 +203,18 @@ class Recorder:
         is_followed = is_heard(INFO) or self._setting.events.has_listeners or limits_groups
         for active, item, left in zip(batch.begun, batch.ended, batch.left, strict=True):
             active.outcome, active.after = item.ending.outcome, left
-            if is_followed or left is None or not left.is_plain:
+            if is_followed or left is None or _is_news(item, left):
                 self._announcer.ended(item, left, active)
                 # One that was not ours tells of a change; of its group, or of the one it is in since, another may go.
-                if left is None or (limits_groups and (item.run.group or left.group) is not None):
+                if left is None or (limits_groups and (item.run.job.group or left.job.group) is not None):
                     self._agenda.is_stale = True
             if left is not None:
                 self._janitor.count_rows(item.run.uid, 1 + len(left.skips))
 
     def _plan_next(self, batch: _Batch) -> None:
-        moments = [left.next_run_at for left in batch.left if left is not None and left.next_run_at is not None]
+        moments = [
+            left.state.next_run_at for left in batch.left if left is not None and left.state.next_run_at is not None
+        ]
         self._agenda.learn_of_moments(moments)
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))
 
@@ -220,6 +225,12 @@ class Recorder:
     def _wake_loop(self) -> None:
         if self._agenda.is_hungry or self._agenda.is_stale:
             self._agenda.changed.set()
+
+
+def _is_news(item: EndedRun, left: Transition) -> bool:
+    """Return whether the log tells of an ending although nobody follows every run."""
+    is_disabled = left.kind is not None and left.state.disabled_reason != ENDED
+    return item.ending.outcome.is_failure or bool(left.skips) or is_disabled
 
 
 _NEVER_BEGUN = Ending(

@@ -2,232 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, NamedTuple, Self, cast, final
+from datetime import datetime
+from typing import Annotated, final
 
-from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
-from scheduler_async.jobs.json_text import Json
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr, replace
+
+from scheduler_async.jobs.description import Described, Description
+from scheduler_async.jobs.enums import Phase, Status
 from scheduler_async.jobs.names import key_of
-from scheduler_async.jobs.retries import Retry
-from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.jobs.unreadable import Unreadable
-from scheduler_async.schedules.base import Schedule
-from scheduler_async.timekeeping.instants import Micros, from_micros
+from scheduler_async.timekeeping.instants import FIRST, LAST, Micros, from_micros
+
+Moment = Annotated[Micros, Meta(ge=FIRST, le=LAST)]
+"""A moment that a datetime can hold."""
+
+# Counts far beyond what a job can reach are damage; adding to them could pass what a store can hold.
+MOST_COUNTED = 2**40
+
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
+"""How often something has happened."""
 
 
-class JobState(NamedTuple):
+class JobState(Struct, frozen=True, gc=False, array_like=True):
     """What runs change about a job. Moments are microseconds.
 
-    A tuple, since every run makes several: a quarter of the cost of a dataclass. First comes what a claim changes, then
-    what a success does, then the rest, so that the rules can make the next one of a few parts.
+    Its fields are the columns that a state is stored in, and their types are what those may hold.
     """
 
     activity: Status = Status.IDLE
     """IDLE, QUEUED or RUNNING, whatever the phase."""
-    next_run_at: Micros | None = None
+    next_run_at: Moment | None = None
     """When a pass may start it. While it runs: None, unless it was triggered or has got another schedule since."""
-    retry_of: Micros | None = None
+    retry_of: Moment | None = None
     """The occurrence to attempt again at `next_run_at`; None when that is an occurrence of its own."""
-    attempts: int = 0
+    attempts: Count = 0
     """How many attempts at `retry_of` have been made."""
-    regular_at: Micros | None = None
+    regular_at: Moment | None = None
     """The first regular occurrence that has left no row yet, while a retry or a delay stands before it."""
-    retry_count: int = 0
-    last_run_at: Micros | None = None
-    period_start: Micros | None = None
+    retry_count: Count = 0
+    last_run_at: Moment | None = None
+    period_start: Moment | None = None
     """When the failures that `retry_count` counts began."""
-    consecutive_errors: int = 0
-    interruptions: int = 0
+    consecutive_errors: Count = 0
+    interruptions: Count = 0
     """How many of the last failures, without another one between, were deaths of the process."""
-    last_success_at: Micros | None = None
+    last_success_at: Moment | None = None
     last_exit_code: int | None = None
     last_message: str | None = None
     phase: Phase = Phase.ACTIVE
     disabled_reason: str | None = None
-    disabled_at: Micros | None = None
-    last_error_at: Micros | None = None
+    disabled_at: Moment | None = None
+    last_error_at: Moment | None = None
     last_error: str | None = None
-    forgotten_until: Micros | None = None
+    forgotten_until: Moment | None = None
     """Occurrences up to this one may have run although there are no rows of them: those were removed with age."""
-
-
-state_of_parts: Callable[[tuple[Any, ...]], JobState] = partial(tuple.__new__, JobState)
-"""The state that all its parts make, in their order; nobody counts them."""
 
 
 def _moment(micros: Micros | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
-class _JobDraft:
-    """A job while it is filled in, like `SpecDraft`."""
-
-    __slots__ = (
-        *("spec", "state", "id", "namespace", "handler", "uid", "anchor", "created", "updated", "revision"),
-        *("unreadable_state", "__weakref__"),
-    )
-
-
 @final
-@dataclass(frozen=True, init=False)
-class Job(_JobDraft):
+class Job(Described, Struct, frozen=True, gc=False):
     """A job as it is now. It does not change; ask again for a newer one."""
 
-    __slots__ = ()
-
-    spec: JobSpec = field(repr=False)
-    state: JobState = field(repr=False)
+    description: Description
+    state: JobState
     id: str
     namespace: str
     handler: str
-    uid: int = field(repr=False)
+    anchor: Micros
+    created: Micros
+    updated: Micros
+    uid: int = 0
     """Its number in the store; a job that is removed and added again gets another."""
-    anchor: Micros = field(repr=False)
-    created: Micros = field(repr=False)
-    updated: Micros = field(repr=False)
-    revision: int = field(repr=False)
+    revision: int = 1
     """How often the description has changed; a run knows by it whether it is out of date."""
-    unreadable_state: Unreadable | None = field(repr=False)
+    unreadable_state: Unreadable | None = None
     """Why its state cannot be read from the store, if it cannot: then nothing can be decided about it."""
 
-    def __new__(
-        cls,
-        *,
-        spec: JobSpec,
-        state: JobState,
-        id: str,
-        namespace: str,
-        handler: str,
-        anchor: Micros,
-        created: Micros,
-        updated: Micros,
-        uid: int = 0,
-        revision: int = 1,
-        unreadable_state: Unreadable | None = None,
-    ) -> Self:
-        """A job of its parts."""
-        return cls.stored(
-            spec, state, id, namespace, handler, uid, anchor, created, updated, revision, unreadable_state
-        )
-
-    @classmethod
-    def stored(
-        cls,
-        spec: JobSpec,
-        state: JobState,
-        id: str,
-        namespace: str,
-        handler: str,
-        uid: int,
-        anchor: Micros,
-        created: Micros,
-        updated: Micros,
-        revision: int,
-        unreadable_state: Unreadable | None = None,
-    ) -> Self:
-        """A job of all its parts, in their order: half of the time that it takes by their names."""
-        draft: Any = _JobDraft()
-        draft.spec = spec
-        draft.state = state
-        draft.id = id
-        draft.namespace = namespace
-        draft.handler = handler
-        draft.uid = uid
-        draft.anchor = anchor
-        draft.created = created
-        draft.updated = updated
-        draft.revision = revision
-        draft.unreadable_state = unreadable_state
-        draft.__class__ = cls
-        return cast(Self, draft)
-
-    def __reduce__(self) -> tuple[Callable[..., Job], tuple[Any, ...]]:
-        return Job.stored, tuple(getattr(self, part.name) for part in fields(self))
-
-    def __init_subclass__(cls) -> None:
-        raise TypeError("A Job is a value, and has no subclasses.")
+    def __repr__(self) -> str:
+        return f"Job(id={self.id!r}, namespace={self.namespace!r}, handler={self.handler!r})"
 
     def with_state(self, state: JobState) -> Job:
-        """The same job in another state. Every run asks for this several times, and `replace` is slow."""
-        return Job.stored(
-            self.spec,
-            state,
-            self.id,
-            self.namespace,
-            self.handler,
-            self.uid,
-            self.anchor,
-            self.created,
-            self.updated,
-            self.revision,
-        )
+        """Return the same job in another state."""
+        return replace(self, state=state)
 
     def take_number(self, uid: int) -> None:
         """Let a new job have the number that a store gives it, before anybody else has seen it."""
-        object.__setattr__(self, "uid", uid)
+        force_setattr(self, "uid", uid)
 
     @property
     def key(self) -> str:
         """Its name among all jobs of the store, as `key_of` makes it."""
         return key_of(self.namespace, self.id)
-
-    @property
-    def schedule(self) -> Schedule:
-        """When it runs."""
-        return self.spec.schedule
-
-    @property
-    def user_id(self) -> str | None:
-        """Whose job it is."""
-        return self.spec.user_id
-
-    @property
-    def name(self) -> str | None:
-        """What people call it."""
-        return self.spec.name
-
-    @property
-    def payload(self) -> Json:
-        """What the handler is given."""
-        return self.spec.payload
-
-    @property
-    def metadata(self) -> dict[str, Json]:
-        """What the owner noted about it."""
-        return self.spec.metadata
-
-    @property
-    def priority(self) -> Priority:
-        """Who goes first when not all can go."""
-        return self.spec.priority
-
-    @property
-    def group(self) -> str | None:
-        """The jobs it shares a limit with."""
-        return self.spec.group
-
-    @property
-    def misfire(self) -> Misfire:
-        """What becomes of an occurrence that was missed."""
-        return self.spec.misfire
-
-    @property
-    def retry(self) -> Retry | None:
-        """Its own policy for failures; None is the scheduler's."""
-        return self.spec.retry
-
-    @property
-    def timeout(self) -> timedelta | None:
-        """How long a run may take."""
-        return self.spec.timeout
-
-    @property
-    def on_interrupt(self) -> OnInterrupt:
-        """What becomes of a run whose process died."""
-        return self.spec.on_interrupt
 
     @property
     def enabled(self) -> bool:
@@ -250,7 +119,7 @@ class Job(_JobDraft):
     def unreadable(self) -> str | None:
         """What cannot be read of it from the store, if anything. It is shown as disabled, and does not run."""
         of_state = () if self.unreadable_state is None else (self.unreadable_state,)
-        return "; ".join(map(str, (*self.spec.unreadable, *of_state))) or None
+        return "; ".join(map(str, (*self.description.unreadable, *of_state))) or None
 
     @property
     def next_run_at(self) -> datetime | None:

@@ -6,28 +6,73 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
-from scheduler_async.jobs.enums import Outcome, SkipReason, Trigger
-from scheduler_async.jobs.job import Job
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from scheduler_async.jobs.enums import Outcome, SkipReason, Status, Trigger
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.output import Output
 from scheduler_async.texts import storable
 from scheduler_async.timekeeping.instants import Micros, from_micros
 
 
-class Attempt(NamedTuple):
-    """A run that is about to begin: which occurrence, which try, and why now. A tuple: every run makes one."""
+class Attempt(Struct, frozen=True, gc=False):
+    """An attempt at an occurrence that is about to begin: which one, which try, and why now."""
 
     scheduled_for: Micros
     attempt: int
+    """Attempt number, starting at 1."""
     trigger: Trigger
     claimed_at: Micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a run ended, as the handler told it."""
+class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
+    """A run that is ours: the job is marked, the row is written, and the handler may start. Its job is as of then."""
+
+    id: int
+    job: Job
+    payload_json: str
+    before: JobState
+    """What the job looked like before the claim, should it be undone."""
+
+    @classmethod
+    def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
+        """Return the run of *job* that makes this *attempt*."""
+        return cls(
+            attempt.scheduled_for, attempt.attempt, attempt.trigger, attempt.claimed_at, id, job, payload_json, before
+        )
+
+    @property
+    def uid(self) -> int:
+        """The number of its job."""
+        return self.job.uid
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """The namespace and the id of its job."""
+        return self.job.namespace, self.job.id
+
+    @property
+    def key(self) -> str:
+        """The name of its job among all jobs of the store."""
+        return self.job.key
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits for a slot."""
+        return self.job.state.activity is Status.QUEUED
+
+    @property
+    def named(self) -> dict[str, object]:
+        """What every log line about it carries."""
+        return {"job": self.key, "run": self.id, "attempt": self.attempt}
+
+
+class Ending(Struct, frozen=True, gc=False, kw_only=True):
+    """How a run ended, as its handler reported it."""
 
     outcome: Outcome
     error: str | None = None
@@ -40,13 +85,21 @@ class Ending:
 
     def __post_init__(self) -> None:
         if self.error is not None:
-            object.__setattr__(self, "error", storable(self.error))
+            force_setattr(self, "error", storable(self.error))
         if self.message is not None:
-            object.__setattr__(self, "message", storable(self.message))
+            force_setattr(self, "message", storable(self.message))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
+class EndedRun(Struct, frozen=True, gc=False):
+    """A run of ours that has ended, to be recorded."""
+
+    run: ClaimedRun
+    ending: Ending
+    started_at: Micros
+    finished_at: Micros
+
+
+class Skip(Struct, frozen=True, gc=False, kw_only=True):
     """Occurrences that were deliberately not run, for one row of the run log."""
 
     reason: SkipReason
@@ -56,8 +109,7 @@ class Skip:
     """How many they are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRow:
+class RunRow(Struct, frozen=True, gc=False, kw_only=True):
     """One line of the run log: an attempt, or occurrences that were not run.
 
     A line that cannot be read from the store has what can be read of it, and its `error` says what cannot.
@@ -91,24 +143,6 @@ class StopSignal(Protocol):
 
     def wait(self) -> Awaitable[object]:
         """Return when the scheduler is stopping."""
-
-
-class Claimed(Protocol):
-    """A run that is about to begin, as stores hand it over."""
-
-    id: int
-    payload_json: str
-    scheduled_for: Micros
-    number: int
-    trigger: Trigger
-
-    @property
-    def job(self) -> Job:
-        """Its job."""
-
-    @property
-    def name(self) -> tuple[str, str]:
-        """The namespace and the id of its job."""
 
 
 @dataclass(frozen=True, init=False)
@@ -150,12 +184,12 @@ class Run:
         )
 
     @classmethod
-    def begun(cls, claimed: Claimed, now: Micros, stopping: StopSignal) -> Self:
+    def begun(cls, claimed: ClaimedRun, now: Micros, stopping: StopSignal) -> Self:
         """A run that begins *now*. What most handlers never ask for is worked out for those that do."""
         run = cls.__new__(cls)
         known = {
             "id": claimed.id,
-            "attempt": claimed.number,
+            "attempt": claimed.attempt,
             "trigger": claimed.trigger,
             "stopping": stopping,
             "_claimed": claimed,
@@ -177,13 +211,13 @@ class Run:
     @property
     def job_id(self) -> str:
         """The id of its job."""
-        claimed: Claimed | None = self.__dict__.get("_claimed")
+        claimed: ClaimedRun | None = self.__dict__.get("_claimed")
         return self.job.id if claimed is None else claimed.name[1]
 
     @property
     def namespace(self) -> str:
         """The namespace of its job."""
-        claimed: Claimed | None = self.__dict__.get("_claimed")
+        claimed: ClaimedRun | None = self.__dict__.get("_claimed")
         return self.job.namespace if claimed is None else claimed.name[0]
 
     @property

@@ -1,14 +1,17 @@
-"""A job as it is described: what `Scheduler.add_job` takes, as a value."""
+"""A job as it is asked for: what `Scheduler.add_job` takes, as a value."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from copy import copy
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Self, cast, final
+from typing import Any, final
+
+from msgspec.structs import replace
 
 from scheduler_async.errors import quoted
+from scheduler_async.jobs.description import DESCRIBED, Described, Description
 from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Priority, check_choice
 from scheduler_async.jobs.json_text import Json, to_json_text
 from scheduler_async.jobs.names import check_name, refuse
@@ -17,51 +20,33 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping.durations import parse_interval
 
+SPEC_FIELDS = ("schedule", "handler", "id", "namespace", *DESCRIBED[1:], "enabled", "on_conflict")
+"""What a job can be described by."""
 
-class SpecDraft:
-    """A description while it is filled in; then it becomes a `JobSpec`, which nobody can change.
-
-    A frozen dataclass takes three times as long to fill in, and twice the memory if it has no slots.
-    """
-
-    __slots__ = (
-        *("schedule", "handler", "id", "namespace", "user_id", "name", "payload_json", "metadata_json", "priority"),
-        *("group", "misfire", "retry", "timeout", "on_interrupt", "enabled", "on_conflict", "unreadable"),
-        "__weakref__",
-    )
+_set = object.__setattr__
 
 
 @final
-@dataclass(frozen=True, init=False)
-class JobSpec(SpecDraft):
-    """A job as it is described: what `Scheduler.add_job` takes, as a value.
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class JobSpec(Described):
+    """A job as it is asked for: what `Scheduler.add_job` takes, as a value for `Scheduler.add_jobs`.
 
-    It is checked when it is made; what is wrong raises an `InvalidJobError` that names the field.
+    The arguments are checked at once. An `InvalidJobError` names the argument that is wrong.
+
+    >>> from scheduler_async import Every, JobSpec
+    >>> JobSpec(Every("5m"), handler="send-report", id="report", payload={"to": "ops"})
+    JobSpec(Every('5m'), handler='send-report', id='report', payload={'to': 'ops'})
     """
 
-    __slots__ = ()
-
-    schedule: Schedule
+    description: Description
     handler: str | Callable[..., Any]
     id: str | None
     namespace: str
-    user_id: str | None
-    name: str | None
-    payload_json: str
-    metadata_json: str
-    priority: Priority
-    group: str | None
-    misfire: Misfire
-    retry: Retry | None
-    timeout: timedelta | None
-    on_interrupt: OnInterrupt
     enabled: bool
     on_conflict: OnConflict
-    unreadable: tuple[Unreadable, ...] = field(repr=False)
-    """The columns that could not be read from the store: other values stand in for them, and must never be stored."""
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         schedule: Schedule,
         *,
         handler: str | Callable[..., Any],
@@ -79,123 +64,68 @@ class JobSpec(SpecDraft):
         on_interrupt: OnInterrupt | str = OnInterrupt.RERUN,
         enabled: bool = True,
         on_conflict: OnConflict | str = OnConflict.RAISE,
-    ) -> Self:
-        """A description that was checked."""
+    ) -> None:
         if not isinstance(schedule, Schedule):
-            refuse("schedule", f'is Every("5m"), Cron("0 9 * * *") or another schedule, not {quoted(schedule)}')
+            refuse("schedule", f'must be Every("5m"), Cron("0 9 * * *") or another schedule, not {quoted(schedule)}')
         if retry is not None and not isinstance(retry, Retry):
-            refuse("retry", f"is Retry.backoff(), Retry.in_window() or another policy, not {quoted(retry)}")
+            refuse("retry", f"must be Retry.backoff(), Retry.in_window() or another policy, not {quoted(retry)}")
         if not isinstance(enabled, bool):
-            refuse("enabled", f"is True or False, not {quoted(enabled)}")
+            refuse("enabled", f"must be True or False, not {quoted(enabled)}")
         if metadata is not None and not isinstance(metadata, Mapping):
-            refuse("metadata", f"is a dict of JSON values, not {quoted(metadata)}")
-        return cls.stored(
-            schedule,
-            handler if callable(handler) else check_name(handler, "handler"),
-            id if id is None else check_name(id, "id"),
-            check_name(namespace, "namespace"),
-            user_id if user_id is None else check_name(user_id, "user_id"),
-            name if name is None else check_name(name, "name"),
-            "null" if payload is None else to_json_text(payload, "payload"),
-            to_json_text(dict(metadata), "metadata") if metadata else "{}",
-            check_choice(Priority, priority, "priority"),
-            group if group is None else check_name(group, "group"),
-            check_choice(Misfire, misfire, "misfire"),
-            retry,
-            timeout if timeout is None else parse_interval(timeout),
-            check_choice(OnInterrupt, on_interrupt, "on_interrupt"),
-            enabled,
-            check_choice(OnConflict, on_conflict, "on_conflict"),
+            refuse("metadata", f"must be a dict of JSON values, not {quoted(metadata)}")
+        _set(self, "handler", handler if callable(handler) else check_name(handler, "handler"))
+        _set(self, "id", None if id is None else check_name(id, "id"))
+        _set(self, "namespace", check_name(namespace, "namespace"))
+        _set(
+            self,
+            "description",
+            Description(
+                schedule=schedule,
+                user_id=None if user_id is None else check_name(user_id, "user_id"),
+                name=None if name is None else check_name(name, "name"),
+                payload_json="null" if payload is None else to_json_text(payload, "payload"),
+                metadata_json=to_json_text(dict(metadata), "metadata") if metadata else "{}",
+                priority=check_choice(Priority, priority, "priority"),
+                group=None if group is None else check_name(group, "group"),
+                misfire=check_choice(Misfire, misfire, "misfire"),
+                retry=retry,
+                timeout=None if timeout is None else parse_interval(timeout),
+                on_interrupt=check_choice(OnInterrupt, on_interrupt, "on_interrupt"),
+            ),
         )
+        _set(self, "enabled", enabled)
+        _set(self, "on_conflict", check_choice(OnConflict, on_conflict, "on_conflict"))
 
-    @classmethod
-    def stored(
-        cls,
-        schedule: Schedule,
-        handler: str | Callable[..., Any],
-        id: str | None,
-        namespace: str,
-        user_id: str | None,
-        name: str | None,
-        payload_json: str,
-        metadata_json: str,
-        priority: Priority,
-        group: str | None,
-        misfire: Misfire,
-        retry: Retry | None,
-        timeout: timedelta | None,
-        on_interrupt: OnInterrupt,
-        enabled: bool,
-        on_conflict: OnConflict,
-        unreadable: tuple[Unreadable, ...] = (),
-    ) -> Self:
-        """A spec that was checked before it was stored: all fields, as they are."""
-        draft: Any = SpecDraft()
-        draft.schedule = schedule
-        draft.handler = handler
-        draft.id = id
-        draft.namespace = namespace
-        draft.user_id = user_id
-        draft.name = name
-        draft.payload_json = payload_json
-        draft.metadata_json = metadata_json
-        draft.priority = priority
-        draft.group = group
-        draft.misfire = misfire
-        draft.retry = retry
-        draft.timeout = timeout
-        draft.on_interrupt = on_interrupt
-        draft.enabled = enabled
-        draft.on_conflict = on_conflict
-        draft.unreadable = unreadable
-        draft.__class__ = cls
-        return cast(Self, draft)
+    def lacking(self, unreadable: tuple[Unreadable, ...]) -> JobSpec:
+        """Return this spec, with values that only stand in for those that could not be read from the store."""
+        return self._with("description", replace(self.description, unreadable=unreadable))
 
-    def __reduce__(self) -> tuple[Callable[..., JobSpec], tuple[Any, ...]]:
-        return JobSpec.stored, tuple(getattr(self, part.name) for part in fields(self))
+    def with_schedule(self, schedule: Schedule) -> JobSpec:
+        """Return this spec with another schedule."""
+        return self._with("description", replace(self.description, schedule=schedule))
 
-    def __init_subclass__(cls) -> None:
-        raise TypeError("A JobSpec is a value, and has no subclasses. Write a function that returns one.")
+    def with_handler(self, handler: str) -> JobSpec:
+        """Return this spec with another handler."""
+        return self if self.handler == handler else self._with("handler", handler)
 
-    @property
-    def payload(self) -> Json:
-        """A fresh copy of the payload."""
-        return json.loads(self.payload_json)
+    def with_enabled(self, enabled: bool) -> JobSpec:
+        """Return this spec, enabled or not."""
+        return self if self.enabled == enabled else self._with("enabled", enabled)
 
-    @property
-    def metadata(self) -> dict[str, Json]:
-        """A fresh copy of the metadata."""
-        metadata: dict[str, Json] = json.loads(self.metadata_json)
-        return metadata
+    def _with(self, field: str, value: object) -> JobSpec:
+        spec = copy(self)
+        _set(spec, field, value)
+        return spec
 
-    def as_kept(self, id: str, handler: str) -> Self:
-        """As a store keeps it: under the id it got, without what only adding asks for."""
-        if self.id == id and self.handler == handler and self.enabled and self.on_conflict is OnConflict.RAISE:
-            return self
-        given: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
-        return self.stored(**{**given, "id": id, "handler": handler, "enabled": True, "on_conflict": OnConflict.RAISE})
-
-    def changed(self, **changes: Any) -> Self:
-        """A copy with *changes*, which are arguments of `JobSpec`, checked like new ones."""
-        given = {name: getattr(self, name) for name in SPEC_FIELDS}
-        changed = type(self)(**{**given, **changes})
-        replaced = {*changes, "updated_at"}  # which every edit writes
-        left = tuple(problem for problem in self.unreadable if field_of(problem.column) not in replaced)
-        return changed._lacking(left) if left else changed
-
-    def lacks(self, field: str) -> bool:
-        """Whether the value of *field* only stands in for one that could not be read from the store."""
-        return any(field_of(problem.column) == field for problem in self.unreadable)
-
-    def _lacking(self, unreadable: tuple[Unreadable, ...]) -> Self:
-        given: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
-        return self.stored(**{**given, "unreadable": unreadable})
+    def __repr__(self) -> str:
+        plain = {"id": None, "namespace": "default", "enabled": True, "on_conflict": OnConflict.RAISE, **_PLAIN}
+        given = ((name, getattr(self, name)) for name in SPEC_FIELDS[1:])
+        told = (f"{name}={value!r}" for name, value in given if name not in plain or value != plain[name])
+        return f"JobSpec({self.schedule!r}, {', '.join(told)})"
 
 
-SPEC_FIELDS = tuple(part.name.removesuffix("_json") for part in fields(JobSpec) if part.name != "unreadable")
-"""What a job can be described by, and what an edit can change."""
-
-
-def field_of(column: str) -> str:
-    """Return the field whose new value replaces what is in *column*; a new schedule brings an anchor of its own."""
-    return {"job_group": "group", "anchor": "schedule"}.get(column, column)
+_PLAIN: dict[str, object] = {
+    **dict(zip(Description.__struct_fields__[1:], Description.__struct_defaults__, strict=False)),
+    "payload": None,
+    "metadata": {},
+}

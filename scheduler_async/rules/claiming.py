@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from scheduler_async.jobs.enums import Misfire, Phase, SkipReason, Status, Trigger
-from scheduler_async.jobs.job import Job, JobState, state_of_parts
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Attempt, Skip
 from scheduler_async.rules.edits import disable, pause
 from scheduler_async.rules.going_on import going_on, owed, retry_policy
 from scheduler_async.rules.missed import latest_regular, merged, next_regular, passed_over
-from scheduler_async.rules.terms import Change, Claim, Rules
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
 # ---------------------------------------------------------------- what a pass does
 
 
-def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Claim:
+def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Transition:
     """What to do with a job that is due: which occurrence runs, and which are left out. Never a backlog.
 
     The oldest occurrence that is owed runs, and those after it merge into it. With `misfire="skip"` only an
@@ -27,7 +29,7 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
             scheduled_for=state.retry_of, attempt=state.attempts + 1, trigger=Trigger.RETRY, claimed_at=now
         )
         skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
-        return Claim(state=_taken(state, now, activity, state.retry_count), attempt=attempt, skips=skips)
+        return Transition(job.with_state(_taken(state, now, activity, state.retry_count)), skips, attempt=attempt)
 
     at, skips = state.next_run_at, ()
     if state.regular_at is not None:
@@ -36,13 +38,13 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         else:
             skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
     if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran, before the clock went back
-        return Claim(state=going_on(job, state, next_regular(job, at), now), skips=skips)
+        return Transition(job.with_state(going_on(job, state, next_regular(job, at), now)), skips)
     fresh = _taken(state, now, activity, retry_count=0)
     late = _is_late(at, now, rules)
     if late and job.misfire is Misfire.SKIP:
         return _skip_missed(job, fresh, at, now, rules, skips)
     attempt = Attempt(at, 1, Trigger.CATCH_UP if late else Trigger.SCHEDULE, now)
-    return Claim(fresh, skips + merged(job, at, now, SkipReason.MISFIRE), attempt)
+    return Transition(job.with_state(fresh), skips + merged(job, at, now, SkipReason.MISFIRE), attempt=attempt)
 
 
 def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
@@ -51,42 +53,45 @@ def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
     return regular_at is not None and regular_at <= now and retry_policy(job, rules).regular_times_go_on
 
 
-def _skip_missed(job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]) -> Claim:
+def _skip_missed(
+    job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]
+) -> Transition:
     """Leave out what is too late; the latest occurrence may be in time still."""
-    waiting = state._replace(activity=Status.IDLE, last_run_at=job.state.last_run_at)
+    waiting = replace(state, activity=Status.IDLE, last_run_at=job.state.last_run_at)
     latest = latest_regular(job, now)
     if latest is None or _is_late(latest, now, rules):
         skips = (*skips, *passed_over(job, at, now, SkipReason.MISFIRE))
-        return Claim(state=going_on(job, waiting, next_regular(job, now), now), skips=skips)
+        return Transition(job.with_state(going_on(job, waiting, next_regular(job, now), now)), skips)
     skips = (*skips, *passed_over(job, at, latest - 1, SkipReason.MISFIRE))
     attempt = Attempt(scheduled_for=latest, attempt=1, trigger=Trigger.SCHEDULE, claimed_at=now)
-    return Claim(state=state, attempt=attempt, skips=skips)
+    return Transition(job.with_state(state), skips, attempt=attempt)
 
 
-def claim_manually(job: Job, now: Micros) -> Claim:
+def claim_manually(job: Job, now: Micros) -> Transition:
     """A run that somebody asked for. The schedule and the failure count stay as they are."""
     attempt = Attempt(scheduled_for=now, attempt=1, trigger=Trigger.MANUAL, claimed_at=now)
-    return Claim(state=job.state._replace(activity=Status.QUEUED, last_run_at=now), attempt=attempt)
+    return Transition(job.with_state(replace(job.state, activity=Status.QUEUED, last_run_at=now)), attempt=attempt)
 
 
-def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Change, Micros]:
+def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Transition, Micros]:
     """What *job* looks like when the claim of *run* is undone: as if it had not been made. And as of when.
 
     *claimed* is the job as it was claimed, *before* its state until then. If it was edited, paused or disabled since,
     what was due by that time leaves a row, as it would have without the claim.
     """
     phase, reason, disabled_at = job.state.phase, job.state.disabled_reason, job.state.disabled_at
-    freed = job.state._replace(activity=Status.IDLE, last_run_at=before.last_run_at)
-    has_other_schedule = job.schedule != claimed.schedule and not job.spec.lacks("schedule")
+    freed = replace(job.state, activity=Status.IDLE, last_run_at=before.last_run_at)
+    has_other_schedule = job.schedule != claimed.schedule and not job.description.lacks("schedule")
     if freed.next_run_at is not None or has_other_schedule:  # an edit says what comes next, or it was triggered
         due_until = min(run.claimed_at, job.updated)
         is_owed = run.trigger is not Trigger.MANUAL
         skips = owed(claimed.with_state(before), due_until, SkipReason.MISFIRE) if is_owed else ()
         if phase is Phase.DISABLED:
-            freed = freed._replace(next_run_at=None, regular_at=None)
-        return Change(state=freed, skips=skips), job.updated
+            freed = replace(freed, next_run_at=None, regular_at=None)
+        return Transition(job.with_state(freed), skips), job.updated
     active = job.with_state(
-        freed._replace(
+        replace(
+            freed,
             next_run_at=before.next_run_at,
             retry_of=before.retry_of,
             attempts=before.attempts,
@@ -102,8 +107,9 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Cha
     if phase is Phase.DISABLED:
         at = job.updated if disabled_at is None else disabled_at
         change = disable(active, str(reason), at)
-        return change._replace(state=change.state._replace(disabled_reason=reason, disabled_at=disabled_at)), at
-    return Change(state=active.state), job.updated
+        state = replace(change.state, disabled_reason=reason, disabled_at=disabled_at)
+        return Transition(job.with_state(state), change.skips), at
+    return Transition(active), job.updated
 
 
 def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobState:
@@ -120,4 +126,13 @@ def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
 
 def _taken(state: JobState, now: Micros, activity: Status, retry_count: int) -> JobState:
     """Off its schedule: nothing comes next before its run has ended."""
-    return state_of_parts((activity, None, None, 0, None, retry_count, now, *state[7:]))
+    return replace(
+        state,
+        activity=activity,
+        next_run_at=None,
+        retry_of=None,
+        attempts=0,
+        regular_at=None,
+        retry_count=retry_count,
+        last_run_at=now,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.missed import next_regular
@@ -29,12 +29,12 @@ def sooner(job: Job, now: Micros) -> Job | None:
             at = now  # its run was cancelled, and is repeated at once
         elif state.last_error_at is not None and state.last_error_at > now:
             at = min(at, now + max(at - state.last_error_at, 0))
-            state = state._replace(last_error_at=now)
+            state = replace(state, last_error_at=now)
         regular = _earlier(regular, next_regular(moved, now))
     else:
         at = min(at, next_regular(moved, now) or at)
     period_start = _earlier(state.period_start, now)
-    moved = moved.with_state(state._replace(next_run_at=at, regular_at=regular, period_start=period_start))
+    moved = moved.with_state(replace(state, next_run_at=at, regular_at=regular, period_start=period_start))
     return None if moved == job else moved
 
 

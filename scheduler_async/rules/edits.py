@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from scheduler_async.errors import JobEndedError
+from scheduler_async.jobs.description import field_of
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Skip
@@ -21,7 +23,7 @@ from scheduler_async.rules.going_on import (
     was_disabled_before,
 )
 from scheduler_async.rules.missed import jittered, merged, next_regular, passed_over
-from scheduler_async.rules.terms import Change
+from scheduler_async.rules.terms import Transition
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.delay import Delay
 from scheduler_async.timekeeping.instants import Micros
@@ -30,12 +32,10 @@ from scheduler_async.timekeeping.instants import Micros
 
 
 def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
-    """A new job. Its anchor is *now*."""
-    kept, namespace = spec.as_kept(id, handler), spec.namespace
+    """Return a new job. Its anchor is *now*."""
     at = spec.schedule.first_micros(now)
-    job = Job.stored(
-        kept, JobState(Status.IDLE, at), id, namespace, handler, uid=0, anchor=now, created=now, updated=now, revision=1
-    )
+    state = JobState(Status.IDLE, at)
+    job = Job(spec.description, state, id, spec.namespace, handler, anchor=now, created=now, updated=now)
     if spec.schedule.jitter is not None:
         job = job.with_state(JobState(Status.IDLE, jittered(job, at)))
     if not spec.enabled:
@@ -46,12 +46,16 @@ def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
 EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
 
 
-def edited_spec(job: Job, changes: dict[str, Any]) -> JobSpec:
-    """The description of *job* with *changes*; what is not mentioned stays as it is."""
+def edited_spec(job: Job, changes: Mapping[str, Any]) -> JobSpec:
+    """Return the spec of *job* with *changes*, which are checked like new ones; all else stays as it is."""
     unknown = sorted(changes.keys() - set(EDITABLE))
     if unknown:
         raise TypeError(f"A job has no {_listed(unknown)} to change. It has {_listed(EDITABLE)}.")
-    return job.spec.changed(**{"enabled": is_wanted(job), **changes})
+    kept = {name: getattr(job, name) for name in (*EDITABLE, "id", "namespace") if name != "enabled"}
+    edited = JobSpec(**{**kept, "enabled": is_wanted(job), **changes})
+    replaced = {*changes, "updated_at"}  # which every edit writes
+    left = tuple(problem for problem in job.description.unreadable if field_of(problem.column) not in replaced)
+    return edited.lacking(left) if left else edited
 
 
 def is_wanted(job: Job) -> bool:
@@ -61,28 +65,27 @@ def is_wanted(job: Job) -> bool:
     """
     if job.enabled or job.disabled_reason == ENDED:
         return True
-    problems = job.spec.unreadable
+    problems = job.description.unreadable
     return bool(problems) and job.disabled_reason == reason_of(problems)
 
 
-def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tuple[Skip, ...]]:
+def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
     """The job with a new description. Only a changed schedule changes when it runs, and it counts from *now*.
 
     A run in progress goes on, and what it leaves behind will not undo the edit.
     """
-    kept = spec.as_kept(job.id, handler)
-    edited = replace(job, spec=kept, handler=handler, updated=now, revision=job.revision + 1)
+    edited = replace(job, description=spec.description, handler=handler, updated=now, revision=job.revision + 1)
     state = job.state
     skips: tuple[Skip, ...] = ()
-    is_rescheduled = spec.schedule != job.schedule or job.spec.lacks("schedule")
+    is_rescheduled = spec.schedule != job.schedule or job.description.lacks("schedule")
     if is_rescheduled:
         edited = replace(edited, anchor=now)
         skips = owed(job, now, SkipReason.MISFIRE)
         if owes_since_its_claim(job) and not was_disabled_before(state):
             skips = merged(job, state.last_run_at or now, now, SkipReason.ALREADY_RUNNING)
         if state.disabled_reason == ENDED:
-            state = state._replace(phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
-        state = state._replace(retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
+            state = replace(state, phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
+        state = replace(state, retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
         is_idle = state.activity is Status.IDLE
         never_ran = state.last_run_at is None and is_idle
         first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
@@ -90,35 +93,37 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> tuple[Job, tu
         if state.phase is not Phase.DISABLED:
             state = going_on(edited, state, following, now)
         elif not is_idle:  # it may be resumed before its run has ended
-            state = state._replace(next_run_at=following)
+            state = replace(state, next_run_at=following)
     edited = edited.with_state(state)
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)
-        edited = edited.with_state(change.state)
+        edited = change.job
         skips = skips if is_rescheduled else change.skips
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
-        edited = edited.with_state(resume(edited, now).state)
-    return edited, skips
+        edited = resume(edited, now).job
+    return Transition(edited, skips)
 
 
-def pause(job: Job, now: Micros) -> Change:
+def pause(job: Job, now: Micros) -> Transition:
     """A job that does not start until it is resumed. What was owed already is left out, except a one-shot."""
     state = job.state
     if state.phase is not Phase.ACTIVE:
-        return Change(state=state)
+        return Transition(job)
     if isinstance(job.schedule, At | Delay) or comes_during_its_run(state):
-        return Change(state=state._replace(phase=Phase.PAUSED))
+        return Transition(job.with_state(replace(state, phase=Phase.PAUSED)))
     skips = owed(job, now, SkipReason.PAUSED)
     state = _past_what_is_owed(job, now) if skips else state
-    return Change(state=state if state.disabled_reason == ENDED else state._replace(phase=Phase.PAUSED), skips=skips)
+    has_ended = state.disabled_reason == ENDED
+    return Transition(job.with_state(state if has_ended else replace(state, phase=Phase.PAUSED)), skips)
 
 
-def resume(job: Job, now: Micros) -> Change:
+def resume(job: Job, now: Micros) -> Transition:
     """A job that starts afresh: no failures are held against it, and the time it was paused was not missed."""
     state = job.state
     if state.disabled_reason == ENDED:
         raise JobEndedError(job.id, job.namespace)
-    fresh = state._replace(
+    fresh = replace(
+        state,
         phase=Phase.ACTIVE,
         disabled_reason=None,
         disabled_at=None,
@@ -128,35 +133,35 @@ def resume(job: Job, now: Micros) -> Change:
         period_start=None,
     )
     if owes_since_its_claim(job):
-        return Change(state=fresh)  # the run in progress decides when it ends
+        return Transition(job.with_state(fresh))  # the run in progress decides when it ends
     if isinstance(job.schedule, At):
         # Still to be run, once: late, and as another attempt if there was one.
         at = jittered(job, job.schedule.first_micros(now))
-        return Change(state=fresh._replace(next_run_at=state.next_run_at or at))
+        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or at)))
     if isinstance(job.schedule, Delay):
         planned = state.regular_at or state.next_run_at or now
-        return Change(state=going_on(job, fresh, max(planned, now), now))
+        return Transition(job.with_state(going_on(job, fresh, max(planned, now), now)))
     is_paused = state.phase is Phase.PAUSED
     was_not_missed = is_paused and ((state.next_run_at or 0) > now or comes_during_its_run(state))
     if state.regular_at is None and (state.phase is Phase.ACTIVE or was_not_missed):
-        return Change(state=fresh)
+        return Transition(job.with_state(fresh))
     following = next_regular(job, now)
     if following is None and state.retry_of is not None:  # its last occurrence, to be tried again
-        return Change(state=fresh._replace(next_run_at=state.next_run_at or now))
+        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now)))
     skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF) if state.phase is Phase.ACTIVE else ()
-    return Change(state=going_on(job, fresh, following, now), skips=skips)
+    return Transition(job.with_state(going_on(job, fresh, following, now)), skips)
 
 
-def disable(job: Job, reason: str, now: Micros) -> Change:
+def disable(job: Job, reason: str, now: Micros) -> Transition:
     """A job that is taken out of scheduling for *reason*. What it owes leaves a row."""
     skips = owed(job, now, SkipReason.DISABLED)
     if job.state.activity is Status.IDLE:
-        return Change(state=disabled(job.state, reason, now), skips=skips)
+        return Transition(job.with_state(disabled(job.state, reason, now)), skips)
     # What comes next is kept until the run in progress has ended: the job may be resumed before that.
     state = _past_what_is_owed(job, now) if skips else job.state
     if state.disabled_reason != ENDED:
-        state = state._replace(phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now)
-    return Change(state=state, skips=skips)
+        state = replace(state, phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now)
+    return Transition(job.with_state(state), skips)
 
 
 def _past_what_is_owed(job: Job, now: Micros) -> JobState:
@@ -165,7 +170,7 @@ def _past_what_is_owed(job: Job, now: Micros) -> JobState:
         return job.state
     following = next_regular(job, now)
     if job.state.retry_of is not None:
-        return job.state._replace(regular_at=following)
+        return replace(job.state, regular_at=following)
     return going_on(job, job.state, following, now)
 
 

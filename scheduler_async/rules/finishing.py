@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from scheduler_async.jobs.enums import OnInterrupt, Outcome, Phase, SkipReason, Status, Trigger
-from scheduler_async.jobs.job import Job, JobState, state_of_parts
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Consequence
 from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules.edits import disable, resume
 from scheduler_async.rules.going_on import disabled, going_on, owes_since_its_claim, retry_policy, was_disabled_before
 from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over
-from scheduler_async.rules.terms import Change, Rules
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.delay import Delay
 from scheduler_async.schedules.manual import Manual
@@ -22,15 +22,15 @@ from scheduler_async.timekeeping.instants import Micros
 
 def after_run(
     job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, started_at: Micros | None = None
-) -> Change:
+) -> Transition:
     """What the job looks like when *run* has ended: outcome, counters and next run, all at once.
 
     *job* is as it is now: paused or edited during the run, it stays so. *started_at* is when its handler was called.
     """
     if ending.disable:  # to give up is to end like others, and to be disabled
         ended = after_run(job, run, replace(ending, disable=False), now, rules, started_at)
-        given_up = disable(job.with_state(ended.state), "its handler returned False", now)
-        return Change(state=given_up.state, skips=ended.skips + given_up.skips)
+        given_up = disable(ended.job, "its handler returned False", now)
+        return Transition(given_up.job, ended.skips + given_up.skips)
     outcome = ending.outcome
     by_hand = run.trigger is Trigger.MANUAL
     # Until its handler was called, it counted from its claim.
@@ -41,15 +41,15 @@ def after_run(
         return _after_run_beside_schedule(job, state, run, now, reason)
     skips, regular = merged_and_next(job, max(run.claimed_at, run.scheduled_for), now, reason)
     if state.phase is Phase.DISABLED:
-        return Change(state=state, skips=skips if job.anchor <= run.claimed_at else ())
+        return Transition(job.with_state(state), skips if job.anchor <= run.claimed_at else ())
     if regular is not None and regular == run.scheduled_for:  # the clock went back meanwhile
         regular = next_regular(job, regular)
-    rerun = job.spec.on_interrupt is OnInterrupt.RERUN
+    rerun = job.on_interrupt is OnInterrupt.RERUN
     is_manual = isinstance(job.schedule, Manual)  # made so while it ran
     if outcome is Outcome.CANCELLED and rerun and not is_manual:
-        return Change(state=_retrying(state, run, now, regular), skips=skips)
+        return Transition(job.with_state(_retrying(state, run, now, regular)), skips)
     if not outcome.is_failure or is_manual:
-        return Change(state=going_on(job, state, regular, now), skips=skips)
+        return Transition(job.with_state(going_on(job, state, regular, now)), skips)
 
     at_once = interrupted and rerun
     policy = retry_policy(job, rules)
@@ -61,18 +61,20 @@ def after_run(
         at_once=at_once,
         interruptions=state.interruptions,
     )
-    state = state._replace(retry_count=consequence.retry_count, period_start=consequence.period_start)
+    state = replace(state, retry_count=consequence.retry_count, period_start=consequence.period_start)
     # The scheduler's policy is for what comes again; a run that was interrupted is repeated only if its job says so.
-    may_retry = at_once or (not interrupted and (regular is not None or job.spec.retry is not None))
+    may_retry = at_once or (not interrupted and (regular is not None or job.retry is not None))
     retry_from = now + (0 if at_once else rules.retry_floor) if may_retry else None
-    return Change(state=_after_failure(job, state, run, consequence, regular, retry_from, now), skips=skips)
+    state = _after_failure(job, state, run, consequence, regular, retry_from, now)
+    return Transition(job.with_state(state), skips)
 
 
 def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_run_at: Micros | None) -> JobState:
     """*state* with how a run ended, and what that does to the counters: a run by hand leaves them alone."""
-    outcome, told = ending.outcome, (ending.exit_code, ending.message)
+    outcome = ending.outcome
     if outcome.is_failure:
-        failed = state._replace(
+        failed = replace(
+            state,
             activity=Status.IDLE,
             last_run_at=last_run_at,
             last_exit_code=ending.exit_code,
@@ -83,14 +85,20 @@ def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_r
         if by_hand:
             return failed
         interruptions = state.interruptions + 1 if outcome is Outcome.INTERRUPTED else 0
-        return failed._replace(consecutive_errors=state.consecutive_errors + 1, interruptions=interruptions)
+        return replace(failed, consecutive_errors=state.consecutive_errors + 1, interruptions=interruptions)
     is_good = outcome is Outcome.SUCCESS or outcome is Outcome.NOOP
     last_success_at = now if is_good else state.last_success_at
+    ended = replace(
+        state,
+        activity=Status.IDLE,
+        last_run_at=last_run_at,
+        last_success_at=last_success_at,
+        last_exit_code=ending.exit_code,
+        last_message=ending.message,
+    )
     if by_hand or outcome is Outcome.CANCELLED:
-        return state_of_parts(
-            (Status.IDLE, *state[1:6], last_run_at, *state[7:10], last_success_at, *told, *state[13:])
-        )
-    return state_of_parts((Status.IDLE, *state[1:5], 0, last_run_at, None, 0, 0, last_success_at, *told, *state[13:]))
+        return ended
+    return replace(ended, retry_count=0, period_start=None, consecutive_errors=0, interruptions=0)
 
 
 def _after_failure(
@@ -116,22 +124,22 @@ def _after_failure(
     if consequence.held and retry_from is None:
         not_before = retry_at
     if not_before is not None and not_before > regular:
-        return state._replace(next_run_at=not_before, regular_at=regular)
+        return replace(state, next_run_at=not_before, regular_at=regular)
     if retry_at is not None and retry_from is not None:
         return _retrying(state, run, max(retry_at, min(retry_from, regular)), regular)
     return going_on(job, state, regular, now)
 
 
 def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None) -> JobState:
-    return state._replace(next_run_at=at, retry_of=run.scheduled_for, attempts=run.attempt, regular_at=regular)
+    return replace(state, next_run_at=at, retry_of=run.scheduled_for, attempts=run.attempt, regular_at=regular)
 
 
 def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
     """Disabled; should it be resumed, the next attempt is told from those before."""
-    return disabled(state, reason, now)._replace(retry_of=run.scheduled_for, attempts=run.attempt)
+    return replace(disabled(state, reason, now), retry_of=run.scheduled_for, attempts=run.attempt)
 
 
-def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Micros, reason: SkipReason) -> Change:
+def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Micros, reason: SkipReason) -> Transition:
     """What a run leaves behind that was asked for, or whose job got another schedule meanwhile: it has a next run.
 
     An occurrence that came during the run is left out. One that was due before the run is still due, and so is a
@@ -141,16 +149,16 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
     if state.phase is Phase.DISABLED:
         owes = owes_since_its_claim(job) and not was_disabled_before(job.state)
         skips = merged(job, run.claimed_at, now, reason) if owes else ()
-        return Change(state=state._replace(next_run_at=None, regular_at=None), skips=skips)
+        return Transition(job.with_state(replace(state, next_run_at=None, regular_at=None)), skips)
     if state.next_run_at is None and not isinstance(job.schedule, Manual):
         # It was disabled, and resumed while this run was in progress.
         skips = () if isinstance(job.schedule, At) else merged(job, run.claimed_at, now, reason)
-        resumed = resume(job.with_state(state._replace(phase=Phase.PAUSED)), now).state
-        return Change(state=resumed._replace(phase=state.phase), skips=skips)
+        resumed = resume(job.with_state(replace(state, phase=Phase.PAUSED)), now).state
+        return Transition(job.with_state(replace(resumed, phase=state.phase)), skips)
     if isinstance(job.schedule, Delay) and not by_hand:
-        return Change(state=going_on(job, state, next_regular(job, now), now))
+        return Transition(job.with_state(going_on(job, state, next_regular(job, now), now)))
     at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
     if isinstance(job.schedule, At | Delay) or state.retry_of is not None or at is None or not since < at <= now:
-        return Change(state=state)
+        return Transition(job.with_state(state))
     skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF) + passed_over(job, at, now, reason)
-    return Change(state=going_on(job, state, next_regular(job, now), now), skips=skips)
+    return Transition(job.with_state(going_on(job, state, next_regular(job, now), now)), skips)

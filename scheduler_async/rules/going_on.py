@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
-from scheduler_async.jobs.job import Job, JobState, state_of_parts
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.missed import passed_over
@@ -35,8 +37,9 @@ def comes_during_its_run(state: JobState) -> bool:
 
 def disabled(state: JobState, reason: str, now: Micros) -> JobState:
     """*state*, given up *now* for *reason*, which is for a person to read."""
-    activity, _, retry_of, attempts, _, *rest = state[:13]
-    return state_of_parts((activity, None, retry_of, attempts, None, *rest, Phase.DISABLED, reason, now, *state[16:]))
+    return replace(
+        state, next_run_at=None, regular_at=None, phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now
+    )
 
 
 # ---------------------------------------------------------------- shared
@@ -44,8 +47,8 @@ def disabled(state: JobState, reason: str, now: Micros) -> JobState:
 
 def retry_policy(job: Job, rules: Rules) -> Retry:
     """The policy for failures: the job's own, or the scheduler's, which leaves one-shots alone."""
-    if job.spec.retry is not None:
-        return job.spec.retry
+    if job.retry is not None:
+        return job.retry
     return NO_RETRY if isinstance(job.schedule, At) else rules.retry
 
 
@@ -53,7 +56,7 @@ def going_on(job: Job, state: JobState, following: Micros | None, now: Micros) -
     """*state* with its next regular run; a schedule with nothing left has ended, unless it never began."""
     if following is None and not isinstance(job.schedule, Manual):
         return disabled(state, ENDED, now)
-    return state_of_parts((state.activity, following, None, 0, None, *state[5:]))
+    return replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None)
 
 
 def owed(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:

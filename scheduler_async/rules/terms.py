@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from msgspec import Struct
 
-from scheduler_async.jobs.job import JobState
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.run import Attempt, Skip
 from scheduler_async.timekeeping.instants import MINUTE, Micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, gc=False, kw_only=True):
     """What a scheduler applies to all its jobs."""
 
-    retry: Retry = Retry.backoff()  # noqa: RUF009 - a frozen value
+    retry: Retry = Retry.backoff()
     misfire_grace: Micros | None = MINUTE
     """How late is not too late; None never is."""
     retry_floor: Micros = 0
     """The shortest time from a failure to a retry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, gc=False, kw_only=True):
     """What the scheduler has to offer a job just now. A limit of None is no limit."""
 
     has_handler: bool = True
@@ -35,16 +33,17 @@ class Room:
     clock_is_believed: bool = True
 
 
-class Change(NamedTuple):
-    """What a job looks like afterwards, and what was left out on the way. A tuple: every run makes one."""
+class Transition(Struct, frozen=True, gc=False):
+    """What becomes of a job: what it looks like then, what was left out on the way, and which run was claimed."""
 
-    state: JobState
+    job: Job
     skips: tuple[Skip, ...] = ()
-
-
-class Claim(NamedTuple):
-    """What a pass does with a job that is due: run *attempt*, or only leave out what was missed."""
-
-    state: JobState
-    skips: tuple[Skip, ...] = ()
+    kind: EventKind | None = None
+    """The event that observers get besides those of runs; None if nothing changed."""
     attempt: Attempt | None = None
+    """The attempt that a claim takes up."""
+
+    @property
+    def state(self) -> JobState:
+        """The state of the job afterwards."""
+        return self.job.state

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from logging import ERROR, WARNING
 from sys import get_asyncgen_hooks
 from typing import Any
 
+from msgspec.structs import replace
+
 from scheduler_async.errors import PayloadError
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.events import Observer
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import Ending, Run
+from scheduler_async.jobs.run import ClaimedRun, Ending, Run
 from scheduler_async.logs import is_heard, say
+from scheduler_async.rules.terms import Transition
 from scheduler_async.running.endings import ending_of, ending_of_exception
 from scheduler_async.running.handlers import _current_run
 from scheduler_async.running.timeouts import Deadlines
-from scheduler_async.stores.messages import Aftermath, ClaimedRun
 from scheduler_async.texts import traceback_of
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.durations import describe_duration
@@ -63,7 +65,7 @@ class ActiveRun:
     traceback: str | None = None
     """Where it raised that, as it goes to the log."""
     outcome: Outcome | None = None
-    after: Aftermath | None = None
+    after: Transition | None = None
     """How it ended and what the job looks like then, once that is committed."""
     _news: asyncio.Event | None = None  # most runs have nobody who waits for them
 
@@ -165,7 +167,7 @@ class Runner:
         A run whose handler has been removed since the claim does not begin; then, return False.
         """
         claimed, active.limit = active.claimed, limit
-        call = self._find(claimed.handler)
+        call = self._find(claimed.job.handler)
         if call is None:
             self._end_unbegun(active)
             return False
@@ -206,7 +208,7 @@ class Runner:
         if self.stopping.is_set():
             return None
         if queued:
-            found = self._find(active.claimed.handler)  # it may have been replaced or removed meanwhile
+            found = self._find(active.claimed.job.handler)  # it may have been replaced or removed meanwhile
             if found is None or not await self._begin(active):
                 return None
             call = found

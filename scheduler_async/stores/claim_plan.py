@@ -6,8 +6,10 @@ from collections.abc import Collection
 
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun
+from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.decisions import claimed
-from scheduler_async.stores.messages import ClaimedRun, ClaimTerms, Edit
+from scheduler_async.stores.messages import ClaimTerms
 from scheduler_async.stores.run_codec import Skipped
 from scheduler_async.timekeeping.instants import Micros
 
@@ -17,7 +19,7 @@ class ClaimPlan:
 
     def __init__(self, now: Micros, terms: ClaimTerms) -> None:
         self.runs: list[ClaimedRun] = []
-        self.edits: list[Edit] = []
+        self.edits: list[Transition] = []
         """Jobs that lost occurrences or were disabled, to tell observers."""
         self.skipped: list[Skipped] = []
         self.passed_over: list[Job] = []
@@ -31,11 +33,12 @@ class ClaimPlan:
 
     def claim(self, job: Job, run_id: int) -> bool:
         """Claim *job* by the rules, or pass over it; return whether the run took *run_id*."""
-        edit, attempt = claimed(job, self._now, self._rules, self.activity())
+        edit = claimed(job, self._now, self._rules, self.activity())
+        attempt = edit.attempt
         if attempt is None:
             self.passed_over.append(edit.job)
         else:
-            self.runs.append(ClaimedRun.of(run_id, edit.job, attempt, job.spec.payload_json, job.state))
+            self.runs.append(ClaimedRun.of(run_id, edit.job, attempt, job.description.payload_json, job.state))
         if edit.skips or edit.kind:
             self.edits.append(edit)
             self.skipped.append((edit.job, edit.skips, self._now if attempt is None else attempt.claimed_at))

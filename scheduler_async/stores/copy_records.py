@@ -6,37 +6,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from scheduler_async.jobs.job import JobState
+from scheduler_async.jobs.job import Job
 from scheduler_async.timekeeping.instants import Micros
-
-
-class JobRecord(NamedTuple):
-    """A job as stores keep it: what a copy carries.
-
-    The columns of a description are those of `records.spec_values`, under the same names.
-    """
-
-    uid: int
-    """Its number in the store it comes from; zero in one that it is new to."""
-    revision: int
-    namespace: str
-    id: str
-    handler: str
-    schedule: str
-    retry: str | None
-    payload: str
-    metadata: str
-    user_id: str | None
-    name: str | None
-    priority: str
-    group: str | None
-    misfire: str
-    timeout: Micros | None
-    on_interrupt: str
-    anchor: Micros
-    created_at: Micros
-    updated_at: Micros
-    state: JobState
 
 
 class RunRecord(NamedTuple):
@@ -93,10 +64,10 @@ class Ruling(NamedTuple):
     """What becomes of one job in a copy, and why if it is not copied."""
 
     verdict: Verdict
-    job: JobRecord
+    job: Job
     """As it is to be written, with the number it has in the target, or zero if it is new there; or as it is kept."""
     why: str | None = None
 
 
-RuleOfCopy = Callable[[JobRecord, JobRecord | LeftOut | None], Ruling]
+RuleOfCopy = Callable[[Job, Job | LeftOut | None], Ruling]
 """Given a job and the one of that name in the target, which may be unreadable, say what becomes of it."""

@@ -6,10 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 
+from msgspec.structs import replace
+
 from scheduler_async.jobs.enums import Status
-from scheduler_async.jobs.job import JobState
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.terms import Rules
-from scheduler_async.stores.copy_records import JobRecord, LeftOut, Ruling, RunRecord, Verdict
+from scheduler_async.stores.copy_records import LeftOut, Ruling, RunRecord, Verdict
 from scheduler_async.stores.messages import NodeRow
 from scheduler_async.stores.nodes import BEAT, MARGIN, is_gone, may_live
 from scheduler_async.stores.protocol import Store
@@ -77,9 +79,9 @@ class Copy:
             unreadable = [job for job in jobs if isinstance(job, LeftOut)]
             self.unreadable_jobs += unreadable
             self.verdicts.update(Verdict.LEFT_OUT for _ in unreadable)
-            self._note(await self._target.write_jobs([job for job in jobs if isinstance(job, JobRecord)], rule))
+            self._note(await self._target.write_jobs([job for job in jobs if isinstance(job, Job)], rule))
             self.jobs_seen += len(jobs)
-            after = jobs[-1][0]
+            after = _number_of(jobs[-1])
             yield
         after = BEFORE_ALL
         while runs := await self._source.read_runs(after, RUNS_AT_ONCE):
@@ -105,7 +107,7 @@ class Copy:
         return until is not None and run.scheduled_for <= until
 
 
-def rule(source: JobRecord, target: JobRecord | LeftOut | None) -> Ruling:
+def rule(source: Job, target: Job | LeftOut | None) -> Ruling:
     """What becomes of a job in the target: it is never replaced by one that is older, nor while either is running.
 
     A job is older if it was edited earlier and has not run since. One that was edited here and has run there is older
@@ -114,23 +116,27 @@ def rule(source: JobRecord, target: JobRecord | LeftOut | None) -> Ruling:
     if source.state.activity is not Status.IDLE:
         return Ruling(Verdict.LEFT_OUT, source, RUNS_HERE)
     if target is None:
-        return Ruling(Verdict.ADDED, source._replace(uid=0))
+        return Ruling(Verdict.ADDED, replace(source, uid=0))
     if isinstance(target, LeftOut):
         return Ruling(Verdict.KEPT, source, UNREADABLE_THERE)
     if target.state.activity is not Status.IDLE:
         return Ruling(Verdict.KEPT, target, RUNS_THERE)
     # Numbers and revisions are each store's own: runs and readers know a job by them.
-    ours = source._replace(uid=target.uid, revision=target.revision)
+    ours = replace(source, uid=target.uid, revision=target.revision)
     if ours == target:
         return Ruling(Verdict.SAME, source)
     if not _is_as_new(source, target):
         return Ruling(Verdict.KEPT, target, NEWER_THERE)
-    return Ruling(Verdict.UPDATED, ours._replace(revision=target.revision + 1))
+    return Ruling(Verdict.UPDATED, replace(ours, revision=target.revision + 1))
 
 
-def _is_as_new(one: JobRecord, other: JobRecord) -> bool:
+def _number_of(found: Job | LeftOut) -> int:
+    return found.uid if isinstance(found, Job) else found.number
+
+
+def _is_as_new(one: Job, other: Job) -> bool:
     """Whether nothing has happened to *other* since *one* was what it is."""
-    edited, other_edited = one.updated_at, other.updated_at
+    edited, other_edited = one.updated, other.updated
     ran, other_ran = _last_moment(one.state), _last_moment(other.state)
     if (edited, ran) != (other_edited, other_ran):
         return edited >= other_edited and ran >= other_ran

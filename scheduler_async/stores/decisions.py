@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from scheduler_async.jobs.enums import Outcome, Phase, Status, Trigger
-from scheduler_async.jobs.job import Job, JobState
-from scheduler_async.jobs.run import Attempt, Ending, Skip
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.going_on import disabled
-from scheduler_async.rules.terms import Rules
-from scheduler_async.stores.codec import (
-    NEXT_RUN_AT,
-    has_unreadable_state,
-    schedule_of,
-)
-from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun, NodeRow
-from scheduler_async.stores.short_ways import success_in_time
-from scheduler_async.stores.unreadable import (
-    is_count,
-    shown_moment,
-)
+from scheduler_async.rules.terms import Rules, Transition
+from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.messages import NodeRow
+from scheduler_async.stores.unreadable import is_count, shown_moment
 from scheduler_async.timekeeping.instants import Micros
 
 
@@ -37,20 +32,20 @@ def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
     return is_here and not has_unreadable_state(job)
 
 
-def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> tuple[Edit, Attempt | None]:
+def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Transition:
     """What a claim does with a job; one that cannot be read, or whose schedule fails, is disabled.
 
     One that is claimed ahead of its time is claimed as of its time.
     """
     if job.state.phase is Phase.DISABLED:
-        return Edit(job=job, kind="disabled"), None
+        return Transition(job, kind=EventKind.DISABLED)
     due = job.state.next_run_at
     moment = now if due is None or due < now else due
     try:
-        state, skips, attempt = claim(job, moment, rules, activity)
+        taken = claim(job, moment, rules, activity)
     except Exception as error:  # whatever it is, it must not stop the others
-        return _failing(job, error, now), None
-    return Edit(job.with_state(state), skips, _kind_of(state)), attempt
+        return _failing(job, error, now)
+    return taken if taken.job.enabled else replace(taken, kind=EventKind.DISABLED)
 
 
 def claimed_by_hand(job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool) -> ClaimedRun:
@@ -59,9 +54,9 @@ def claimed_by_hand(job: Job, run_id: int, payload_json: str | None, now: Micros
     assert taken.attempt is not None
     return ClaimedRun.of(
         id=run_id,
-        job=job.with_state(taken.state._replace(activity=Status.QUEUED if queued else Status.RUNNING)),
+        job=job.with_state(replace(taken.state, activity=Status.QUEUED if queued else Status.RUNNING)),
         attempt=taken.attempt,
-        payload_json=job.spec.payload_json if payload_json is None else payload_json,
+        payload_json=job.description.payload_json if payload_json is None else payload_json,
         before=job.state,
     )
 
@@ -75,21 +70,24 @@ def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Mic
     return first, max(moments.count(first), count if at == first else 0)
 
 
-def _failing(job: Job, error: Exception, now: Micros) -> Edit:
-    state = job.state._replace(activity=Status.IDLE)
-    return Edit(job=job.with_state(disabled(state, f"its schedule fails: {error}", now)), kind="disabled")
+def _failing(job: Job, error: Exception, now: Micros) -> Transition:
+    state = disabled(replace(job.state, activity=Status.IDLE), f"its schedule fails: {error}", now)
+    return Transition(job.with_state(state), kind=EventKind.DISABLED)
 
 
-def after(
-    job: Job, run: ClaimedRun, ending: Ending, started_at: Micros | None, finished_at: Micros, rules: Rules
-) -> Edit:
-    """What a run leaves behind; a schedule that no longer computes disables its job."""
+def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
+    """Return what a run leaves of its *job*; a schedule that no longer computes disables it."""
+    return _after(job, ended.run, ended.ending, ended.started_at, ended.finished_at, rules)
+
+
+def _after(
+    job: Job, run: Attempt, ending: Ending, started_at: Micros | None, finished_at: Micros, rules: Rules
+) -> Transition:
     try:
-        state, skips = after_run(job, run.attempt, ending, finished_at, rules, started_at)
+        left = after_run(job, run, ending, finished_at, rules, started_at)
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, finished_at)
-    was_enabled = job.state.phase is not Phase.DISABLED
-    return Edit(job.with_state(state), skips, _kind_of(state) if was_enabled else None)
+    return replace(left, kind=EventKind.DISABLED) if job.enabled and not left.job.enabled else left
 
 
 def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
@@ -114,41 +112,6 @@ def gone_on(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
         return _failing(run.job.with_state(run.before), error, now).job
 
 
-_NOTHING = None, None
-
-
-def aftermath(item: EndedRun, rules: Rules) -> Aftermath:
-    """`after`, for a job that nobody has touched since it was claimed: what nearly all leave is found without it."""
-    run, ending, finished_at = item.run, item.ending, item.finished_at
-    description = run.description
-    is_plain = ending.outcome is Outcome.SUCCESS and not ending.disable and run.trigger is not Trigger.MANUAL
-    if is_plain and description is not None:
-        told = ending.exit_code, ending.message
-        since = max(run.claimed_at, run.scheduled_for)
-        try:
-            schedule, anchor = schedule_of(description)
-            state = success_in_time(run.state, schedule, anchor, since, item.started_at, finished_at, told)
-        except Exception as error:  # whatever it is, it must not stop the others
-            return Aftermath.of(_failing(run.job, error, finished_at))
-        if state is not None:
-            next_run_at = state[NEXT_RUN_AT]
-            kind = "disabled" if next_run_at is None else None
-            return Aftermath(description, state, None, next_run_at, kind, (), told == _NOTHING)
-    return Aftermath.of(after(run.job, run, ending, item.started_at, finished_at, rules))
-
-
-def aftermaths(jobs: Mapping[int, Job], ended: Iterable[EndedRun], rules: Rules) -> dict[int, Aftermath]:
-    """Return what runs leave whose jobs may have been edited meanwhile, by run; *jobs* are those jobs as they are now.
-
-    A run that has no job there is not ours any more, and leaves nothing.
-    """
-    return {
-        run.id: Aftermath.of(after(jobs[run.id], run, ending, started_at, finished_at, rules))
-        for run, ending, started_at, finished_at in ended
-        if run.id in jobs
-    }
-
-
 NEVER_BEGAN = "The store failed when it was claimed; it never began."
 """What the row of a run says whose claim was written, but whose answer was lost."""
 
@@ -160,7 +123,7 @@ def process_gone(node: NodeRow) -> str:
 
 def interrupted(
     job: Job, run_id: int | None, row: Sequence[Any], problem: str, now: Micros, rules: Rules
-) -> tuple[Edit, EndedRun]:
+) -> tuple[Transition, EndedRun]:
     """Return what becomes of a claimed *job* whose run cannot go on, and how that run ended.
 
     *row* is what the row of the run says: the occurrence, the attempt, the trigger, when it was claimed and started.
@@ -168,11 +131,13 @@ def interrupted(
     """
     *told, started_at = row
     tried = _attempt_of(job, *told)
-    run = ClaimedRun.of(id=run_id or 0, job=job, attempt=tried, payload_json=job.spec.payload_json, before=job.state)
+    run = ClaimedRun.of(
+        id=run_id or 0, job=job, attempt=tried, payload_json=job.description.payload_json, before=job.state
+    )
     ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
     at = _noticed_at(now, tried.claimed_at)
     is_readable = not has_unreadable_state(job)
-    edit = after(job, run, ending, shown_moment(started_at), at, rules) if is_readable else Edit(job)
+    edit = _after(job, run, ending, shown_moment(started_at), at, rules) if is_readable else Transition(job)
     return edit, EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
 
 
@@ -200,27 +165,23 @@ _TRIGGERS: dict[str | None, Trigger] = {trigger.value: trigger for trigger in Tr
 def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
     """*job* as if *run* had not been claimed; what it leaves out all the same, and as of when."""
     try:
-        (state, skips), at = unclaim(job, run.job, run.before, run.attempt)
+        freed, at = unclaim(job, run.job, run.before, run)
     except Exception:  # whatever it is, it must not stop the others: a claim finds out
         now = job.state
-        skips, at = (), job.updated
-        state = run.before._replace(phase=now.phase, disabled_reason=now.disabled_reason, disabled_at=now.disabled_at)
-    return job.with_state(state), skips, at
+        state = replace(run.before, phase=now.phase, disabled_reason=now.disabled_reason, disabled_at=now.disabled_at)
+        return job.with_state(state), (), job.updated
+    return freed.job, freed.skips, at
 
 
-def disabled_by(job: Job, reason: str, now: Micros) -> Edit:
+def disabled_by(job: Job, reason: str, now: Micros) -> Transition:
     """*job*, disabled for *reason* as by hand: a run in progress goes on. A schedule that fails does not matter."""
     try:
-        state, skips = disable(job, reason, now)
+        change = disable(job, reason, now)
     except Exception:  # whatever it is, it must not stop the others
-        state, skips = disabled(job.state, reason, now), ()
-    return Edit(job.with_state(state), skips, "disabled")
+        change = Transition(job.with_state(disabled(job.state, reason, now)))
+    return replace(change, kind=EventKind.DISABLED)
 
 
 def _noticed_at(now: Micros, claimed_at: Micros) -> Micros:
     """As of when a death counts that is noticed *now*: one that was claimed ahead of its time, as of its time."""
     return claimed_at if now < claimed_at <= now + EARLIEST_CLAIM else now
-
-
-def _kind_of(state: JobState) -> str | None:
-    return "disabled" if state.phase is Phase.DISABLED else None

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self
 
 from scheduler_async.errors import StoreError
-from scheduler_async.jobs.enums import Outcome, Priority, Status, Trigger
-from scheduler_async.jobs.job import Job, JobState
-from scheduler_async.jobs.run import Attempt, Ending, Skip
+from scheduler_async.jobs.enums import Outcome, Priority, Status
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
-from scheduler_async.rules.terms import Rules
-from scheduler_async.stores.codec import ACTIVITY, DISABLED_REASON, NEXT_RUN_AT, PAYLOAD, TAKEN, UID, KeptJob, Row
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
 MOST_UNHANDLED = 1000
@@ -31,21 +30,7 @@ class UnstorableError(StoreError):
     """The store works, but cannot keep a value that it was given: to try again is of no use."""
 
 
-class Edit(NamedTuple):
-    """What becomes of one job within a change. A tuple: adding many jobs makes many of them."""
-
-    job: Job
-    skips: tuple[Skip, ...] = ()
-    kind: str | None = None
-    """What to tell observers: "added", "updated", …; None if nothing changed."""
-
-    @property
-    def disabled_reason(self) -> str | None:
-        """Why the job is disabled, if it is."""
-        return self.job.state.disabled_reason
-
-
-Decide = Callable[[Job | None], Edit | None]
+Decide = Callable[[Job | None], Transition | None]
 """Given the job as it is, or None, say what becomes of it; None leaves it alone."""
 
 
@@ -76,85 +61,13 @@ class Decision(NamedTuple):
     decide: Decide
 
 
-@dataclass(slots=True, eq=False)
-class ClaimedRun(KeptJob):
-    """A run that is ours: the job is marked, the row is written, and the handler may start. Its job is as of then."""
-
-    id: int
-    uid: int
-    """The number of its job."""
-    payload_json: str
-    scheduled_for: Micros
-    number: int
-    """The how many-th attempt at this occurrence it is."""
-    trigger: Trigger
-    claimed_at: Micros
-    taken: Row
-    """What the claim has changed in the state of the job, as it was before."""
-
-    @classmethod
-    def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
-        """A run of *job*, which looked like *before* when it was claimed."""
-        taken: Row = tuple(before)[TAKEN]
-        return cls(None, None, job, id, job.uid, payload_json, *attempt, taken)
-
-    @classmethod
-    def in_time(cls, id: int, description: Row, before: Row, after: Row) -> Self:
-        """A regular run that was claimed no later than it is due; *before* and *after* are columns of the state."""
-        uid, payload, at = description[UID], description[PAYLOAD], before[NEXT_RUN_AT]
-        return cls(description, after, None, id, uid, payload, at, 1, Trigger.SCHEDULE, at, before[TAKEN])
-
-    @property
-    def attempt(self) -> Attempt:
-        """Which occurrence, which try, and why."""
-        return Attempt(self.scheduled_for, self.number, self.trigger, self.claimed_at)
-
-    @property
-    def before(self) -> JobState:
-        """What the job looked like before the claim, should it be undone."""
-        return JobState._make((Status.IDLE, *self.taken, *self.job.state[TAKEN.stop :]))
-
-    @property
-    def is_queued(self) -> bool:
-        """Whether it waits for a slot."""
-        return bool(self.state[ACTIVITY] == Status.QUEUED)
-
-    @property
-    def named(self) -> dict[str, object]:
-        """What every log line about it carries."""
-        return {"job": self.key, "run": self.id, "attempt": self.number}
-
-
-@dataclass(slots=True, eq=False)
-class Aftermath(KeptJob):
-    """What a run has left behind: what the job looks like after it, what comes next, what was left out meanwhile."""
-
-    next_run_at: Micros | None
-    kind: str | None = None
-    """What to tell observers, besides that the run has ended."""
-    skips: tuple[Skip, ...] = ()
-    is_plain: bool = False
-    """It succeeded in time and told nothing: its job goes on, or has had its last run, and nothing else is to note."""
-
-    @property
-    def disabled_reason(self) -> str | None:
-        """Why the job is disabled, if it is."""
-        reason: str | None = self.state[DISABLED_REASON]
-        return reason
-
-    @classmethod
-    def of(cls, edit: Edit) -> Self:
-        """What an *edit* of the job says."""
-        return cls(None, None, edit.job, edit.job.state.next_run_at, edit.kind, edit.skips)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
     """What one claim brought."""
 
     runs: Sequence[ClaimedRun] = ()
     """In the order in which they should start."""
-    edits: Sequence[Edit] = ()
+    edits: Sequence[Transition] = ()
     """Jobs of which occurrences were left out, or which were disabled."""
     unhandled: Sequence[Job] = ()
     """A job that is due for each handler that is not here; they wait."""
@@ -164,15 +77,6 @@ class Claims:
     """When the next job comes due. What could not be claimed does not count."""
     next_count: int = 0
     """How many come due at that moment, as far as the terms said to count."""
-
-
-class EndedRun(NamedTuple):
-    """A run of ours that has ended, to be recorded."""
-
-    run: ClaimedRun
-    ending: Ending
-    started_at: Micros
-    finished_at: Micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

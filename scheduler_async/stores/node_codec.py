@@ -8,7 +8,7 @@ from typing import Any
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.messages import NodeIdentity, NodeRow
 from scheduler_async.stores.unreadable import (
-    Check,
+    Reader,
     first_problem,
     moment,
     name,
@@ -18,7 +18,7 @@ from scheduler_async.stores.unreadable import (
     shown_text,
 )
 
-NODE: dict[str, Check] = {
+NODE: dict[str, Reader] = {
     "number": number,
     **dict.fromkeys(("name", "host"), name),
     "pid": pid,

@@ -10,17 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import RunRow
-from scheduler_async.rules.terms import Rules
-from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
+from scheduler_async.rules.terms import Rules, Transition
+from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
-    Aftermath,
     Change,
-    ClaimedRun,
     Claims,
     ClaimTerms,
-    Edit,
-    EndedRun,
     JobFilter,
     NodeIdentity,
     NodeRow,
@@ -56,7 +52,7 @@ class Store(Protocol):
     async def close(self) -> None:
         """Let go of it."""
 
-    async def change(self, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+    async def change(self, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
         """Carry out all *changes*, or none if one of them raises."""
 
     async def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
@@ -114,7 +110,7 @@ class Store(Protocol):
     async def release(self, runs: Sequence[ClaimedRun]) -> None:
         """Undo claims whose handlers never started. An occurrence that will not run now leaves a row."""
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
 
     async def join(self, identity: NodeIdentity, now: Micros) -> int:
@@ -136,7 +132,7 @@ class Store(Protocol):
     async def nodes(self) -> list[NodeStatus]:
         """All nodes, also those that died without a word, by when they joined. Whoever asks need not be one."""
 
-    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
+    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Transition, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes.
 
         A claim that cannot be read is left alone, unless its job was removed.
@@ -144,7 +140,7 @@ class Store(Protocol):
 
     async def interrupt_unknown(
         self, node: int, known: Collection[int], now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
+    ) -> list[tuple[Transition, ClaimedRun]]:
         """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
 
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
@@ -165,13 +161,13 @@ class Store(Protocol):
     async def count(self) -> tuple[int, int]:
         """How many jobs there are, and how many runs that have ended."""
 
-    async def read_jobs(self, after: int, limit: int) -> list[JobRecord | LeftOut]:
+    async def read_jobs(self, after: int, limit: int) -> list[Job | LeftOut]:
         """Up to *limit* jobs as they are kept, by number, beyond the number *after*; or why one cannot be read."""
 
     async def read_runs(self, after: int, limit: int) -> list[RunRecord | LeftOut]:
         """Up to *limit* runs that have ended, by number, beyond the number *after*; or why one cannot be read."""
 
-    async def write_jobs(self, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
+    async def write_jobs(self, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
         """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
 
     async def write_runs(self, runs: Sequence[RunRecord]) -> int:

@@ -7,21 +7,13 @@ from typing import Any
 
 from scheduler_async.jobs.enums import Outcome, SkipReason, Trigger
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import RunRow, Skip
+from scheduler_async.jobs.run import EndedRun, RunRow, Skip
 from scheduler_async.jobs.unreadable import Unreadable
-from scheduler_async.stores.codec import (
-    ID,
-    NAMESPACE,
-    UID,
-    Row,
-    read_job,
-    state_of,
-    state_problem,
-)
-from scheduler_async.stores.copy_records import JobRecord, LeftOut, RunRecord
-from scheduler_async.stores.messages import EndedRun
+from scheduler_async.stores.codec import Row, read_job, read_state
+from scheduler_async.stores.columns import PLACE
+from scheduler_async.stores.copy_records import LeftOut, RunRecord
 from scheduler_async.stores.unreadable import (
-    Check,
+    Reader,
     first_problem,
     is_text,
     moment,
@@ -34,7 +26,7 @@ from scheduler_async.stores.unreadable import (
 )
 from scheduler_async.timekeeping.instants import Micros, from_micros
 
-RUN: dict[str, Check] = {
+RUN: dict[str, Reader] = {
     "id": number,
     **dict.fromkeys(("job_id", "namespace"), lambda _: None),  # they are of the job
     "scheduled_for": moment,
@@ -139,7 +131,7 @@ def _run_row(
     )
 
 
-RUN_RECORD: dict[str, Check] = {
+RUN_RECORD: dict[str, Reader] = {
     "id": number,
     **dict.fromkeys(("namespace", "job_id"), name),
     **{column: RUN[column] for column in ("scheduled_for", "attempt", "trigger")},
@@ -162,17 +154,29 @@ def read_run_record(columns: Row) -> RunRecord | LeftOut:
     return RunRecord._make((*columns[:-1], None if output is None else shown_text(output)))
 
 
-def read_record(description: Row, columns: Row) -> JobRecord | LeftOut:
-    """A job as it is kept, with these *columns* of its state; or why it cannot be read."""
+def read_job_to_copy(description: Row, columns: Row) -> Job | LeftOut:
+    """Return the job of a description, with these *columns* of its state; or why it cannot be read."""
     try:
-        read_job(description)
+        return read_job(description).with_state(read_state(columns))
     except Unreadable as problem:
-        unsound: Unreadable | None = problem
-    else:
-        unsound = state_problem(columns)
-    if unsound is not None:
-        return LeftOut(description[UID], shown_text(description[NAMESPACE]), shown_text(description[ID]), str(unsound))
-    return JobRecord._make((*description, state_of(columns)))
+        uid, namespace, id_ = (description[PLACE[name]] for name in ("uid", "namespace", "id"))
+        return LeftOut(uid, shown_text(namespace), shown_text(id_), str(problem))
+
+
+def ending_values(item: EndedRun) -> Row:
+    """Return the columns that an ending writes to the row of its run: when, how, why, and which run."""
+    ending = item.ending
+    reason = SkipReason.INTERRUPTED._value_ if ending.outcome is Outcome.INTERRUPTED else None
+    return (
+        item.started_at,
+        item.finished_at,
+        ending.outcome._value_,
+        reason,
+        ending.error,
+        ending.message,
+        ending.exit_code,
+        item.run.id,
+    )
 
 
 def row_of(item: EndedRun, node: str | None) -> RunRow:
@@ -187,7 +191,7 @@ def row_of(item: EndedRun, node: str | None) -> RunRow:
         finished_at=from_micros(item.finished_at),
         duration_ms=max(item.finished_at - item.started_at, 0) / 1000,
         delay_ms=max(item.started_at - run.scheduled_for, 0) / 1000,
-        attempt=run.number,
+        attempt=run.attempt,
         trigger=run.trigger,
         outcome=ending.outcome,
         reason=SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None,

@@ -8,16 +8,13 @@ from logging import WARNING
 from typing import Any, TypeAlias
 
 from scheduler_async.errors import quoted
+from scheduler_async.jobs.job import MOST_COUNTED
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.logs import say
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 # So many rows are named. A store with more of them is damaged, and naming them all would take memory without end.
 MOST_NAMED = 1_000
-
-
-# Counts far beyond what a job can reach are damage; adding to them could pass what a store can hold.
-MOST_COUNTED = 2**40
 
 
 # The kernel gives no larger number to a process.
@@ -59,14 +56,15 @@ class UnreadableRows:
 
 # ---------------------------------------------------------------- what columns may hold
 
-Check: TypeAlias = Callable[[Any], object]
-"""Raises a `ValueError` that says what is wrong with a value."""
+Reader: TypeAlias = Callable[[Any], Any]
+"""Returns the value of a column; raises a `ValueError` that says what is wrong with it."""
 
 
-def moment(value: Any) -> None:
-    """A moment that a datetime can hold."""
-    if not is_moment(value):
+def moment(value: Any) -> Micros:
+    """Read a moment that a datetime can hold."""
+    if type(value) is not int or not FIRST <= value <= LAST:
         raise ValueError(f"{_shown(value)} is not a moment between the years 1 and 9999")
+    return value
 
 
 def is_moment(value: Any) -> bool:
@@ -74,10 +72,11 @@ def is_moment(value: Any) -> bool:
     return type(value) is int and FIRST <= value <= LAST
 
 
-def count(value: Any) -> None:
-    """A number of things that were counted."""
-    if not is_count(value):
+def count(value: Any) -> int:
+    """Read a number of things that were counted."""
+    if type(value) is not int or not 0 <= value <= MOST_COUNTED:
         raise ValueError(f"{_shown(value)} is not a number from 0 to {MOST_COUNTED}")
+    return value
 
 
 def is_count(value: Any) -> bool:
@@ -85,30 +84,34 @@ def is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MOST_COUNTED
 
 
-def number(value: Any) -> None:
-    """A whole number."""
+def number(value: Any) -> int:
+    """Read a whole number."""
     if type(value) is not int:
         raise ValueError(f"{_shown(value)} is not a whole number")
+    return value
 
 
-def duration(value: Any) -> None:
-    """A positive duration in microseconds."""
+def duration(value: Any) -> Micros:
+    """Read a positive duration in microseconds."""
     if type(value) is not int or value <= 0:
         raise ValueError(f"{_shown(value)} is not a positive number of microseconds")
+    return value
 
 
-def pid(value: Any) -> None:
-    """The number of a process."""
+def pid(value: Any) -> int:
+    """Read the number of a process."""
     if type(value) is not int or not 0 < value <= LARGEST_PID:
         raise ValueError(f"{_shown(value)} is not the number of a process")
+    return value
 
 
-def text(value: Any) -> None:
-    """Any text."""
+def text(value: Any) -> str:
+    """Read any string."""
     if type(value) is not str:
         raise ValueError(f"{_shown(value)} is not a string")
     if not is_text(value):
         raise ValueError("it is not valid UTF-8")
+    return value
 
 
 def is_text(value: str) -> bool:
@@ -122,56 +125,51 @@ def is_text(value: str) -> bool:
     return True
 
 
-def name(value: Any) -> None:
-    """What people call something."""
-    text(value)
-    if not value.isprintable():
+def name(value: Any) -> str:
+    """Read a name."""
+    if not text(value).isprintable():
         raise ValueError(f"{quoted(value)} has characters that cannot be printed")
+    return str(value)
 
 
 def is_name(value: Any) -> bool:
-    """Whether *value* can be what people call something."""
+    """Return whether *value* can be a name."""
     return problem_of("", name, value) is None
 
 
-def one_of(words: Mapping[str, object]) -> Check:
-    """One of the values of an enum."""
+def one_of(members: Mapping[str, object]) -> Reader:
+    """Return a reader of the values of an enum; *members* are its members by their values."""
 
-    def check(value: Any) -> None:
-        if not isinstance(value, str) or value not in words:
-            raise ValueError(f"{_shown(value)} is none of {', '.join(words)}")
+    def read(value: Any) -> object:
+        if not isinstance(value, str) or value not in members:
+            raise ValueError(f"{_shown(value)} is none of {', '.join(members)}")
+        return members[value]
 
-    return check
+    return read
 
 
-def optional(check: Check) -> Check:
-    """Nothing, or what *check* lets pass."""
-    return lambda value: None if value is None else check(value)
+def optional(read: Reader) -> Reader:
+    """Return a reader of None, or of what *read* reads."""
+    return lambda value: None if value is None else read(value)
 
 
 def _shown(value: object) -> str:
     return str(value) if type(value) is int else quoted(value)
 
 
-def first_problem(columns: Mapping[str, Check], row: Sequence[Any]) -> Unreadable | None:
-    """The first of *columns*, which are those of *row*, that holds what it must not."""
-    for (column, check), value in zip(columns.items(), row, strict=True):
-        problem = problem_of(column, check, value)
+def first_problem(readers: Mapping[str, Reader], row: Sequence[Any]) -> Unreadable | None:
+    """Return the first problem of *row*, whose columns have these *readers*; None if all of it can be read."""
+    for (column, read), value in zip(readers.items(), row, strict=True):
+        problem = problem_of(column, read, value)
         if problem is not None:
             return problem
     return None
 
 
-def all_problems(columns: Mapping[str, Check], row: Sequence[Any]) -> tuple[Unreadable, ...]:
-    """Return a problem for each of *columns*, which are those of *row*, that holds what it must not."""
-    found = (problem_of(column, check, value) for (column, check), value in zip(columns.items(), row, strict=True))
-    return tuple(problem for problem in found if problem is not None)
-
-
-def problem_of(column: str, check: Check, value: Any) -> Unreadable | None:
-    """Why *value* must not be in *column*, or None."""
+def problem_of(column: str, read: Reader, value: Any) -> Unreadable | None:
+    """Return why *value* must not be in *column*, or None."""
     try:
-        check(value)
+        read(value)
     except RecursionError:
         return Unreadable(column, "it is nested too deeply")
     except Exception as error:  # whatever a row holds, it must not stop the others

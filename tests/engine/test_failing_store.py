@@ -157,7 +157,7 @@ class World:
         if self.store.inner._reader is None:
             return None
         job = await self.store.inner.get("default", job_id)
-        return None if job is None else (job.spec, job.revision, job.state.phase, job.anchor)
+        return None if job is None else (job.description, job.handler, job.revision, job.state.phase, job.anchor)
 
     async def advance(self, duration: str) -> None:
         """Move the clock, and let retries, which take real time, succeed before the next minute comes."""

@@ -45,9 +45,10 @@ from scheduler_async import (
     UnknownZoneError,
 )
 from scheduler_async.jobs.events import EventStream
-from scheduler_async.rules.terms import Rules
+from scheduler_async.jobs.run import EndedRun
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores import nodes
-from scheduler_async.stores.messages import Aftermath, Claims, ClaimTerms, EndedRun, NodeIdentity, NodeRow, RunFilter
+from scheduler_async.stores.messages import Claims, ClaimTerms, NodeIdentity, NodeRow, RunFilter
 from scheduler_async.stores.sqlite import store as sqlite
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import Micros
@@ -921,7 +922,7 @@ class DeafStore(SQLiteStore):
         self._fail()
         return await super().claim_due(now, terms)
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         self._fail()
         return await super().finish(ended, rules)
 

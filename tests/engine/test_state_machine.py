@@ -59,9 +59,10 @@ from scheduler_async import (
 )
 from scheduler_async.engine import claimer, engine, lookahead
 from scheduler_async.engine import held_runs as waiting
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules import claim_ahead as foresight
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, Foresight
-from scheduler_async.stores.messages import ClaimedRun, JobFilter, RunFilter
+from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.stores.nodes import retire
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
@@ -1023,7 +1024,7 @@ class EngineMachine(RuleBasedStateMachine):
                 break
             limit *= 4
         waiting = [active.claimed for active in self.scheduler._engine.session.runner if active.waits]
-        early = {run.id: from_micros(run.attempt.claimed_at) for run in waiting if run.job.id == model.id}
+        early = {run.id: from_micros(run.claimed_at) for run in waiting if run.job.id == model.id}
         model.early = {row.id for row in rows if row.id in early or row.finished_at in early.values()}
         new = [row for row in reversed(rows) if row.id >= known and model.rows.get(row.id) != row]
         return [row for row in new if row.id not in model.early]

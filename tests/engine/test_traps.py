@@ -36,9 +36,10 @@ from scheduler_async import (
     Trigger,
 )
 from scheduler_async.engine.claimer import CHUNK
-from scheduler_async.rules.terms import Rules
+from scheduler_async.jobs.run import EndedRun
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.running.runner import ActiveRun, Runner
-from scheduler_async.stores.messages import Aftermath, Claims, ClaimTerms, EndedRun
+from scheduler_async.stores.messages import Claims, ClaimTerms
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import Micros
 from tests.cast import HOUR, MINUTE, NOON, PATIENCE, NewScheduler, Worker, job_of
@@ -372,7 +373,7 @@ class SlowFinish(SQLiteStore):
         super().__init__(path)
         self.asked, self.go = asyncio.Event(), asyncio.Event()
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         self.asked.set()
         await self.go.wait()
         return await super().finish(ended, rules)

@@ -7,7 +7,6 @@ import copy
 import inspect
 import json
 import pickle
-import weakref
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler_async import (
     Cron,
@@ -23,7 +23,6 @@ from scheduler_async import (
     Explanation,
     IntervalParseError,
     InvalidJobError,
-    Job,
     JobSpec,
     Manual,
     Misfire,
@@ -42,9 +41,8 @@ from scheduler_async import (
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.job import JobState
 from scheduler_async.jobs.names import key_of
-from scheduler_async.jobs.run import Attempt
+from scheduler_async.jobs.run import Attempt, ClaimedRun
 from scheduler_async.rules.edits import add
-from scheduler_async.stores.messages import ClaimedRun
 from scheduler_async.timekeeping.instants import to_micros
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -77,9 +75,9 @@ def test_a_spec_keeps_what_it_was_given() -> None:
     assert spec.misfire is Misfire.SKIP
     assert spec.timeout == timedelta(seconds=30)
     assert spec.on_interrupt is OnInterrupt.SKIP
-    assert spec.changed() == spec
-    assert spec.changed(name=None).name is None
-    assert spec.changed(name=None).payload == spec.payload
+    assert spec.with_enabled(True).enabled
+    assert spec.with_handler("other").handler == "other"
+    assert spec.with_schedule(Manual()).payload == spec.payload
 
 
 def test_nobody_can_change_a_payload_behind_the_jobs_back() -> None:
@@ -190,7 +188,7 @@ def test_a_job_shows_moments_as_datetimes() -> None:
     assert (job.payload, job.metadata, job.priority) == (None, {}, Priority.STANDARD)
     assert (job.misfire, job.on_interrupt, job.last_error, job.last_message) == ("run_once", "rerun", None, None)
     assert repr(job) == "Job(id='a', namespace='default', handler='h')"
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         job.id = "b"  # type: ignore[misc]
 
 
@@ -206,7 +204,6 @@ def test_a_job_shows_moments_as_datetimes() -> None:
     ],
 )
 def test_the_status_of_a_job(phase: Phase, activity: Status, status: str) -> None:
-    from dataclasses import replace
 
     job = add(JobSpec(Every("5m"), handler="h"), id="a", handler="h", now=0)
 
@@ -401,14 +398,6 @@ def test_jobs_and_descriptions_can_be_copied_and_sent(again: Callable[[Any], Any
     job = add(spec, id="a", handler="h", now=5)
 
     assert (again(spec), again(job)) == (spec, job)
-    assert weakref.ref(job)() is job
-
-
-@pytest.mark.parametrize("kind", [Job, JobSpec])
-def test_values_have_no_subclasses(kind: type) -> None:
-    """They are made in ways that a subclass would not notice."""
-    with pytest.raises(TypeError, match="has no subclasses"):
-        type("Mine", (kind,), {})
 
 
 # ---------------------------------------------------------------- how deep JSON may be

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -14,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler_async import (
     At,
@@ -32,18 +32,14 @@ from scheduler_async import (
     Trigger,
 )
 from scheduler_async.jobs.enums import ENDED, Phase
-from scheduler_async.jobs.job import JobState
 from scheduler_async.jobs.run import Attempt, Ending, Skip
-from scheduler_async.rules import claiming, finishing
 from scheduler_async.rules.claiming import claim, claim_manually
 from scheduler_async.rules.clock_changes import sooner
 from scheduler_async.rules.edits import add, disable, edit, edited_spec, pause, resume
 from scheduler_async.rules.explaining import MAX_UPCOMING, decide, explain, upcoming
 from scheduler_async.rules.finishing import after_run
-from scheduler_async.rules.going_on import disabled, going_on
-from scheduler_async.rules.terms import Change, Room, Rules
-from scheduler_async.stores.codec import state_of, state_values
-from scheduler_async.stores.short_ways import claim_in_time, success_in_time
+from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.terms import Room, Rules, Transition
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 
 NOON = to_micros(datetime(2026, 1, 5, 12, tzinfo=UTC))
@@ -62,6 +58,14 @@ def a_job(schedule: Schedule, now: Micros = NOON, **fields: Any) -> Job:
 
 def utc(hour: int, minute: int = 0, second: int = 0, day: int = 5) -> Micros:
     return to_micros(datetime(2026, 1, day, hour, minute, second, tzinfo=UTC))
+
+
+def job_and_skips(change: Transition) -> tuple[Job, tuple[Skip, ...]]:
+    return change.job, change.skips
+
+
+def rescheduled(job: Job, now: Micros) -> Transition:
+    return edit(job, edited_spec(job, {"schedule": Every("5m")}), handler="h", now=now)
 
 
 class Story:
@@ -802,8 +806,7 @@ def test_jitter_is_in_the_next_run_and_counts_from_the_grid() -> None:
 
 
 def changed(job: Job, now: Micros, **changes: Any) -> Job:
-    edited, _ = edit(job, edited_spec(job, changes), handler=str(changes.get("handler", job.handler)), now=now)
-    return edited
+    return edit(job, edited_spec(job, changes), handler=str(changes.get("handler", job.handler)), now=now).job
 
 
 def test_a_changed_schedule_counts_from_now() -> None:
@@ -836,7 +839,7 @@ def test_an_edited_delay_does_not_run_at_once_if_it_ran_before() -> None:
 def test_an_edit_accounts_for_what_was_owed() -> None:
     job = a_job(Every("1h"))
 
-    _, skips = edit(job, edited_spec(job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    _, skips = job_and_skips(rescheduled(job, NOON + 3 * HOUR))
 
     assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + HOUR, missed=3),)
 
@@ -857,7 +860,9 @@ def test_a_finishing_run_does_not_overwrite_an_edit() -> None:
     run = story.start_at(NOON + HOUR)
     assert run is not None
 
-    edited, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    edited, skips = job_and_skips(
+        edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    )
     assert edited.state.next_run_at == NOON + 3 * HOUR + 5 * MINUTE
     assert skips == (Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + 2 * HOUR, missed=2),)
     story.job = edited
@@ -883,10 +888,9 @@ def test_a_finished_at_is_not_replayed_by_adding_it_again() -> None:
     story = Story(At(from_micros(NOON)))
     story.pass_at(NOON)
 
-    again, _ = edit(story.job, story.job.spec, handler="h", now=NOON + HOUR)
-    later, _ = edit(
-        story.job, story.job.spec.changed(schedule=At(from_micros(NOON + DAY))), handler="h", now=NOON + HOUR
-    )
+    again = edit(story.job, edited_spec(story.job, {}), handler="h", now=NOON + HOUR).job
+    tomorrow = edited_spec(story.job, {"schedule": At(from_micros(NOON + DAY))})
+    later = edit(story.job, tomorrow, handler="h", now=NOON + HOUR).job
 
     assert (again.status, again.disabled_reason) == (Status.DISABLED, ENDED)
     assert (later.status, later.state.next_run_at) == (Status.IDLE, NOON + DAY)
@@ -898,8 +902,8 @@ def test_an_upsert_enables_what_was_disabled_but_not_what_is_paused() -> None:
     off = replace(job, state=disabled(job.state, "cancelled", NOON))
     paused = replace(job, state=pause(job, NOON).state)
 
-    on, _ = edit(off, job.spec, handler="h", now=NOON + 30 * MINUTE)
-    still, _ = edit(paused, job.spec, handler="h", now=NOON + 30 * MINUTE)
+    on = edit(off, edited_spec(off, {"enabled": True}), handler="h", now=NOON + 30 * MINUTE).job
+    still = edit(paused, edited_spec(paused, {}), handler="h", now=NOON + 30 * MINUTE).job
 
     assert (on.status, on.state.next_run_at) == (Status.IDLE, NOON + HOUR)
     assert still.status is Status.PAUSED
@@ -1410,7 +1414,9 @@ def test_an_edit_of_an_idle_job_accounts_for_what_it_owes_as_missed() -> None:
     story = Story(Every("1h"))
     story.pass_at(NOON + HOUR)
 
-    _, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    _, skips = job_and_skips(
+        edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    )
 
     assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 2 * HOUR, missed=2),)
 
@@ -1420,7 +1426,9 @@ def test_an_edit_of_a_disabled_job_leaves_no_row() -> None:
     story.pass_at(NOON + HOUR)
     off = changed(story.job, NOON + HOUR + MINUTE, enabled=False)
 
-    edited, skips = edit(off, edited_spec(off, {"schedule": Every("5m")}), handler="h", now=NOON + 5 * HOUR)
+    edited, skips = job_and_skips(
+        edit(off, edited_spec(off, {"schedule": Every("5m")}), handler="h", now=NOON + 5 * HOUR)
+    )
 
     assert skips == ()
     assert edited.status is Status.DISABLED
@@ -1430,7 +1438,9 @@ def test_an_edit_during_a_triggered_run_accounts_for_what_is_owed_as_missed() ->
     job = a_job(Every("1h"))
     running = replace(job, state=claim_manually(job, NOON + HOUR + MINUTE).state)
 
-    _, skips = edit(running, edited_spec(running, {"schedule": Every("5m")}), handler="h", now=NOON + 2 * HOUR)
+    _, skips = job_and_skips(
+        edit(running, edited_spec(running, {"schedule": Every("5m")}), handler="h", now=NOON + 2 * HOUR)
+    )
 
     assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + HOUR, missed=2),)
 
@@ -1515,7 +1525,9 @@ def test_an_edit_that_drops_the_retry_of_a_one_shot_leaves_no_row() -> None:
     story = Story(At(from_micros(NOON)), retry=Retry.in_window(2))
     story.pass_at(NOON, ERROR)
 
-    _, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + HOUR)
+    _, skips = job_and_skips(
+        edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + HOUR)
+    )
 
     assert skips == ()
 
@@ -1524,7 +1536,9 @@ def test_an_edit_that_drops_a_retry_accounts_for_the_regular_times_behind_it() -
     story = Story(Every("1h"), retry=Retry.in_window(2, delay="5h"))
     story.pass_at(NOON + HOUR, ERROR)
 
-    _, skips = edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    _, skips = job_and_skips(
+        edit(story.job, edited_spec(story.job, {"schedule": Every("5m")}), handler="h", now=NOON + 3 * HOUR)
+    )
 
     assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 2 * HOUR, missed=2),)
 
@@ -1537,8 +1551,8 @@ def test_a_new_schedule_for_what_has_ended_takes_the_reason_away() -> None:
     story = Story(At(from_micros(NOON)))
     story.pass_at(NOON)
 
-    spec = story.job.spec.changed(schedule=At(from_micros(NOON + DAY)))
-    edited, _ = edit(story.job, spec, handler="h", now=NOON + HOUR)
+    spec = edited_spec(story.job, {"schedule": At(from_micros(NOON + DAY))})
+    edited = edit(story.job, spec, handler="h", now=NOON + HOUR).job
 
     assert (edited.status, edited.disabled_reason) == (Status.IDLE, None)
 
@@ -1720,102 +1734,6 @@ def test_whatever_happens_the_rules_hold(
     assert all(skip.missed > 0 for skip in story.skips)
 
 
-# ---------------------------------------------------------------- from columns to columns
-
-IN_TIME = [
-    Every("1m"),
-    Every("1m", end=from_micros(NOON + 90 * SECOND)),
-    Cron("* * * * *", tz="UTC"),
-    At(from_micros(NOON + MINUTE)),
-]
-
-
-@pytest.mark.parametrize("forgotten", [None, NOON], ids=["all is remembered", "older runs are forgotten"])
-@pytest.mark.parametrize("schedule", IN_TIME, ids=["every", "every until an end", "cron", "at"])
-def test_what_nearly_every_run_does_needs_no_closer_look(schedule: Schedule, forgotten: Micros | None) -> None:
-    job = a_job(schedule)
-    due = NOON + MINUTE
-
-    taken = claim_in_time(state_values(job.state._replace(forgotten_until=forgotten)), due - SECOND, "running")
-    assert taken is not None
-    left = success_in_time(taken, schedule, job.anchor, due, due + 1, due + SECOND, (None, None))
-
-    assert left is not None
-
-
-@given(
-    actions=st.lists(
-        st.tuples(st.sampled_from(["pass", "fail", "crash", "cancel", "pause", "resume"]), st.integers(0, 90)),
-        max_size=6,
-    ),
-    schedule=st.sampled_from(
-        [
-            *IN_TIME,
-            Every("20s", immediately=True),
-            Every("1m", jitter="10s"),
-            Every("1m", start=from_micros(NOON + 100 * SECOND)),
-            Cron("*/7 * * * * *", tz="Europe/Stockholm"),
-            Delay("30s"),
-            Manual(),
-        ]
-    ),
-    retry=st.sampled_from([None, Retry.none(), Retry.in_window(1), Retry.budget(2, "1m")]),
-    misfire=st.sampled_from(["run_once", "skip"]),
-    forgotten=st.none() | st.integers(-100, 100).map(lambda seconds: NOON + seconds * SECOND),
-    early=st.integers(-2, 2),
-    takes=st.integers(-1, 120),
-    told=st.tuples(st.none() | st.integers(), st.none() | st.text()),
-)
-def test_columns_go_the_same_way_as_states(
-    actions: Iterable[tuple[str, int]],
-    schedule: Schedule,
-    retry: Retry | None,
-    misfire: str,
-    forgotten: Micros | None,
-    early: int,
-    takes: int,
-    told: tuple[int | None, str | None],
-) -> None:
-    """The short ways of `claim` and `after_run` may refuse; what they do say is what the long ways say."""
-    story = Story(schedule, retry=retry, misfire=misfire)
-    endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
-    now = NOON
-    for action, wait in actions:
-        now += wait * SECOND
-        if action in endings:
-            story.pass_at(now, endings[action], takes=SECOND)
-        else:
-            change = (pause if action == "pause" else resume)(story.job, now) if story.job.enabled else None
-            story.job = story.job if change is None else story.job.with_state(change.state)
-    job = story.job.with_state(story.job.state._replace(forgotten_until=forgotten))
-    due = job.state.next_run_at
-    if due is None:
-        return
-
-    now = due - early * SECOND
-    moment = max(now, due)
-    taken = claim_in_time(state_values(job.state), now, "queued")
-    long = claim(job, moment, RULES)
-
-    if taken is None:
-        assert early < 0 or job.state.retry_of or job.state.regular_at or job.state.forgotten_until
-    else:
-        assert (state_of(taken), ()) == (long.state, long.skips)
-        assert long.attempt == Attempt(due, 1, Trigger.SCHEDULE, due)
-    if long.attempt is None:
-        return
-
-    running, run = job.with_state(long.state), long.attempt
-    ended_at = moment + takes * SECOND
-    ending = Ending(outcome=Outcome.SUCCESS, exit_code=told[0], message=told[1])
-    since = max(run.claimed_at, run.scheduled_for)
-    left = success_in_time(state_values(long.state), schedule, job.anchor, since, moment + 1, ended_at, told)
-    after = after_run(running, run, ending, ended_at, RULES, moment + 1)
-
-    if left is not None:
-        assert (state_of(left), ()) == (after.state, after.skips)
-
-
 # ---------------------------------------------------------------- much at once, during one run
 
 
@@ -1825,13 +1743,13 @@ GIVE_UP = Ending(outcome=Outcome.SUCCESS, disable=True)
 class Meddled(Story):
     """A story in which people change the job while it runs."""
 
-    def change(self, change: Change) -> None:
+    def change(self, change: Transition) -> None:
         self.job = self.job.with_state(change.state)
         self.skips += change.skips
 
     def reschedule(self, schedule: Schedule, now: Micros, **changes: Any) -> None:
         spec = edited_spec(self.job, {"schedule": schedule, **changes})
-        self.job, skips = edit(self.job, spec, handler="h", now=now)
+        self.job, skips = job_and_skips(edit(self.job, spec, handler="h", now=now))
         self.skips += skips
 
     def trigger_at(self, now: Micros) -> Attempt:
@@ -2516,7 +2434,7 @@ def test_a_job_of_which_all_is_forgotten_keeps_its_time(fails: bool) -> None:
     story = Story(Every("10s", end=from_micros(NOON + 40 * SECOND)))
     if fails:
         story.pass_at(NOON + 10 * SECOND, ERROR)
-    state = story.job.state._replace(forgotten_until=NOON + HOUR, last_error_at=None)
+    state = replace(story.job.state, forgotten_until=NOON + HOUR, last_error_at=None)
     story.job = story.job.with_state(state)
 
     assert sooner(story.job, NOON) is None
@@ -2524,18 +2442,18 @@ def test_a_job_of_which_all_is_forgotten_keeps_its_time(fails: bool) -> None:
 
 def test_what_is_forgotten_is_not_offered_again() -> None:
     story = Story(Every("1h"))
-    story.job = story.job.with_state(story.job.state._replace(forgotten_until=NOON))
+    story.job = story.job.with_state(replace(story.job.state, forgotten_until=NOON))
 
     assert back(story, NOON - DAY).state.next_run_at == NOON + HOUR
-    due = story.job.with_state(story.job.state._replace(next_run_at=NOON - HOUR))
+    due = story.job.with_state(replace(story.job.state, next_run_at=NOON - HOUR))
     taken = claim(due, NOON - HOUR, RULES)
     assert (taken.attempt, taken.state.next_run_at) == (None, NOON + HOUR)
 
 
 def test_what_a_forgotten_delay_stood_before_is_told() -> None:
     story = Story(Every("1h"))
-    state = story.job.state._replace(next_run_at=NOON + 3 * HOUR, regular_at=NOON + HOUR)
-    story.job = story.job.with_state(state._replace(forgotten_until=NOON + 3 * HOUR))
+    state = replace(story.job.state, next_run_at=NOON + 3 * HOUR, regular_at=NOON + HOUR)
+    story.job = story.job.with_state(replace(state, forgotten_until=NOON + 3 * HOUR))
 
     assert story.start_at(NOON + 3 * HOUR) is None
     assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + HOUR, missed=2)]
@@ -2585,36 +2503,3 @@ def test_what_was_missed_is_counted_from_before_the_job_was_added_if_the_clock_w
     assert resumed.state.next_run_at == NOON - 145 * MINUTE
     (skip,) = taken.skips
     assert skip.missed + (taken.attempt is not None) == 44  # from 145 minutes before noon to 70 after it
-
-
-# ---------------------------------------------------------------- what is made of parts
-
-
-@given(
-    state=st.builds(
-        JobState,
-        **{
-            name: st.integers(0, 9)
-            for name in JobState._fields
-            if name not in ("activity", "phase", "disabled_reason", "last_error", "last_message")
-        },
-    ),
-    outcome=st.sampled_from([Outcome.SUCCESS, Outcome.NOOP, Outcome.SKIPPED, Outcome.CANCELLED]),
-    by_hand=st.booleans(),
-)
-def test_what_is_made_of_parts_has_each_in_its_place(state: JobState, outcome: Outcome, by_hand: bool) -> None:
-    """A state is put together from pieces of the one before: a field that is added must not shift the others."""
-    ending = Ending(outcome=outcome, exit_code=77, message="told")
-    told: dict[str, Any] = {"activity": Status.IDLE, "last_run_at": 11, "last_exit_code": 77, "last_message": "told"}
-    if outcome in (Outcome.SUCCESS, Outcome.NOOP):
-        told["last_success_at"] = 12
-    if not by_hand and outcome is not Outcome.CANCELLED:
-        told |= {"retry_count": 0, "period_start": None, "consecutive_errors": 0, "interruptions": 0}
-    taken: dict[str, Any] = {"next_run_at": None, "retry_of": None, "attempts": 0, "regular_at": None}
-    job = a_job(Every("1h"))
-
-    assert finishing._counted(state, ending, by_hand, 12, 11) == state._replace(**told)
-    assert going_on(job, state, 13, 12) == state._replace(**{**taken, "next_run_at": 13})
-    assert claiming._taken(state, 12, Status.RUNNING, 14) == state._replace(
-        **taken, activity=Status.RUNNING, last_run_at=12, retry_count=14
-    )

@@ -1,4 +1,4 @@
-"""Statements that write many rows at once, and bind no None."""
+"""Statements that write many rows at once, and bind only what is not usual."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from scheduler_async.stores.sqlite.bulk_writes import AT_ONCE, inserting, updating
 
-INSERT = inserting("t", "id", "a", "b", always={"c": "'same'"})
-UPDATE = updating("t", ["id"], "a", "b", always="c = 'changed'")
+USUAL = {"a": 0, "c": "same"}
+INSERT = inserting("t", "id", "a", "b", "c", usual=USUAL)
+UPDATE = updating("t", ["id"], "a", "b", always="c = 'changed'", usual=USUAL)
 MANY = AT_ONCE[0] * 2 + sum(AT_ONCE[1:-1]) + 3  # whole statements of each size, and some rows one by one
 
 
@@ -36,20 +37,20 @@ def all_of(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("count", [0, *AT_ONCE, MANY])
 def test_as_many_rows_are_written_as_there_are(count: int, db: sqlite3.Connection) -> None:
-    rows = [(number, number * 10, f"{number}") for number in range(count)]
+    rows = [(number, number * 10, f"{number}", "same") for number in range(count)]
 
     written = INSERT.all(db, iter(rows))
 
     assert written == count
-    assert all_of(db) == [(*row, "same") for row in rows]
+    assert all_of(db) == rows
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(-9, 9), st.none() | st.text(max_size=3)), max_size=MANY))
 def test_gaps_are_gaps(values: list[tuple[int | None, str | None]]) -> None:
-    """Whatever the rows before and after them hold; and an update empties what is empty now."""
+    """Whatever the rows before and after them hold; and an update restores what is usual."""
     values = [(a, None if b is None else b.replace("\0", "")) for a, b in values]
     db = new_table()
-    INSERT.all(db, [(number, *row) for number, row in enumerate(values)])
+    INSERT.all(db, [(number, *row, "same") for number, row in enumerate(values)])
     inserted = all_of(db)
     turned = [*reversed(values)]
 
@@ -63,7 +64,7 @@ def test_gaps_are_gaps(values: list[tuple[int | None, str | None]]) -> None:
 
 def test_only_rows_that_are_found_are_counted_and_changed(db: sqlite3.Connection) -> None:
     """A run that was taken over must not write: who counts the rows knows."""
-    INSERT.all(db, [(number, number, "x") for number in range(MANY)])
+    INSERT.all(db, [(number, number, "x", "same") for number in range(MANY)])
     guarded = updating("t", ["id", "a"], "b", where="c = 'same'")
     db.execute("UPDATE t SET c = 'other' WHERE id = 1")
 
@@ -74,10 +75,10 @@ def test_only_rows_that_are_found_are_counted_and_changed(db: sqlite3.Connection
 
 
 def test_what_is_there_already_can_be_left_alone(db: sqlite3.Connection) -> None:
-    gently = inserting("t", "id", "a", verb="INSERT OR IGNORE", always={"c": "'new'"})
-    INSERT.one(db, 5, 1, "b")
+    gently = inserting("t", "id", "a", "c", verb="INSERT OR IGNORE", usual={"c": "new"})
+    INSERT.one(db, 5, 1, "b", "same")
 
-    written = gently.all(db, [(number, 2) for number in range(MANY)])
+    written = gently.all(db, [(number, 2, "new") for number in range(MANY)])
 
     assert written == MANY - 1
     assert all_of(db)[5] == (5, 1, "b", "same")

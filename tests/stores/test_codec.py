@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler_async import At, Cron, Every, Job, JobSpec, Manual, Retry, Schedule
+from scheduler_async.jobs.description import Description
 from scheduler_async.jobs.enums import Phase, Status
-from scheduler_async.jobs.job import JobState
+from scheduler_async.jobs.job import MOST_COUNTED, JobState
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.edits import add
 from scheduler_async.rules.going_on import disabled
 from scheduler_async.stores.codec import (
-    DESCRIPTION,
-    STATE,
-    KeptJob,
-    is_sound_state,
-    job_of,
+    description_values,
     problems_of,
     read_job,
-    schedule_of,
-    spec_values,
-    state_of,
-    state_problem,
+    read_state,
     state_values,
     unreadable_job,
 )
+from scheduler_async.stores.columns import DESCRIPTION, STATE, Kind
 from scheduler_async.stores.run_codec import RUN, read_run
-from scheduler_async.stores.short_ways import claim_in_time
-from scheduler_async.stores.unreadable import MOST_COUNTED, all_problems
+from scheduler_async.stores.unreadable import problem_of
 from scheduler_async.timekeeping.instants import FIRST, LAST, to_micros
 from tests.cast import NOON
 
@@ -58,7 +51,7 @@ def a_job(schedule: Schedule, **fields: Any) -> Job:
 
 
 def rows_of(job: Job) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    return (job.uid, *spec_values(job)), state_values(job.state)
+    return description_values(job), tuple(state_values(job.state))
 
 
 @pytest.mark.parametrize(("schedule", "fields"), JOBS)
@@ -66,43 +59,26 @@ def test_a_job_comes_back_from_its_rows(schedule: Schedule, fields: dict[str, An
     job = a_job(schedule, **fields)
     description, state = rows_of(job)
 
-    assert job_of(description, state_of(state)) == job
-    assert read_job(description).spec == job.spec
-    assert schedule_of(description) == (schedule, NOW)
+    assert read_job(description).with_state(read_state(state)) == job
+
+
+def test_every_field_of_a_description_has_a_column() -> None:
+    """What has none would be lost without a word."""
+    paths = {column.path for column in DESCRIPTION}
+
+    described = {f"description.{name}" for name in Description.__struct_fields__ if name != "unreadable"}
+    others = {*Job.__struct_fields__} - {"description", "state", "unreadable_state"}
+    assert paths == described | others
 
 
 def test_a_state_comes_back_from_its_columns_and_those_are_bare() -> None:
-    """The garbage collector lets tuples of numbers and texts be, and drivers take long over enums."""
+    """Drivers take long over enums."""
     state = disabled(JobState(next_run_at=5, last_error="why"), "enough", 9)
 
-    columns = state_values(state)
+    columns = tuple(state_values(state))
 
-    assert state_of(columns) == state
+    assert read_state(columns) == state
     assert {type(value) for value in columns} == {int, str, type(None)}
-    assert type(columns) is tuple
-
-
-@pytest.mark.parametrize(("schedule", "fields"), JOBS)
-def test_a_kept_job_says_the_same_whether_it_is_rows_or_not(schedule: Schedule, fields: dict[str, Any]) -> None:
-    job = a_job(schedule, **fields)
-    description, state = rows_of(job)
-    as_rows, as_it_is = KeptJob(description, state, None), KeptJob(None, None, job)
-
-    def told(kept: KeptJob) -> tuple[object, ...]:
-        return kept.name, kept.key, kept.handler, kept.group, kept.timeout, kept.state
-
-    assert told(as_rows) == told(as_it_is)
-    assert as_rows._job is None, "nobody has asked for it"
-    assert as_rows.job == as_it_is.job == job
-    assert as_rows.job is as_rows.job
-    assert (as_rows.description, as_it_is.description) == (description, None)
-
-
-def test_what_a_kept_job_says_is_what_it_was_given() -> None:
-    kept = KeptJob(None, None, a_job(Every("5m"), group="g", timeout="90s"))
-
-    assert (kept.name, kept.key, kept.handler) == (("n", "a"), "n/a", "work")
-    assert (kept.group, kept.timeout) == ("g", timedelta(seconds=90))
 
 
 def test_a_description_that_makes_no_job_here_is_told() -> None:
@@ -164,13 +140,19 @@ def damaged(draw: st.DrawFn, rows: st.SearchStrategy[tuple[Any, ...]]) -> tuple[
 
 
 DESCRIPTIONS = damaged(JOB_TO_DAMAGE.map(lambda job: rows_of(job)[0]))
+
+
+def columns_of(state: JobState) -> tuple[Any, ...]:
+    return tuple(state_values(state))
+
+
 STATES = damaged(
     st.sampled_from(
         [
-            state_values(JobState(next_run_at=NOW)),
-            state_values(JobState(next_run_at=NOW, last_run_at=NOW - 5, last_success_at=NOW - 4)),
-            state_values(disabled(JobState(last_error_at=NOW, last_error="ö", consecutive_errors=3), "enough", NOW)),
-            state_values(JobState(activity=Status.RUNNING, phase=Phase.PAUSED, last_exit_code=1, last_message="ok")),
+            columns_of(JobState(next_run_at=NOW)),
+            columns_of(JobState(next_run_at=NOW, last_run_at=NOW - 5, last_success_at=NOW - 4)),
+            columns_of(disabled(JobState(last_error_at=NOW, last_error="ö", consecutive_errors=3), "enough", NOW)),
+            columns_of(JobState(activity=Status.RUNNING, phase=Phase.PAUSED, last_exit_code=1, last_message="ok")),
         ]
     )
 )
@@ -188,7 +170,16 @@ RUNS = damaged(
 def with_column(name: str, value: object) -> tuple[Any, ...]:
     """The description of a job, with another value in a column."""
     row, _ = rows_of(a_job(Every("5m")))
-    return tuple(value if column == name else kept for column, kept in zip(DESCRIPTION, row, strict=True))
+    return tuple(value if column.name == name else kept for column, kept in zip(DESCRIPTION, row, strict=True))
+
+
+def problems_in(kinds: dict[str, Kind], row: tuple[Any, ...]) -> list[Unreadable]:
+    """What is wrong with a row, column by column."""
+    found = (problem_of(name, kind.read, value) for (name, kind), value in zip(kinds.items(), row, strict=True))
+    return [problem for problem in found if problem is not None]
+
+
+DESCRIBED = {column.name: column.kind for column in DESCRIPTION}
 
 
 @settings(max_examples=1000)
@@ -201,7 +192,7 @@ def with_column(name: str, value: object) -> tuple[Any, ...]:
 @given(DESCRIPTIONS)
 def test_a_description_is_read_if_and_only_if_nothing_is_wrong_with_any_column(row: tuple[Any, ...]) -> None:
     """The quick look must not let anything pass that the full one would find, nor the other way round."""
-    problems = all_problems(DESCRIPTION, row)
+    problems = problems_in(DESCRIBED, row)
 
     found = None
     try:
@@ -217,18 +208,18 @@ def test_a_description_is_read_if_and_only_if_nothing_is_wrong_with_any_column(r
 def test_what_can_be_read_of_a_description_is_kept_and_the_rest_is_named(row: tuple[Any, ...]) -> None:
     problems = problems_of(row)
 
-    job = unreadable_job(row, problems, JobState())
+    job = unreadable_job(row, problems)
 
     bad = {problem.column for problem in problems}
-    kept = dict(zip(DESCRIPTION, (job.uid, *spec_values(job)), strict=True))
-    given_ = dict(zip(DESCRIPTION, row, strict=True))
+    kept = dict(zip(DESCRIBED, description_values(job), strict=True))
+    given_ = dict(zip(DESCRIBED, row, strict=True))
     for column in ("payload", "metadata", "timeout", "priority", "user_id", "job_group", "anchor", "created_at"):
         assert column in bad or kept[column] == given_[column]
     assert "schedule" in bad or job.schedule == Schedule.from_json(given_["schedule"])
-    assert job.spec.unreadable == problems
+    assert job.description.unreadable == problems
     assert job.unreadable is not None
     # What stands in for the rest is sound itself, but for a number that nothing could be done without.
-    assert not all_problems(DESCRIPTION, (0, *spec_values(job))) or bad & {"namespace", "id", "handler", *NAMES}
+    assert not problems_in(DESCRIBED, (0, *description_values(job)[1:])) or bad & {"namespace", "id", "handler", *NAMES}
 
 
 NAMES = ("user_id", "name", "job_group")  # shown as far as they can be
@@ -236,31 +227,23 @@ NAMES = ("user_id", "name", "job_group")  # shown as far as they can be
 
 @settings(max_examples=1000)
 @given(STATES)
-def test_a_state_is_sound_if_and_only_if_nothing_is_wrong_with_any_column(columns: tuple[Any, ...]) -> None:
-    problems = all_problems(STATE, columns)
+def test_a_state_is_read_if_and_only_if_nothing_is_wrong_with_any_column(columns: tuple[Any, ...]) -> None:
+    problems = problems_in(STATE, columns)
 
-    assert is_sound_state(columns) == (problems == ())
-    assert state_problem(columns) == (problems[0] if problems else None)
+    found = None
+    try:
+        read_state(columns)
+    except Unreadable as problem:
+        found = problem
 
-
-@settings(max_examples=1000)
-@given(STATES)
-def test_a_state_that_is_claimed_at_a_glance_is_sound(columns: tuple[Any, ...]) -> None:
-    """The store finds it by its activity, its phase and when it is due: those are what they must be.
-
-    A number that is not a whole one, which no table takes, is not looked for: to do so would cost every claim.
-    """
-    row = tuple(JobState._make(columns)._replace(activity=Status.IDLE, phase=Phase.ACTIVE, next_run_at=NOW))
-    assume(not any(type(value) in (float, bool) for value in row))
-
-    if claim_in_time(row, NOW, "running") is not None:
-        assert is_sound_state(row)
+    assert found == (problems[0] if problems else None)
 
 
 @settings(max_examples=1000)
 @given(RUNS)
 def test_a_run_is_read_if_and_only_if_nothing_is_wrong_with_any_column(columns: tuple[Any, ...]) -> None:
-    problems = all_problems(RUN, columns)
+    problem_in = (problem_of(name, read, value) for (name, read), value in zip(RUN.items(), columns, strict=True))
+    problems = [problem for problem in problem_in if problem is not None]
 
     _, problem = read_run(columns)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from scheduler_async import (
     At,
@@ -51,25 +51,22 @@ from scheduler_async import (
     Trigger,
 )
 from scheduler_async.jobs.enums import ENDED, Phase
-from scheduler_async.jobs.run import Ending, Skip
-from scheduler_async.rules import claiming, edits, going_on, terms
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending, Skip
+from scheduler_async.rules import claiming, edits, going_on
 from scheduler_async.rules.explaining import decide
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.order import order
-from scheduler_async.rules.terms import Room, Rules
-from scheduler_async.stores.copy_records import JobRecord, LeftOut, Ruling, RunRecord, Verdict
+from scheduler_async.rules.terms import Room, Rules, Transition
+from scheduler_async.stores.copy_records import LeftOut, Ruling, RunRecord, Verdict
 from scheduler_async.stores.copying import Copy
 from scheduler_async.stores.messages import (
     MOST_UNHANDLED,
     REMOVED,
-    Aftermath,
     Change,
-    ClaimedRun,
     Claims,
     ClaimTerms,
     Decision,
-    Edit,
-    EndedRun,
     JobFilter,
     NodeIdentity,
     NodeLost,
@@ -146,11 +143,11 @@ def adding(
     """Adding a job; *state* says what it has been through already."""
     spec = JobSpec(schedule, handler=handler, id=id, **fields)
 
-    def decide_(existing: Job | None) -> Edit:
+    def decide_(existing: Job | None) -> Transition:
         if existing is not None:
             raise JobExistsError(id, spec.namespace)
         job = edits.add(spec, id=id, handler=handler, now=now)
-        return Edit(job=replace(job, state=job.state._replace(**(state or {}))), kind="added")
+        return Transition(job.with_state(replace(job.state, **(state or {}))), kind=EventKind.ADDED)
 
     return Decision(namespace=spec.namespace, id=id, decide=decide_)
 
@@ -162,11 +159,11 @@ async def add(store: Store, id: str, schedule: Schedule = EVERY_MINUTE, *, now: 
 
 
 def editing(id: str, *, now: Micros = NOON, **changes: Any) -> Change:
-    def decide_(job: Job | None) -> Edit:
+    def decide_(job: Job | None) -> Transition:
         assert job is not None
         spec = edits.edited_spec(job, changes)
-        edited, skips = edits.edit(job, spec, handler=str(spec.handler), now=now)
-        return Edit(job=edited, skips=skips, kind="updated")
+        edited = edits.edit(job, spec, handler=str(spec.handler), now=now)
+        return replace(edited, kind=EventKind.UPDATED)
 
     return Decision(namespace="default", id=id, decide=decide_)
 
@@ -177,35 +174,33 @@ async def edit(store: Store, id: str, *, now: Micros = NOON, **changes: Any) -> 
     return done.job
 
 
-async def change_state(
-    store: Store, id: str, change: Callable[[Job, Micros], terms.Change], now: Micros = NOON
-) -> None:
+async def change_state(store: Store, id: str, change: Callable[[Job, Micros], Transition], now: Micros = NOON) -> None:
     """Pause, resume or disable a job."""
 
-    def decide_(job: Job | None) -> Edit:
+    def decide_(job: Job | None) -> Transition:
         assert job is not None
         changed = change(job, now)
-        return Edit(job=replace(job, state=changed.state, updated=now), skips=changed.skips, kind="updated")
+        return Transition(replace(changed.job, updated=now), changed.skips, EventKind.UPDATED)
 
     await store.change([Decision(namespace="default", id=id, decide=decide_)], now)
 
 
 async def reschedule(store: Store, id: str, at: Micros) -> None:
     """Let a job be due at a moment of our choice."""
-    await change_state(store, id, lambda job, _: terms.Change(state=job.state._replace(next_run_at=at)))
+    await change_state(store, id, lambda job, _: Transition(job.with_state(replace(job.state, next_run_at=at))))
 
 
-def disable(job: Job, now: Micros) -> terms.Change:
-    return terms.Change(state=going_on.disabled(job.state, "enough", now))
+def disable(job: Job, now: Micros) -> Transition:
+    return Transition(job.with_state(going_on.disabled(job.state, "enough", now)))
 
 
-def disabling(job: Job, now: Micros) -> terms.Change:
+def disabling(job: Job, now: Micros) -> Transition:
     """As `disable_job` does."""
     return edits.disable(job, "enough", now)
 
 
 def raising(error: Exception, id: str = "z") -> Change:
-    def decide_(job: Job | None) -> Edit | None:
+    def decide_(job: Job | None) -> Transition | None:
         raise error
 
     return Decision(namespace="default", id=id, decide=decide_)
@@ -249,12 +244,12 @@ def claimed_ids(claims: Claims) -> list[str]:
 
 
 def ended(run: ClaimedRun, ending: Ending = SUCCESS, at: Micros = NOON + SECOND) -> EndedRun:
-    return EndedRun(run=run, ending=ending, started_at=run.attempt.claimed_at, finished_at=at)
+    return EndedRun(run=run, ending=ending, started_at=run.claimed_at, finished_at=at)
 
 
 async def finish(
     store: Store, run: ClaimedRun, ending: Ending = SUCCESS, at: Micros = NOON + SECOND
-) -> Aftermath | None:
+) -> Transition | None:
     (done,) = await store.finish([ended(run, ending, at)], RULES)
     return done
 
@@ -410,7 +405,7 @@ async def test_a_payload_reaches_the_run_unchanged(store: Store, node: int, payl
 
     assert run.job.payload == payload
     assert (await job_of(store, "a")).payload == payload
-    assert run.payload_json == run.job.spec.payload_json
+    assert run.payload_json == run.job.description.payload_json
 
 
 async def test_when_a_job_was_edited_is_known_to_others_too(neighbours: tuple[Store, Store]) -> None:
@@ -419,9 +414,9 @@ async def test_when_a_job_was_edited_is_known_to_others_too(neighbours: tuple[St
     await add(ours, "a")
     await job_of(ours, "a")
 
-    def pause(job: Job | None) -> Edit:
+    def pause(job: Job | None) -> Transition:
         assert job is not None
-        return Edit(replace(job, state=edits.pause(job, NOON).state, updated=NOON + MINUTE), kind="paused")
+        return Transition(replace(edits.pause(job, NOON).job, updated=NOON + MINUTE), kind=EventKind.PAUSED)
 
     await theirs.change([Decision("default", "a", pause)], NOON + MINUTE)
 
@@ -502,18 +497,18 @@ async def test_an_edit_that_failed_is_forgotten_altogether(store: Store) -> None
 async def test_a_change_that_decides_nothing_writes_nothing(store: Store) -> None:
     """`on_conflict="keep"` and declared jobs that have not changed leave the job alone."""
     job = await add(store, "a")
-    other = replace(job, spec=job.spec.changed(name="Other"))
+    other = replace(job, description=replace(job.description, name="Other"))
 
     edits = await store.change(
         [
             Decision(namespace="default", id="a", decide=lambda _: None),
-            Decision(namespace="default", id="a", decide=lambda _: Edit(job=other)),
+            Decision(namespace="default", id="a", decide=lambda _: Transition(other)),
             Decision(namespace="default", id="new", decide=lambda _: None),
         ],
         NOON,
     )
 
-    assert edits == [None, Edit(job=other), None]
+    assert edits == [None, Transition(other), None]
     assert await store.list_jobs(JobFilter()) == [job]
 
 
@@ -914,7 +909,7 @@ async def test_a_claim_marks_the_job_and_writes_the_row_before_anything_runs(sto
     assert run.before == before.state
     assert (found.status, found.next_run_at, found.state.last_run_at) == (Status.RUNNING, None, NOON)
     assert (row.id, row.outcome, row.node, row.trigger) == (run.id, None, "first", Trigger.SCHEDULE)
-    assert (run.attempt.scheduled_for, run.attempt.attempt, run.attempt.claimed_at) == (NOON, 1, NOON)
+    assert (run.scheduled_for, run.attempt, run.claimed_at) == (NOON, 1, NOON)
     assert await store.held(node) == {run.id}
 
 
@@ -926,7 +921,7 @@ async def test_what_is_due_soon_can_be_claimed_ahead_as_of_its_time(store: Store
 
     claims = await claim(store, node, ahead=10)
 
-    moments = {run.job.id: run.attempt.claimed_at for run in claims.runs}
+    moments = {run.job.id: run.claimed_at for run in claims.runs}
     rows = {row.job_id: row for row in await runs(store)}
     found = await job_of(store, "soon")
     assert moments == {"overdue": NOON, "soon": NOON + 10}
@@ -943,7 +938,7 @@ async def test_what_is_claimed_ahead_is_never_late(store: Store, node: int) -> N
 
     run = await claim_only(store, node, ahead=2 * SECOND, rules=replace(RULES, misfire_grace=0))
 
-    assert (run.attempt.scheduled_for, run.attempt.trigger) == (NOON + SECOND, Trigger.SCHEDULE)
+    assert (run.scheduled_for, run.trigger) == (NOON + SECOND, Trigger.SCHEDULE)
 
 
 async def test_a_claim_ahead_of_an_occurrence_that_ran_goes_on_with_the_next(store: Store, node: int) -> None:
@@ -1059,7 +1054,7 @@ async def test_an_edit_changes_the_place_in_line(store: Store, node: int) -> Non
 
 @pytest.mark.parametrize("leave", [edits.pause, disable], ids=["paused", "disabled"])
 async def test_who_leaves_the_line_is_not_claimed(
-    store: Store, node: int, leave: Callable[[Job, Micros], terms.Change]
+    store: Store, node: int, leave: Callable[[Job, Micros], Transition]
 ) -> None:
     await a_line_of_two(store, node)
 
@@ -1363,7 +1358,7 @@ async def test_a_run_that_was_missed_is_made_up_for_once(store: Store, node: int
     (run,) = claims.runs
     (told,) = claims.edits
     skip, row = await runs(store)
-    assert (run.attempt.trigger, run.attempt.scheduled_for) == (Trigger.CATCH_UP, NOON)
+    assert (run.trigger, run.scheduled_for) == (Trigger.CATCH_UP, NOON)
     assert told.skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + MINUTE, missed=10),)
     assert (row.id, row.outcome) == (run.id, None)
     assert (skip.outcome, skip.reason, skip.missed) == (Outcome.SKIPPED, SkipReason.MISFIRE, 10)
@@ -1551,7 +1546,7 @@ async def test_a_triggered_run_leaves_the_schedule_alone(store: Store, node: int
     run = await trigger(store, node, "a", NOON + SECOND)
     done = await finish(store, run, ERROR, NOON + 2 * SECOND)
 
-    assert (run.attempt.trigger, run.attempt.scheduled_for) == (Trigger.MANUAL, NOON + SECOND)
+    assert (run.trigger, run.scheduled_for) == (Trigger.MANUAL, NOON + SECOND)
     assert done is not None
     found = await job_of(store, "a")
     assert found == done.job
@@ -1599,7 +1594,7 @@ async def test_triggering_what_cannot_be_claimed_says_why(store: Store, node: in
 
 @pytest.mark.parametrize("change", [edits.pause, disable], ids=["paused", "disabled"])
 async def test_what_is_paused_or_disabled_can_be_triggered(
-    store: Store, node: int, change: Callable[[Job, Micros], terms.Change]
+    store: Store, node: int, change: Callable[[Job, Micros], Transition]
 ) -> None:
     """Somebody asked for it; afterwards it is as it was."""
     await add(store, "a", HOURLY)
@@ -1693,7 +1688,7 @@ async def test_a_released_claim_never_was(
     assert await runs(store) == []
     assert await store.held(node) == set()
     again = await claim_only(store, node, now)
-    assert again.attempt._replace(claimed_at=0) == run.attempt._replace(claimed_at=0)
+    assert (again.scheduled_for, again.attempt, again.trigger) == (run.scheduled_for, run.attempt, run.trigger)
 
 
 async def test_a_released_claim_does_not_bring_back_a_schedule_that_was_taken_away(store: Store, node: int) -> None:
@@ -1798,7 +1793,7 @@ async def test_what_was_queued_and_never_ran_leaves_a_row_if_its_job_was_stopped
     state: dict[str, Any],
     now: Micros,
     owed: list[tuple[Micros, int]],
-    how: Callable[[Job, Micros], terms.Change],
+    how: Callable[[Job, Micros], Transition],
     reason: SkipReason,
 ) -> None:
     """Nothing is lost silently: the row says what it would say if the job had not been claimed at all."""
@@ -1825,7 +1820,7 @@ async def test_what_was_queued_and_never_ran_leaves_a_row_if_its_job_was_stopped
 
 @pytest.mark.parametrize(("how", "reason"), STOPPED_MEANWHILE)
 async def test_what_was_claimed_ahead_of_its_time_and_stopped_before_that_is_not_owed(
-    store: Store, node: int, how: Callable[[Job, Micros], terms.Change], reason: SkipReason
+    store: Store, node: int, how: Callable[[Job, Micros], Transition], reason: SkipReason
 ) -> None:
     before = await add(store, "a", HOURLY)
     due = NOON + HOUR
@@ -1978,8 +1973,8 @@ async def test_a_failure_is_tried_again_as_the_same_occurrence(store: Store, nod
 
     again = await claim_only(store, node, NOON + HOUR + 2 * SECOND)
 
-    assert (again.attempt.attempt, again.attempt.trigger) == (2, Trigger.RETRY)
-    assert again.attempt.scheduled_for == NOON + HOUR
+    assert (again.attempt, again.trigger) == (2, Trigger.RETRY)
+    assert again.scheduled_for == NOON + HOUR
     assert [row.attempt for row in await runs(store)] == [2, 1]
 
 
@@ -2266,7 +2261,7 @@ async def test_the_runs_of_a_dead_node_are_interrupted_and_run_again_at_once(sto
     assert (row.outcome, row.reason, row.error) == (Outcome.INTERRUPTED, SkipReason.INTERRUPTED, found.last_error)
     assert (row.started_at, row.finished_at) == (from_micros(NOON), from_micros(NOON + MINUTE))
     again = await claim_only(store, node, NOON + MINUTE)
-    assert (again.attempt.attempt, again.attempt.scheduled_for) == (2, NOON)
+    assert (again.attempt, again.scheduled_for) == (2, NOON)
 
 
 async def test_an_interrupted_run_that_is_not_to_be_repeated_waits_for_its_next_time(store: Store, node: int) -> None:
@@ -2556,17 +2551,17 @@ async def copied(source: Store, target: Store) -> Copy:
     return copy
 
 
-async def all_of(store: Store) -> tuple[list[JobRecord], list[RunRecord]]:
+async def all_of(store: Store) -> tuple[list[Job], list[RunRecord]]:
     """What a store holds, but for the numbers that are its own."""
-    plain = [job._replace(uid=0, revision=0) for job in await jobs_in(store)]
+    plain = [replace(job, uid=0, revision=0) for job in await jobs_in(store)]
     return sorted(plain, key=lambda job: (job.namespace, job.id)), [run._replace(id=0) for run in await runs_in(store)]
 
 
-async def jobs_in(store: Store, after: int = 0, limit: int = 10_000) -> list[JobRecord]:
+async def jobs_in(store: Store, after: int = 0, limit: int = 10_000) -> list[Job]:
     """The jobs of a store, all of which can be read."""
     jobs = await store.read_jobs(after, limit)
     assert not [job for job in jobs if isinstance(job, LeftOut)]
-    return [job for job in jobs if isinstance(job, JobRecord)]
+    return [job for job in jobs if isinstance(job, Job)]
 
 
 async def runs_in(store: Store, after: int = 0, limit: int = 10_000) -> list[RunRecord]:
@@ -2750,10 +2745,10 @@ async def test_a_slice_of_a_copy_is_whole_or_not_there(pair: tuple[Store, Store]
     for id in "ab":
         await add(source, id)
 
-    def fail_at_b(job: JobRecord, there: JobRecord | LeftOut | None) -> Ruling:
+    def fail_at_b(job: Job, there: Job | LeftOut | None) -> Ruling:
         if job.id == "b":
             raise ValueError("no")
-        return Ruling(Verdict.ADDED, job._replace(uid=0))
+        return Ruling(Verdict.ADDED, replace(job, uid=0))
 
     with pytest.raises(ValueError, match="no"):
         await target.write_jobs(await jobs_in(source), fail_at_b)
@@ -2945,7 +2940,7 @@ class Sharing(RuleBasedStateMachine):
         self.do(self.store.change([change or adding(id, schedule, now=self.now, **fields)], self.now))
 
     @rule(id=st.sampled_from(NAMES), how=st.sampled_from([edits.pause, disable]))
-    def stop_one(self, id: str, how: Callable[[Job, Micros], terms.Change]) -> None:
+    def stop_one(self, id: str, how: Callable[[Job, Micros], Transition]) -> None:
         if id in self.jobs():
             self.do(change_state(self.store, id, how, self.now))
 

@@ -7,19 +7,22 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler_async import Every, Manual, Outcome, Retry, SQLiteStore
-from scheduler_async.jobs.enums import Phase, Status
-from scheduler_async.jobs.job import JobState
+from scheduler_async.jobs.description import Description
+from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.edits import pause
 from scheduler_async.stores import copying, nodes
-from scheduler_async.stores.copy_records import JobRecord, Ruling, RunRecord, Verdict
+from scheduler_async.stores.copy_records import Ruling, RunRecord, Verdict
 from scheduler_async.stores.copying import NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, rule, take_up_the_dead
 from scheduler_async.stores.messages import RunFilter
 from scheduler_async.stores.protocol import Store
@@ -46,28 +49,18 @@ from tests.stores.test_sqlite import opened, sql
 # ---------------------------------------------------------------- what becomes of a job
 
 
-def record(uid: int = 1, revision: int = 1, updated_at: int = NOON, **state: Any) -> JobRecord:
-    return JobRecord(
-        uid=uid,
-        namespace="default",
-        id="a",
-        handler="h",
-        schedule='{"version":1,"kind":"manual"}',
-        retry=None,
-        payload="null",
-        metadata="{}",
-        user_id=None,
-        name=None,
-        priority="standard",
-        group=None,
-        misfire="run_once",
-        timeout=None,
-        on_interrupt="rerun",
+def record(uid: int = 1, revision: int = 1, updated_at: int = NOON, **state: Any) -> Job:
+    return Job(
+        Description(schedule=Manual()),
+        JobState(**{"next_run_at": NOON + HOUR, **state}),
+        "a",
+        "default",
+        "h",
         anchor=NOON,
-        created_at=NOON,
-        updated_at=updated_at,
+        created=NOON,
+        updated=updated_at,
+        uid=uid,
         revision=revision,
-        state=JobState(**{"next_run_at": NOON + HOUR, **state}),
     )
 
 
@@ -134,10 +127,10 @@ def test_a_job_is_never_replaced_by_an_older_one_nor_while_it_runs(
 
     assert (ruling.verdict, ruling.why) == (verdict, why)
     if verdict is Verdict.ADDED:
-        assert ruling.job == record(**source)._replace(uid=0)
+        assert ruling.job == replace(record(**source), uid=0)
     elif verdict is Verdict.UPDATED:
         assert there is not None
-        assert ruling.job == record(**source)._replace(uid=there.uid, revision=there.revision + 1)
+        assert ruling.job == replace(record(**source), uid=there.uid, revision=there.revision + 1)
 
 
 # ---------------------------------------------------------------- whatever is in the stores
@@ -174,27 +167,31 @@ states = st.builds(
     last_message=maybe(texts),
     forgotten_until=maybe(moments),
 )
+descriptions = st.builds(
+    Description,
+    schedule=st.sampled_from([Manual(), Every("5m")]),
+    retry=maybe(st.just(Retry.none())),
+    payload_json=texts.map(json.dumps),
+    metadata_json=st.dictionaries(texts, texts, max_size=2).map(json.dumps),
+    user_id=maybe(names),
+    name=maybe(names),
+    priority=st.sampled_from(Priority),
+    group=maybe(names),
+    misfire=st.sampled_from(Misfire),
+    timeout=maybe(st.integers(1, 2**56).map(lambda micros: timedelta(microseconds=micros))),
+    on_interrupt=st.sampled_from(OnInterrupt),
+)
 jobs = st.lists(
     st.builds(
-        JobRecord,
+        Job,
         uid=st.just(0),
         namespace=st.sampled_from(["default", "tenant"]),
         id=names,
         handler=names,
-        schedule=st.sampled_from([Manual().json_text(), Every("5m").json_text()]),
-        retry=maybe(st.just(json.dumps(Retry.none().to_json()))),
-        payload=texts.map(json.dumps),
-        metadata=st.dictionaries(texts, texts, max_size=2).map(json.dumps),
-        user_id=maybe(names),
-        name=maybe(names),
-        priority=st.sampled_from(["high", "standard", "low"]),
-        group=maybe(names),
-        misfire=st.sampled_from(["run_once", "skip"]),
-        timeout=maybe(st.integers(1, 2**62)),
-        on_interrupt=st.sampled_from(["rerun", "skip"]),
+        description=descriptions,
         anchor=moments,
-        created_at=moments,
-        updated_at=moments,
+        created=moments,
+        updated=moments,
         revision=st.integers(1, 9),
         state=states,
     ),
@@ -204,7 +201,7 @@ jobs = st.lists(
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[JobRecord], list[RunRecord]]:
+def histories(draw: st.DrawFn) -> tuple[list[Job], list[RunRecord]]:
     made = draw(jobs)
     if not made:
         return [], []
@@ -232,7 +229,7 @@ def histories(draw: st.DrawFn) -> tuple[list[JobRecord], list[RunRecord]]:
 @settings(max_examples=60)
 @given(histories(), st.integers(1, 5), st.integers(1, 5))
 def test_a_copy_of_anything_is_the_same_and_a_copy_of_that_is_nothing(
-    history: tuple[list[JobRecord], list[RunRecord]], jobs_at_once: int, runs_at_once: int
+    history: tuple[list[Job], list[RunRecord]], jobs_at_once: int, runs_at_once: int
 ) -> None:
     async def work() -> None:
         stores = [SQLiteStore(":memory:") for _ in range(3)]
@@ -245,7 +242,7 @@ def test_a_copy_of_anything_is_the_same_and_a_copy_of_that_is_nothing(
             await first.write_runs(rows)
             held = await all_of(first)
             assert held[0] == sorted(
-                (job._replace(revision=0) for job in made), key=lambda job: (job.namespace, job.id)
+                (replace(job, revision=0) for job in made), key=lambda job: (job.namespace, job.id)
             )
 
             await copied(first, second)

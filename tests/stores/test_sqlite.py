@@ -36,7 +36,8 @@ from scheduler_async import (
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.run import Ending
 from scheduler_async.rules import edits
-from scheduler_async.stores.messages import Decision, Edit, JobFilter, NodeRow
+from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.messages import Decision, JobFilter, NodeRow
 from scheduler_async.stores.sqlite import base as sqlite_base
 from scheduler_async.stores.sqlite import claims as sqlite_claims
 from scheduler_async.stores.sqlite import copying as sqlite_copying
@@ -1109,7 +1110,7 @@ async def test_a_write_whose_caller_is_cancelled_is_whole(store: SQLiteStore) ->
     """The caller goes when the thread is done with it, so that its event loop cannot end before; all is committed."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def wait(_: Job | None) -> Edit | None:
+    def wait(_: Job | None) -> Transition | None:
         begun.set()
         assert go_on.wait(timeout=10)
         return None

@@ -6,7 +6,6 @@ import logging
 import pickle
 import sqlite3
 from contextlib import closing, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,11 @@ from scheduler_async import (
     Trigger,
 )
 from scheduler_async.jobs.enums import Misfire, OnInterrupt
+from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.going_on import disabled
-from scheduler_async.rules.terms import Rules
-from scheduler_async.stores.messages import Decision, Edit, NodeRow
+from scheduler_async.rules.terms import Rules, Transition
+from scheduler_async.stores.messages import Decision, NodeRow
 from scheduler_async.stores.nodes import new_identity, retire
 from scheduler_async.stores.unreadable import MOST_NAMED, UnreadableRows
 from scheduler_async.testing import VirtualClock
@@ -580,9 +580,10 @@ async def test_a_reason_that_reads_like_damage_harms_no_job(
     await scheduler._engine.ready()
     store, now = scheduler._store, scheduler._clock.micros()
 
-    def decide(job: Job | None) -> Edit:
+    def decide(job: Job | None) -> Transition:
         assert job is not None
-        return Edit(replace(job, state=disabled(job.state, f"{beginning}attempts: no", now)), (), "disabled")
+        off = job.with_state(disabled(job.state, f"{beginning}attempts: no", now))
+        return Transition(off, kind=EventKind.DISABLED)
 
     await store.change([Decision("default", "b", decide)], now)
     job = await scheduler.update_job("b", name="New")

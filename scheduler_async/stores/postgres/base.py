@@ -10,11 +10,13 @@ locked in the order of their numbers; a claim waits for none, and takes what is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from scheduler_async.jobs.enums import Phase, Status
-from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.cache import Cache
 from scheduler_async.stores.codec import (
@@ -22,15 +24,14 @@ from scheduler_async.stores.codec import (
     has_unreadable_state,
     problems_of,
     read_job,
+    read_state,
     shown,
-    state_of,
-    state_problem,
     unreadable_job,
     unreadable_state,
 )
-from scheduler_async.stores.messages import ClaimedRun
+from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, updating, write_rows
-from scheduler_async.stores.postgres.texts import STATE_TEXTS, kept, state_columns, stored_state
+from scheduler_async.stores.postgres.texts import kept, state_columns, stored_state
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.unreadable import UnreadableRows
 from scheduler_async.timekeeping.instants import Micros
@@ -38,17 +39,11 @@ from scheduler_async.timekeeping.instants import Micros
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
-STATE_TYPES: Final = {
-    name: "text" if name in ("phase", "activity", *STATE_TEXTS) else "bigint" for name in JobState._fields
-}
+STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in STATE_TYPES)
 SELECT_STATE: Final = f"SELECT s.uid, s.revision, s.updated_at, {STATE_COLUMNS}"
-SPEC: Final = """
-    j.uid, j.revision, j.namespace, j.id, j.handler, j.schedule, j.retry, j.payload, j.metadata, j.user_id,
-    j.name, j.priority, j.job_group, j.misfire, j.timeout, j.on_interrupt, j.anchor, j.created_at, j.updated_at
-"""
+SPEC: Final = ", ".join(f"j.{name}" for name in DESCRIPTION_TYPES)
 SELECT_SPECS: Final = f"SELECT {SPEC} FROM job j WHERE j.uid = ANY($1::bigint[])"
-WIDTH: Final = 3 + len(JobState._fields)  # of a row of state; in a row of both, the description stands behind it
+WIDTH: Final = 3 + len(STATE_TYPES)  # of a row of state; in a row of both, the description stands behind it
 NAMED: Final = "j.namespace = $1 AND j.id = $2 AND j.removed_at IS NULL"
 
 
@@ -170,22 +165,22 @@ class WorkBase:
             template = read_job(described)
         except Unreadable as problem:
             self.unreadable_rows.add("job", uid, problem)
-            template = unreadable_job(described, problems_of(described), JobState())
+            template = unreadable_job(described, problems_of(described))
         else:
-            size = len(template.spec.payload_json) + len(template.spec.metadata_json)
+            size = len(template.description.payload_json) + len(template.description.metadata_json)
             self._specs.put((uid, revision, updated_at), template, size)
         return template
 
     def _job(self, row: Sequence[Any], template: Job, now: Micros | None) -> Job:
         """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
         columns = state_columns(row[3:WIDTH])
-        unsound = state_problem(columns)
-        if unsound is not None:
-            unsound = Unreadable("uid", "no row has this number") if row[1] is None else unsound
+        try:
+            job = template.with_state(read_state(columns))
+        except Unreadable as problem:
+            unsound = Unreadable("uid", "no row has this number") if row[1] is None else problem
             self.unreadable_rows.add("state", row[0], unsound)
             return replace(template, state=unreadable_state(columns, unsound), unreadable_state=unsound)
-        job = template.with_state(state_of(columns))
-        return shown(job, now) if now is not None and job.spec.unreadable else job
+        return shown(job, now) if now is not None and job.description.unreadable else job
 
     async def _numbers_of(self, db: Connection, names: set[str]) -> Mapping[str, int]:
         """The numbers of handlers; a handler that is new gets one."""
@@ -238,13 +233,10 @@ class WorkBase:
         await write_rows(db, INSERT_SKIPS, skip_values(skipped))
 
     async def _tell(self, db: Connection, jobs: Iterable[Job]) -> None:
-        await self._tell_of(db, [job.state for job in jobs])
-
-    async def _tell_of(self, db: Connection, states: Iterable[JobState]) -> None:
         """Tell the others, once this is committed, when the first of these jobs may start."""
         due = [
             state.next_run_at
-            for state in states
+            for state in (job.state for job in jobs)
             if state.phase is Phase.ACTIVE and state.activity is Status.IDLE and state.next_run_at is not None
         ]
         first = min(due, default=None)

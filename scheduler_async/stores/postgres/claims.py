@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.enums import Priority, Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
-from scheduler_async.stores.messages import MOST_UNHANDLED, ClaimedRun, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, WorkBase, free_values
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
 from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
@@ -340,7 +341,7 @@ def _claim(run: ClaimedRun) -> tuple[Any, ...]:
         run.uid,
         run.id,
         run.scheduled_for,
-        run.number,
+        run.attempt,
         run.trigger._value_,
         state.activity._value_,
         state.next_run_at,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler_async.jobs.enums import Priority
-from scheduler_async.rules.groups import group_key
-from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
-from scheduler_async.stores.postgres.base import STATE_COLUMNS, WorkBase
+from msgspec.structs import replace
+
+from scheduler_async.jobs.job import Job
+from scheduler_async.stores.codec import description_values
+from scheduler_async.stores.columns import DESCRIPTION_TYPES, PLACE
+from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.postgres.base import SPEC, STATE_COLUMNS, WorkBase
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
 from scheduler_async.stores.postgres.endings import INSERT_OUTPUTS
 from scheduler_async.stores.postgres.jobs import (
@@ -16,17 +19,18 @@ from scheduler_async.stores.postgres.jobs import (
     INSERT_STATES,
     LOCK_JOBS,
     NEW_NUMBERS,
-    SPEC_TYPES,
     UPDATE_JOBS,
     UPDATE_STATES,
+    edited_values,
+    narrow_values,
 )
-from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
-from scheduler_async.stores.run_codec import read_record, read_run_record
+from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns
+from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-SELECT_RECORD: Final = f"SELECT j.uid, {', '.join(f'j.{name}' for name in SPEC_TYPES)}, {STATE_COLUMNS}"
+SELECT_RECORD: Final = f"SELECT {SPEC}, {STATE_COLUMNS}"
 
 READ_JOBS: Final = f"""
     {SELECT_RECORD}
@@ -93,30 +97,30 @@ class CopyWork(WorkBase):
         jobs, runs = await db.fetchrow(COUNT)
         return jobs, runs
 
-    async def read_jobs(self, db: Connection, after: int, limit: int) -> list[JobRecord | LeftOut]:
+    async def read_jobs(self, db: Connection, after: int, limit: int) -> list[Job | LeftOut]:
         return [_record(row) for row in await db.fetch(READ_JOBS, after, limit)]
 
     async def read_runs(self, db: Connection, after: int, limit: int) -> list[RunRecord | LeftOut]:
         return [_run_record(row) for row in await db.fetch(READ_RUNS, after, limit)]
 
-    async def write_jobs(self, db: Connection, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
+    async def write_jobs(self, db: Connection, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
         locked = await db.fetch(LOCK_JOBS, *columns_of([(job.namespace, job.id) for job in jobs], 2))
         rows = await db.fetch(READ_RECORDS, [row[0] for row in locked])
-        here = {(row[2], row[3]): _record(row) for row in rows}
+        here = {(row[PLACE["namespace"]], row[PLACE["id"]]): _record(row) for row in rows}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
         wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
         handlers = await self._numbers_of(db, {job.handler for job in wanted})
         new = [job for job in wanted if not job.uid]
         uids = await db.fetchval(NEW_NUMBERS, len(new)) if new else []
-        added = [job._replace(uid=uid) for job, uid in zip(new, uids, strict=True)]
+        added = [replace(job, uid=uid) for job, uid in zip(new, uids, strict=True)]
         updated = [job for job in wanted if job.uid]
-        await write_rows(db, INSERT_JOBS, [job[:-1] for job in added])
-        await self._write_states(db, INSERT_STATES, [(job.uid, *_narrow(job, handlers)) for job in added])
-        await write_rows(db, UPDATE_JOBS, [(*job[1:-1], job.uid) for job in updated])
-        await self._write_states(db, UPDATE_STATES, [(*_narrow(job, handlers), job.uid) for job in updated])
-        await self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, JobRecord)})
+        await write_rows(db, INSERT_JOBS, [description_values(job) for job in added])
+        await self._write_states(db, INSERT_STATES, [(job.uid, *narrow_values(job, handlers)) for job in added])
+        await write_rows(db, UPDATE_JOBS, [edited_values(job) for job in updated])
+        await self._write_states(db, UPDATE_STATES, [(*narrow_values(job, handlers), job.uid) for job in updated])
+        await self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, Job)})
         if wanted:
-            await self._tell_of(db, [job.state for job in wanted])
+            await self._tell(db, wanted)
         return rulings
 
     async def write_runs(self, db: Connection, runs: Sequence[RunRecord]) -> int:
@@ -145,9 +149,9 @@ class CopyWork(WorkBase):
         return len(new)
 
 
-def _record(row: Sequence[Any]) -> JobRecord | LeftOut:
-    width = len(SPEC_TYPES) + 1
-    return read_record(tuple(row[:width]), state_columns(row[width:]))
+def _record(row: Sequence[Any]) -> Job | LeftOut:
+    width = len(DESCRIPTION_TYPES)
+    return read_job_to_copy(tuple(row[:width]), state_columns(row[width:]))
 
 
 def _run_record(row: Sequence[Any]) -> RunRecord | LeftOut:
@@ -155,12 +159,3 @@ def _run_record(row: Sequence[Any]) -> RunRecord | LeftOut:
     if isinstance(found, LeftOut):
         return found
     return found._replace(error=original(found.error), message=original(found.message), output=original(found.output))
-
-
-def _narrow(job: JobRecord, handlers: Mapping[str, int]) -> tuple[Any, ...]:
-    """The columns of a state, as `NARROW_TYPES` names them."""
-    # A priority that this version does not know belongs to a job that it cannot read.
-    rank = next((priority.rank for priority in Priority if priority == job.priority), Priority.STANDARD.rank)
-    key = group_key(job.namespace, job.group)
-    narrow = job.revision, job.updated_at, handlers[job.handler], rank, job.id, key
-    return (*narrow, *stored_state(job.state))

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler_async.jobs.enums import Outcome, SkipReason
 from scheduler_async.jobs.job import Job
-from scheduler_async.rules.terms import Rules
+from scheduler_async.jobs.run import ClaimedRun, EndedRun
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
-from scheduler_async.stores.decisions import NEVER_BEGAN, aftermath, aftermaths, interrupted, process_gone
-from scheduler_async.stores.messages import Aftermath, ClaimedRun, Edit, EndedRun, NodeRow
+from scheduler_async.stores.columns import STATE_TYPES
+from scheduler_async.stores.decisions import NEVER_BEGAN, after, interrupted, process_gone
+from scheduler_async.stores.messages import NodeRow
 from scheduler_async.stores.postgres.base import (
     FREE,
     FREE_TYPES,
     HELD,
     SELECT_STATE,
-    STATE_TYPES,
     WIDTH,
     WorkBase,
     free_values,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, set_to, updating, write_rows
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, stored_state
+from scheduler_async.stores.run_codec import ending_values
 from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class EndingWork(WorkBase):
 
     async def finish_at_once(
         self, db: Connection, ended: Sequence[EndedRun], rules: Rules
-    ) -> list[Aftermath | None] | None:
+    ) -> list[Transition | None] | None:
         """Record endings by a single statement, outside of a transaction; None if there is more to write than that.
 
         It fails with a division by zero, and changes nothing, if one of the jobs was touched, taken over or removed.
@@ -86,7 +87,7 @@ class EndingWork(WorkBase):
         self.counted += 1
         return [left[item.run.id] for item in ended]
 
-    async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
+    async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         if not ended:
             return []
         left, rows = _endings(ended, rules)
@@ -105,36 +106,36 @@ class EndingWork(WorkBase):
             left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
         return [left.get(item.run.id) for item in ended]
 
-    async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Aftermath]:
+    async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
         """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
         now = max(item.finished_at for item in ended)
         jobs = await self._claimed_by(db, [item.run for item in ended], now)
         ours = [item for item in ended if item.run.id in jobs]
         if not ours:
             return {}
-        left = aftermaths(jobs, ours, rules)
+        left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
         await self._write_endings(db, [one.job for one in left.values()], ours)
         return left
 
-    async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Aftermath]:
+    async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
         """What was recorded the last time these endings were told, and only the answer was lost on its way."""
         found = {run: ending for run, *ending in await db.fetch(SELECT_ENDINGS, [item.run.id for item in ended])}
         return {
-            item.run.id: aftermath(item, rules)
+            item.run.id: after(item.run.job, item, rules)
             for item in ended
             if found.get(item.run.id) == [item.finished_at, item.ending.outcome._value_]
         }
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
         states = columns_of([free_values(job) for job in jobs], len(FREE_TYPES) + 1)
-        await db.execute(FINISH, *states, *columns_of([_finish_run(item) for item in ended]))
+        await db.execute(FINISH, *states, *columns_of([_ending(item) for item in ended]))
         await self._bury(db, jobs)
         self.counted += 1
 
     async def recover(
         self, db: Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
-        recovered: list[tuple[Edit, ClaimedRun]] = []
+    ) -> list[tuple[Transition, ClaimedRun]]:
+        recovered: list[tuple[Transition, ClaimedRun]] = []
         for node in sorted(dead, key=lambda node: node.id):
             if await self._forget_node(db, node):
                 recovered += await self._interrupt(db, node.id, set(), process_gone(node), now, rules)
@@ -148,12 +149,12 @@ class EndingWork(WorkBase):
 
     async def interrupt_unknown(
         self, db: Connection, node: int, known: set[int], now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
+    ) -> list[tuple[Transition, ClaimedRun]]:
         return await self._interrupt(db, node, known, NEVER_BEGAN, now, rules)
 
     async def _interrupt(
         self, db: Connection, node: int, known: set[int], problem: str, now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
+    ) -> list[tuple[Transition, ClaimedRun]]:
         """End all runs of *node* but the *known*, as interrupted."""
         rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
         if not rows:
@@ -162,7 +163,7 @@ class EndingWork(WorkBase):
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         unreadable = [job for job in found.values() if has_unreadable_state(job)]
         buried = await self._bury(db, unreadable) if unreadable else set()
-        edits: list[Edit] = []
+        edits: list[Transition] = []
         endings: list[EndedRun] = []
         for row in rows:
             job = found.get(row[0])
@@ -181,26 +182,16 @@ class EndingWork(WorkBase):
         return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)]
 
 
-def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Aftermath], list[tuple[Any, ...]]]:
+def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transition], list[tuple[Any, ...]]]:
     """What becomes of jobs that nobody has touched, by their runs, and the rows that say so, by the jobs' numbers."""
-    left: dict[int, Aftermath] = {}
+    left: dict[int, Transition] = {}
     rows = []
     for item in sorted(ended, key=lambda item: item.run.uid):
-        one = left[item.run.id] = aftermath(item, rules)
-        rows.append((*stored_state(one.job.state), *_finish_run(item)[:-1], item.run.uid, item.run.id))
+        one = left[item.run.id] = after(item.run.job, item, rules)
+        rows.append((*stored_state(one.state), *_ending(item)[:-1], item.run.uid, item.run.id))
     return left, rows
 
 
-def _finish_run(item: EndedRun) -> tuple[Any, ...]:
-    ending = item.ending
-    reason = SkipReason.INTERRUPTED._value_ if ending.outcome is Outcome.INTERRUPTED else None
-    return (
-        item.started_at,
-        item.finished_at,
-        ending.outcome._value_,
-        reason,
-        maybe_kept(ending.error),
-        maybe_kept(ending.message),
-        ending.exit_code,
-        item.run.id,
-    )
+def _ending(item: EndedRun) -> tuple[Any, ...]:
+    started_at, finished_at, outcome, reason, error, message, exit_code, run = ending_values(item)
+    return started_at, finished_at, outcome, reason, maybe_kept(error), maybe_kept(message), exit_code, run

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules.groups import group_key
+from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.codec import (
+    description_values,
     has_unreadable_state,
     refuse_resuming_unreadable,
     refuse_stand_ins,
     refuse_unreadable_state,
     shown,
-    spec_values,
 )
+from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
 from scheduler_async.stores.conditions import Conditions, conditions_of_jobs, conditions_of_runs
 from scheduler_async.stores.decisions import reviewed
-from scheduler_async.stores.messages import REMOVED, Change, Edit, JobFilter, RunFilter, has_metadata
+from scheduler_async.stores.messages import REMOVED, Change, JobFilter, RunFilter, has_metadata
 from scheduler_async.stores.postgres.base import (
     NAMED,
     SELECT_STATE,
     SPEC,
     STATE_COLUMNS,
-    STATE_TYPES,
     UPDATE_ONLY_STATES,
     WIDTH,
     WorkBase,
@@ -49,15 +52,8 @@ LOCK_JOBS: Final = locking(
     "(j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND j.removed_at IS NULL"
 )
 NEW_NUMBERS: Final = "SELECT array_agg(nextval('job_uid')) FROM generate_series(1, $1::int)"
-# The columns that `spec_values` fills, and those beside the state that `_narrow` does.
-SPEC_TYPES: Final = {
-    "revision": "bigint",
-    **dict.fromkeys(("namespace", "id", "handler", "schedule", "retry", "payload", "metadata"), "text"),
-    **dict.fromkeys(("user_id", "name", "priority", "job_group", "misfire"), "text"),
-    "timeout": "bigint",
-    "on_interrupt": "text",
-    **dict.fromkeys(("anchor", "created_at", "updated_at"), "bigint"),
-}
+# The columns of a description but its number, and those of a state with what a claim needs to know besides.
+EDITED_TYPES: Final = {name: type_ for name, type_ in DESCRIPTION_TYPES.items() if name != "uid"}
 NARROW_TYPES: Final = {
     **dict.fromkeys(("revision", "updated_at", "handler", "rank"), "bigint"),
     **dict.fromkeys(("id", "group_key"), "text"),
@@ -75,8 +71,8 @@ def with_handlers(types: Mapping[str, str], statement: str) -> str:
     return f"WITH used AS MATERIALIZED ({used}) {statement}"
 
 
-INSERT_JOBS: Final = inserting("job", {"uid": "bigint", **SPEC_TYPES})
-UPDATE_JOBS: Final = updating("job", "uid", SPEC_TYPES)
+INSERT_JOBS: Final = inserting("job", DESCRIPTION_TYPES)
+UPDATE_JOBS: Final = updating("job", "uid", EDITED_TYPES)
 TOUCH_JOBS: Final = updating("job", "uid", {"updated_at": "bigint"})
 # A condition that the planner makes no join of: rows are written in the order they are given.
 IS_USED: Final = "(c.handler IN (SELECT number FROM used)) IS TRUE"
@@ -118,12 +114,12 @@ SLICE = 1000
 class JobWork(WorkBase):
     """The transactions about jobs. `PostgresStore` says what each is for."""
 
-    async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+    async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
         rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
         jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
         numbers = iter(await db.fetchval(NEW_NUMBERS, len(names) - len(jobs)) if len(jobs) < len(names) else [])
-        edits: list[Edit | None] = []
+        edits: list[Transition | None] = []
         added: dict[int, Job] = {}
         changed: dict[int, tuple[Job, Job]] = {}
         for change in changes:
@@ -139,8 +135,8 @@ class JobWork(WorkBase):
                     before = changed[job.uid][0] if job.uid in changed else jobs[name]
                     changed[job.uid] = before, job
                 jobs[name] = job
-            if edit is not None and edit.job.spec.unreadable:
-                edit = edit._replace(job=shown(edit.job, 0))
+            if edit is not None and edit.job.description.unreadable:
+                edit = replace(edit, job=shown(edit.job, 0))
             edits.append(edit)
         await self._insert(db, list(added.values()))
         await self._update(db, list(changed.values()))
@@ -152,8 +148,8 @@ class JobWork(WorkBase):
     async def _insert(self, db: Connection, jobs: Sequence[Job]) -> None:
         numbers = await self._numbers_of(db, {job.handler for job in jobs})
         for some in _slices(jobs):
-            await db.execute(INSERT_JOBS, *columns_of([(job.uid, *spec_values(job)) for job in some]))
-            await self._write_states(db, INSERT_STATES, [(job.uid, *_narrow(job, numbers)) for job in some])
+            await db.execute(INSERT_JOBS, *columns_of(map(description_values, some)))
+            await self._write_states(db, INSERT_STATES, [(job.uid, *narrow_values(job, numbers)) for job in some])
 
     async def review(
         self, db: Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
@@ -162,7 +158,7 @@ class JobWork(WorkBase):
         changed = [
             (before, job)
             for before in (await self._jobs(db, rows, now)).values()
-            if not has_unreadable_state(before) and not before.spec.unreadable
+            if not has_unreadable_state(before) and not before.description.unreadable
             if (job := reviewed(before, decide)) is not None
         ]
         await self._update(db, changed)
@@ -172,7 +168,7 @@ class JobWork(WorkBase):
 
     async def _update(self, db: Connection, changed: Sequence[tuple[Job, Job]]) -> None:
         """Write jobs as they are now, given what they were before."""
-        numbers = await self._numbers_of(db, {job.handler for _, job in changed if not job.spec.unreadable})
+        numbers = await self._numbers_of(db, {job.handler for _, job in changed if not job.description.unreadable})
         for some in _slices(changed):
             described = []
             touched = []
@@ -183,12 +179,12 @@ class JobWork(WorkBase):
                     touched.append((job.updated, job.uid))
                 else:
                     refuse_stand_ins(job)
-                    described.append((*spec_values(job), job.uid))
+                    described.append(edited_values(job))
             await write_rows(db, UPDATE_JOBS, described)
             await write_rows(db, TOUCH_JOBS, touched)
-            readable = [job for _, job in some if not job.spec.unreadable]
-            others = [job for _, job in some if job.spec.unreadable]  # what stands in for the rest is not stored
-            await self._write_states(db, UPDATE_STATES, [(*_narrow(job, numbers), job.uid) for job in readable])
+            readable = [job for _, job in some if not job.description.unreadable]
+            others = [job for _, job in some if job.description.unreadable]  # what stands in for the rest is not stored
+            await self._write_states(db, UPDATE_STATES, [(*narrow_values(job, numbers), job.uid) for job in readable])
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(job.state), job.uid) for job in others])
         await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
 
@@ -257,7 +253,14 @@ def _slices(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (rows[first : first + SLICE] for first in range(0, len(rows), SLICE))
 
 
-def _narrow(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:
+def edited_values(job: Job) -> tuple[Any, ...]:
+    """Return the columns of `UPDATE_JOBS`."""
+    uid, *columns = description_values(job)
+    return (*columns, uid)
+
+
+def narrow_values(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return the columns of `NARROW_TYPES`; *handlers* are the numbers of handlers."""
     key = group_key(job.namespace, job.group)
     narrow = job.revision, job.updated, handlers[job.handler], job.priority.rank, job.id, key
     return (*narrow, *stored_state(job.state))

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from scheduler_async.jobs.job import JobState
-from scheduler_async.stores.codec import Row, state_values
+from scheduler_async.stores.codec import STATE_FIELDS, Row, state_values
+from scheduler_async.stores.columns import STATE_TEXTS
 
-# The columns of a state whose texts come from handlers and users.
-STATE_TEXTS: Final = ("disabled_reason", "last_error", "last_message")
-_TEXTS: Final = tuple(JobState._fields.index(name) for name in STATE_TEXTS)
+_TEXTS: Final = tuple(map(STATE_FIELDS.index, STATE_TEXTS))
 
 # A text of PostgreSQL holds any character but one. This stands for it, and is no character itself.
 ESCAPE: Final = "\uffff"
@@ -47,7 +46,7 @@ def state_columns(values: Sequence[Any]) -> Row:
 
 def stored_state(state: JobState) -> list[Any]:
     """The columns of a state."""
-    columns = list(state_values(state))
+    columns = state_values(state)
     for number in _TEXTS:
         if columns[number] is not None:
             columns[number] = kept(columns[number])

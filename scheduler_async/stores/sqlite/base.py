@@ -8,50 +8,43 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from scheduler_async.errors import SchedulerError
 from scheduler_async.jobs.enums import Phase, Status
 from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.groups import NO_GROUP, group_key
 from scheduler_async.rules.order import order
 from scheduler_async.stores.cache import Cache
 from scheduler_async.stores.codec import (
-    DESCRIPTION,
-    METADATA,
-    PAYLOAD,
     REMEMBERED_BYTES,
-    UID,
+    STATE_FIELDS,
     Row,
     has_unreadable_state,
-    job_of,
     problems_of,
     read_job,
+    read_state,
     shown,
-    state_of,
-    state_problem,
     state_values,
     unreadable_job,
     unreadable_state,
 )
-from scheduler_async.stores.messages import ClaimedRun
+from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.ready_queue import Line
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
-from scheduler_async.stores.unreadable import UnreadableRows, all_problems, is_moment
+from scheduler_async.stores.unreadable import UnreadableRows, is_moment
 from scheduler_async.timekeeping.instants import Micros
 
-STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in JobState._fields)
+STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in STATE_FIELDS)
 SELECT_STATE: Final = f"SELECT s.uid, s.revision, {STATE_COLUMNS}"
-STATE_END: Final = 2 + len(JobState._fields)
-SELECT_SPEC: Final = """
-    SELECT j.uid, j.revision, j.namespace, j.id, j.handler, j.schedule, j.retry, j.payload, j.metadata, j.user_id,
-           j.name, j.priority, j.job_group, j.misfire, j.timeout, j.on_interrupt, j.anchor, j.created_at, j.updated_at
-      FROM job j
-"""
+STATE_END: Final = 2 + len(STATE_FIELDS)
+SELECT_SPEC: Final = f"SELECT {', '.join(f'j.{name}' for name in DESCRIPTION_TYPES)} FROM job j"
 # With when it was last edited, which changes without the description: another process may have paused it. A job whose
 # state is missing is found, too: it cannot be read, and is shown.
 SELECT_EDITED: Final = f"SELECT j.uid, s.revision, {STATE_COLUMNS}, j.updated_at"
@@ -89,11 +82,11 @@ FORGET_HANDLER: Final = """
     DELETE FROM handler
      WHERE name = ? AND NOT EXISTS (SELECT 1 FROM state INDEXED BY state_of_handler WHERE handler = handler.number)
 """
-# What the state of a new job holds, as SQL; all else is NULL.
-NEW: Final = dict(zip(JobState._fields, state_values(JobState()), strict=True))
-ALWAYS: Final = {name: repr(value) for name, value in NEW.items() if value is not None}
-UPDATE_ONLY_STATE: Final = updating("state", ["uid"], *JobState._fields, always="touched = 1")
-FINISH: Final = updating("state", ["uid"], *JobState._fields, "run", "node")
+# Most columns of most states hold what those of a new job hold.
+USUAL: Final = dict(zip(STATE_FIELDS, state_values(JobState()), strict=True))
+UPDATE_ONLY_STATE: Final = updating("state", ["uid"], *STATE_FIELDS, always="touched = 1", usual=USUAL)
+# The state of a job, and the run and the node that hold it, if any.
+WRITE_STATE: Final = updating("state", ["uid"], *STATE_FIELDS, "run", "node", always="touched = 0", usual=USUAL)
 INSERT_SKIP: Final = """
     INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
     VALUES (?, ?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
@@ -137,14 +130,12 @@ class WorkBase:
     """A transaction, what is remembered between transactions, and the steps that several of them take."""
 
     def __init__(self) -> None:
-        # By the number of their jobs.
-        self._descriptions: Cache[int, Row] = Cache(REMEMBERED, REMEMBERED_BYTES)
+        # Jobs by their numbers, whatever their states.
+        self._remembered: Cache[int, Job] = Cache(REMEMBERED, REMEMBERED_BYTES)
         self._handlers: dict[str, int] = {}
         self._as_of = 0  # the version of the data when handlers and those in line were looked at
         self._is_current = False  # whether the schema was looked at since then, and no newer version has changed it
         self._last_job: int | None = None  # the highest number that a job ever got, if it was looked at since then
-        # What is wrong with descriptions, by their numbers and revisions.
-        self._unreadable: dict[tuple[int, int], tuple[Unreadable, ...]] = {}
         self.unreadable_rows = UnreadableRows()
         self._line: Line | None = None
         self._line_until: Micros = EARLIEST
@@ -165,7 +156,7 @@ class WorkBase:
         except BaseException as error:
             self._line = None  # whoever was taken out of it is still due
             if not isinstance(error, SchedulerError):  # a refusal comes before anything is written
-                self._descriptions.clear()  # whoever was added is not there, and its number goes to another
+                self._remembered.clear()  # whoever was added is not there, and its number goes to another
                 self._last_job = None
             raise
         return result
@@ -193,75 +184,68 @@ class WorkBase:
     def _claimed_by(
         self, db: sqlite3.Connection, runs: Iterable[ClaimedRun], now: Micros | None, question: str = SELECT_CLAIMED
     ) -> dict[int, Job]:
-        """The jobs of *runs* that are still claimed and whose states can be read, by the run that has claimed each."""
+        """Return the jobs of *runs* that are still claimed and can be read, by the run that has claimed each."""
         uids = json.dumps([run.uid for run in runs])
         rows = db.execute(question, (uids,)).fetchall()
         jobs = self._jobs(db, [row[:-1] for row in rows], now)
         return {row[-1]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
 
     def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros | None = 0) -> dict[int, Job]:
-        """The jobs of these rows of state, by their numbers; a state that has no job is left out.
+        """Return the jobs of these rows of state, by their numbers; a state that has no job is left out.
 
         A job whose description cannot be read is shown as disabled as of *now*, or in its own state if that is None.
         """
         jobs = {}
-        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
-            job = self._job(row, description, now)
+        for row, described in zip(rows, self._described(db, rows), strict=True):
+            job = self._job(row, described, now)
             if job is not None:
                 jobs[row[0]] = job
         return jobs
 
-    def _job(self, row: Row, description: Row | None, now: Micros | None) -> Job | None:
-        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
+    def _job(self, row: Row, described: Job | None, now: Micros | None) -> Job | None:
+        """Return one job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
         uid, columns = row[0], row[2:STATE_END]
-        if description is None:
+        if described is None:
             self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this number"))
             return None
-        problems = self._problems_of(description)
-        unsound = state_problem(columns)
-        if unsound is not None:
+        try:
+            job = described.with_state(read_state(columns))
+        except Unreadable as problem:
             is_missing = not any(value is not None for value in row[1:STATE_END])
-            unsound = Unreadable("uid", "no row has this number") if is_missing else unsound
+            unsound = Unreadable("uid", "no row has this number") if is_missing else problem
             self.unreadable_rows.add("state", uid, unsound)
-            state = unreadable_state(columns, unsound)
+            job = replace(described, state=unreadable_state(columns, unsound), unreadable_state=unsound)
         else:
-            state = state_of(columns)
-        job = job_of(description, state) if problems is None else unreadable_job(description, problems, state)
-        if unsound is not None:
-            job = replace(job, unreadable_state=unsound)
-        elif problems is not None and now is not None:
-            job = shown(job, now)
+            if now is not None and described.description.unreadable:
+                job = shown(job, now)
         return _edited(job, row[STATE_END:])
 
-    def _problems_of(self, description: Row) -> tuple[Unreadable, ...] | None:
-        """What is wrong with a description; None if it can be read, as all those that are remembered."""
-        if self._descriptions.get(description[UID]) is description:
-            return None
-        # Another thread may have forgotten what is wrong with it: its row was repaired or removed meanwhile.
-        return self._unreadable.get(description[:2]) or all_problems(DESCRIPTION, description) or None
+    def _described(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Job | None]:
+        """Return the jobs of these rows of state, whatever their states, most of which are remembered.
 
-    def _descriptions_of(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Row | None]:
-        """The descriptions that belong to these rows of state, most of which are remembered; None if there is none."""
-        remembered = self._descriptions
-        known = [found if (found := remembered.get(row[0])) and found[1] == row[1] else None for row in rows]
+        It is None where no job has the number.
+        """
+        remembered = self._remembered
+        known = [found if (found := remembered.get(row[0])) and found.revision == row[1] else None for row in rows]
         if None not in known:
             return known
-        if len(self._unreadable) > REMEMBERED:
-            self._unreadable.clear()  # those that matter now are found again
         missing = json.dumps([row[0] for row, found in zip(rows, known, strict=True) if found is None])
         query = f"{SELECT_SPEC} WHERE j.uid IN (SELECT value FROM json_each(?))"
-        read = {description[0]: description for description in db.execute(query, (missing,))}
-        for description in read.values():
-            try:
-                read_job(description)
-            except Unreadable as problem:
-                self._unreadable[description[:2]] = problems_of(description)
-                self.unreadable_rows.add("job", description[0], problem)
-            else:
-                size = len(description[PAYLOAD]) + len(description[METADATA])
-                self._descriptions.put(description[UID], description, size)
-                self._unreadable.pop(description[:2], None)  # a zone may be missing for a while
+        read = {columns[0]: self._read_description(columns) for columns in db.execute(query, (missing,))}
         return [found or read.get(row[0]) for row, found in zip(rows, known, strict=True)]
+
+    def _read_description(self, columns: Row) -> Job:
+        try:
+            job = read_job(columns)
+        except Unreadable as problem:
+            self.unreadable_rows.add("job", columns[0], problem)
+            return unreadable_job(columns, problems_of(columns))
+        self._remember(job)
+        return job
+
+    def _remember(self, job: Job) -> None:
+        described = job.description
+        self._remembered.put(job.uid, job, len(described.payload_json) + len(described.metadata_json))
 
     def _last_number(self, db: sqlite3.Connection, question: str) -> int:
         return int(db.execute(f"SELECT {question}").fetchone()[0])
@@ -292,10 +276,8 @@ class WorkBase:
         return [self._handlers[name] for name in names if name in self._handlers]
 
     def _forget_removed(self, db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
-        """Forget what is known of *jobs* that were removed, and their handlers if no other job uses them."""
+        """Forget the handlers of *jobs* that were removed, if no other job uses them."""
         self._forget_unused(db, {job.handler for job in jobs})
-        for job in jobs:
-            self._unreadable.pop((job.uid, job.revision), None)
 
     def _forget_unused(self, db: sqlite3.Connection, names: Iterable[str]) -> None:
         """Forget those of the handlers with these *names* that no job uses any more."""
@@ -342,5 +324,5 @@ def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
 
 
 def free_values(job: Job) -> Row:
-    """The columns of `FINISH`: no run holds the job any more."""
+    """Return the columns of `WRITE_STATE` for a job that no run holds any more."""
     return (*state_values(job.state), None, None, job.uid)

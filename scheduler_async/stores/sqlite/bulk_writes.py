@@ -1,11 +1,11 @@
-"""Statements that write many rows to SQLite at once, and bind no None."""
+"""Statements that write many rows to SQLite at once, and bind only the values that are not the usual ones."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, count, groupby, islice
-from operator import itemgetter
+from operator import itemgetter, ne
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -23,23 +23,38 @@ class Form(NamedTuple):
     """What picks the values of a row."""
 
 
-class Writing:
-    """A statement that writes rows with gaps: it mentions only the columns that hold something.
+NULL = MappingProxyType[str, object]({})
+"""No column has a usual value but None."""
 
-    Python's driver takes far longer over a None than over a number or a text, and most columns of most jobs are empty.
-    Rows have the values that the statement looks them up by, if it does, at their end. No two of those that are written
-    together may be looked up by the same ones.
+
+class Writing:
+    """A statement that writes rows with gaps: it binds only the values that differ from the usual ones.
+
+    Python's driver is slow to bind values, None above all, and most columns of most jobs hold what they usually hold.
+    Rows end with the values by which the statement finds them, if it does. Rows that are written together must differ
+    in these.
     """
 
-    def __init__(self, text: Callable[[Sequence[str], Sequence[str], int], str], *columns: str) -> None:
-        """*text* is given the columns that hold something, those that do not, and the number of rows."""
+    def __init__(
+        self,
+        text: Callable[[Sequence[str], Mapping[str, str], int], str],
+        columns: Sequence[str],
+        keys: int = 0,
+        usual: Mapping[str, object] = NULL,
+    ) -> None:
+        """Make a statement for *columns*, with so many *keys* behind them.
+
+        *text* gets the columns that are bound, the literals of those that are not, and the number of rows. *usual* are
+        the usual values of columns where they are not None.
+        """
         self._text = text
         self._columns = columns
+        self._usual = (*(usual.get(name) for name in columns), *([None] * keys))
         self._forms: dict[tuple[bool, ...], Form] = {}
 
     def one(self, db: sqlite3.Connection, *row: Any) -> int:
         """Write one row, and return how many were written: it may not be there."""
-        texts, values_of = self._form_of(tuple(_filled(row)))
+        texts, values_of = self._form_of(self._filled(row))
         return db.execute(texts[-1], values_of(row)).rowcount
 
     def all(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> int:
@@ -49,8 +64,8 @@ class Writing:
         if len(first_two) < 2:
             return sum(self.one(db, *row) for row in first_two)
         written = 0
-        for filled, alike in groupby(chain(first_two, rest), key=_filled):
-            texts, values_of = self._form_of(tuple(filled))
+        for filled, alike in groupby(chain(first_two, rest), key=self._filled):
+            texts, values_of = self._form_of(filled)
             # Row by row: with thousands of them at once, Python's garbage collector takes half of the time.
             bound: list[Any] = []
             rows_bound = 0
@@ -71,10 +86,18 @@ class Writing:
         """The statements for rows with these gaps, and what picks their values."""
         if filled not in self._forms:
             full = list(compress(self._columns, filled))
-            empty = [name for name in self._columns if name not in full]
-            texts = tuple(self._text(full, empty, size) for size in AT_ONCE)
+            usual = dict(zip(self._columns, map(_literal, self._usual), strict=False))
+            gaps = {name: literal for name, literal in usual.items() if name not in full}
+            texts = tuple(self._text(full, gaps, size) for size in AT_ONCE)
             self._forms[filled] = Form(texts, _picking(list(compress(count(), filled))))
         return self._forms[filled]
+
+    def _filled(self, row: Sequence[Any]) -> tuple[bool, ...]:
+        return tuple(map(ne, row, self._usual))
+
+
+def _literal(value: object) -> str:
+    return "NULL" if value is None else repr(value)
 
 
 def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -83,40 +106,42 @@ def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]
     return lambda row: tuple(row[place] for place in places)  # of one place, it would give what is there
 
 
-def _filled(row: Sequence[Any]) -> list[bool]:
-    return [value is not None for value in row]
-
-
 def _values(columns: int, rows: int, *constants: str) -> str:
     row = f"({', '.join(['?'] * columns + [*constants])})"
     return f"VALUES {', '.join([row] * rows)}"
 
 
-def inserting(
-    table: str, *columns: str, verb: str = "INSERT", always: Mapping[str, str] = MappingProxyType({})
-) -> Writing:
-    """A statement that adds rows to *table*, which *always* hold something else besides."""
+def inserting(table: str, *columns: str, verb: str = "INSERT", usual: Mapping[str, object] = NULL) -> Writing:
+    """Return a statement that adds rows to *table*."""
 
-    def text(full: Sequence[str], _: Sequence[str], rows: int) -> str:
-        return f"{verb} INTO {table} ({', '.join([*full, *always])}) {_values(len(full), rows, *always.values())}"
+    def text(full: Sequence[str], gaps: Mapping[str, str], rows: int) -> str:
+        constants = {name: literal for name, literal in gaps.items() if literal != "NULL"}
+        names = ", ".join([*full, *constants])
+        return f"{verb} INTO {table} ({names}) {_values(len(full), rows, *constants.values())}"
 
-    return Writing(text, *columns)
+    return Writing(text, columns, usual=usual)
 
 
 def updating(
-    table: str, keys: Sequence[str], *columns: str, where: str | None = None, always: str | None = None
+    table: str,
+    keys: Sequence[str],
+    *columns: str,
+    where: str | None = None,
+    always: str | None = None,
+    usual: Mapping[str, object] = NULL,
 ) -> Writing:
-    """A statement that changes the rows of *table* that are found by *keys*, and only *where* something holds.
+    """Return a statement that changes the rows of *table* that are found by *keys*, and only *where* a condition holds.
 
-    It *always* does something else besides.
+    It *always* makes another change besides.
     """
 
-    def text(full: Sequence[str], empty: Sequence[str], rows: int) -> str:
+    def text(full: Sequence[str], gaps: Mapping[str, str], rows: int) -> str:
         value = iter(f"v.column{number}" if rows > 1 else "?" for number in count(1))
-        changes = [f"{name} = {next(value)}" for name in full] + [f"{name} = NULL" for name in empty]
+        changes = [f"{name} = {next(value)}" for name in full]
+        changes += [f"{name} = {literal}" for name, literal in gaps.items()]
         changes += () if always is None else (always,)
         source = f" FROM ({_values(len(full) + len(keys), rows)}) v" if rows > 1 else ""
         conditions = [f"{table}.{key} = {next(value)}" for key in keys] + ([] if where is None else [where])
         return f"UPDATE {table} SET {', '.join(changes)}{source} WHERE {' AND '.join(conditions)}"
 
-    return Writing(text, *columns)
+    return Writing(text, columns, len(keys), usual)

@@ -9,15 +9,23 @@ from typing import Final
 
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
 from scheduler_async.stores.claim_plan import ClaimPlan
-from scheduler_async.stores.codec import HANDLER, Row, refuse_stand_ins, refuse_unreadable_state
+from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
 from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
-from scheduler_async.stores.messages import MOST_UNHANDLED, ClaimedRun, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.ready_queue import Line
-from scheduler_async.stores.short_ways import claim_in_time
-from scheduler_async.stores.sqlite.base import DUE, EARLIEST, FINISH, LAST_RUN, SELECT_STATE, WorkBase, free_values
-from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
+from scheduler_async.stores.sqlite.base import (
+    DUE,
+    EARLIEST,
+    LAST_RUN,
+    SELECT_STATE,
+    WRITE_STATE,
+    WorkBase,
+    free_values,
+)
+from scheduler_async.stores.sqlite.bulk_writes import inserting
 from scheduler_async.timekeeping.instants import LAST, Micros
 
 RUNNING_BY_GROUP: Final = """
@@ -122,14 +130,6 @@ EARLIEST_DUE: Final = f"""
       FROM handler h
      WHERE :handlers IS NULL OR h.name IN (SELECT value FROM json_each(:handlers))
 """
-# What is due is taken off its schedule; what somebody asked for is not.
-CLAIM: Final = updating(
-    "state",
-    ["uid"],
-    *("activity", "retry_count", "last_run_at", "run", "node"),
-    always="next_run_at = NULL, retry_of = NULL, attempts = 0, regular_at = NULL, touched = 0",
-)
-CLAIM_ONE: Final = "UPDATE state SET activity = ?, last_run_at = ?, run = ?, node = ?, touched = 0 WHERE uid = ?"
 INSERT_RUN: Final = inserting(
     "run",
     *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "node"),
@@ -171,24 +171,18 @@ class ClaimWork(WorkBase):
         here = None if terms.handlers is None else frozenset(terms.handlers)
         unhandled: list[Job] = []
         plan = ClaimPlan(now, terms)
-        runs = plan.runs
-        for row, description in zip(rows, self._descriptions_of(db, rows), strict=True):
-            before = row[2:]
-            taken = claim_in_time(before, now, plan.activity()._value_)
-            if taken is not None and description is not None and self._is_as_it_seems(description, here):
-                run_id += 1
-                runs.append(ClaimedRun.in_time(run_id, description, before, taken))
-                continue
-            job = self._job(row, description, now)
+        for row, described in zip(rows, self._described(db, rows), strict=True):
+            job = self._job(row, described, now)
             if job is None or not can_be_claimed(job, here):
                 self._left_alone.add(row[0])
                 unhandled += [job] if job is not None and job.enabled else []
             elif plan.claim(job, run_id + 1):
                 run_id += 1
-        FINISH.all(db, map(free_values, plan.passed_over))
+        WRITE_STATE.all(db, map(free_values, plan.passed_over))
         for job in plan.passed_over:
             self._stand_in_line(job)
-        CLAIM.all(db, (_claim_update(run, terms.node) for run in runs))
+        runs = plan.runs
+        WRITE_STATE.all(db, (_held_values(run, terms.node) for run in runs))
         repeated: set[int] = set()
         if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
@@ -212,11 +206,6 @@ class ClaimWork(WorkBase):
             next_due=next_due,
             next_count=next_count,
         )
-
-    def _is_as_it_seems(self, description: Row, here: frozenset[str] | None) -> bool:
-        """Whether a job can be read, and its handler is the one that its state stands in line for."""
-        is_readable = self._problems_of(description) is None
-        return is_readable and (here is None or description[HANDLER] in here)
 
     def _select_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str) -> list[Row]:
         """The first in line, up to the limit, none beyond the limit of its group."""
@@ -290,7 +279,7 @@ class ClaimWork(WorkBase):
             if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.uid)).fetchone():
                 (latest,) = db.execute(LATEST_RUN, (run.uid, now)).fetchone()
                 job = gone_on(run, latest, now)
-                FINISH.one(db, *free_values(job))
+                WRITE_STATE.one(db, *free_values(job))
                 self._stand_in_line(job)
                 repeated.add(run.uid)
         return repeated
@@ -325,7 +314,7 @@ class ClaimWork(WorkBase):
         refuse_stand_ins(job)
         run = claimed_by_hand(job, self._last_number(db, LAST_RUN) + 1, payload_json, now, queued=queued)
         INSERT_RUN.one(db, *_insert_run(run, name))
-        db.execute(CLAIM_ONE, (run.job.state.activity, now, run.id, node, job.uid))
+        WRITE_STATE.one(db, *_held_values(run, node))
         return run
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:
@@ -349,7 +338,7 @@ class ClaimWork(WorkBase):
         ours = [run for run in runs if run.id in jobs]
         undone = [put_back(jobs[run.id], run) for run in ours]
         freed = [job for job, _, _ in undone]
-        FINISH.all(db, map(free_values, freed))
+        WRITE_STATE.all(db, map(free_values, freed))
         self._bury(db, freed)
         db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
         self._write_skips(db, undone)
@@ -362,7 +351,7 @@ def _insert_run(run: ClaimedRun, node: str) -> Row:
         run.id,
         run.uid,
         run.scheduled_for,
-        run.number,
+        run.attempt,
         run.trigger._value_,
         run.claimed_at,
         run.claimed_at if not run.is_queued else None,
@@ -370,6 +359,6 @@ def _insert_run(run: ClaimedRun, node: str) -> Row:
     )
 
 
-def _claim_update(run: ClaimedRun, node: int) -> Row:
-    activity, _, _, _, _, retry_count, last_run_at, *_ = run.state
-    return activity, retry_count, last_run_at, run.id, node, run.uid
+def _held_values(run: ClaimedRun, node: int) -> Row:
+    """Return the columns of `WRITE_STATE` for the job of *run*, which holds it."""
+    return (*state_values(run.job.state), run.id, node, run.uid)

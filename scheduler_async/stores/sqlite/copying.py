@@ -7,24 +7,26 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler_async.jobs.enums import Priority
-from scheduler_async.rules.groups import group_key
-from scheduler_async.stores.codec import state_values
-from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
-from scheduler_async.stores.run_codec import read_record, read_run_record
+from msgspec.structs import replace
+
+from scheduler_async.jobs.job import Job
+from scheduler_async.stores.codec import description_values
+from scheduler_async.stores.columns import DESCRIPTION_TYPES, PLACE
+from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record
 from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS, WorkBase
 from scheduler_async.stores.sqlite.bulk_writes import inserting
 from scheduler_async.stores.sqlite.jobs import (
     INSERT_JOB,
     INSERT_STATE,
     LAST_JOB,
-    SPEC_COLUMNS,
     UPDATE_JOB,
     UPDATE_STATE,
+    edited_values,
+    narrow_values,
 )
 
-# The columns of a description in the order of `JobRecord`, and those of a state.
-SELECT_RECORD: Final = f"SELECT j.uid, {', '.join(f'j.{name}' for name in SPEC_COLUMNS)}, {STATE_COLUMNS}"
+SELECT_RECORD: Final = f"SELECT {', '.join(f'j.{name}' for name in DESCRIPTION_TYPES)}, {STATE_COLUMNS}"
 
 READ_JOBS: Final = f"""
     {SELECT_RECORD}
@@ -89,15 +91,16 @@ class CopyWork(WorkBase):
         jobs, runs = db.execute(COUNT).fetchone()
         return jobs, runs
 
-    def read_jobs(self, db: sqlite3.Connection, after: int, limit: int) -> list[JobRecord | LeftOut]:
+    def read_jobs(self, db: sqlite3.Connection, after: int, limit: int) -> list[Job | LeftOut]:
         return [_record(row) for row in db.execute(READ_JOBS, (after, limit))]
 
     def read_runs(self, db: sqlite3.Connection, after: int, limit: int) -> list[RunRecord | LeftOut]:
         return [read_run_record(row) for row in db.execute(READ_RUNS, (after, limit))]
 
-    def write_jobs(self, db: sqlite3.Connection, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
+    def write_jobs(self, db: sqlite3.Connection, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
         names = json.dumps([(job.namespace, job.id) for job in jobs])
-        here = {(row[2], row[3]): _record(row) for row in db.execute(FIND_RECORDS, (names,))}
+        found = db.execute(FIND_RECORDS, (names,)).fetchall()
+        here = {(row[PLACE["namespace"]], row[PLACE["id"]]): _record(row) for row in found}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
         wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
         numbers: dict[str, int] = {}
@@ -105,13 +108,13 @@ class CopyWork(WorkBase):
             self._number_of(db, job.handler, numbers)
         uid = self._last_number(db, LAST_JOB)
         self._last_job = None  # it is about to change
-        added = [job._replace(uid=uid + place) for place, job in enumerate((job for job in wanted if not job.uid), 1)]
+        added = [replace(job, uid=uid + place) for place, job in enumerate((job for job in wanted if not job.uid), 1)]
         updated = [job for job in wanted if job.uid]
-        INSERT_JOB.all(db, (job[:-1] for job in added))
-        INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers)) for job in added))
-        UPDATE_JOB.all(db, ((*job[1:-1], job.uid) for job in updated))
-        UPDATE_STATE.all(db, ((*_narrow(job, numbers), job.uid) for job in updated))
-        self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, JobRecord)})
+        INSERT_JOB.all(db, map(description_values, added))
+        INSERT_STATE.all(db, ((job.uid, *narrow_values(job, numbers[job.handler])) for job in added))
+        UPDATE_JOB.all(db, map(edited_values, updated))
+        UPDATE_STATE.all(db, ((*narrow_values(job, numbers[job.handler]), job.uid) for job in updated))
+        self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, Job)})
         self._line = None  # some may be due already
         return rulings
 
@@ -136,14 +139,6 @@ class CopyWork(WorkBase):
         return len(rows)
 
 
-def _record(row: tuple[object, ...]) -> JobRecord | LeftOut:
-    width = len(SPEC_COLUMNS) + 1
-    return read_record(row[:width], row[width:])
-
-
-def _narrow(job: JobRecord, numbers: dict[str, int]) -> tuple[object, ...]:
-    """The columns of a state, as `NARROW_COLUMNS` names them."""
-    # A priority that this version does not know belongs to a job that it cannot read.
-    rank = next((priority.rank for priority in Priority if priority == job.priority), Priority.STANDARD.rank)
-    key = group_key(job.namespace, job.group)
-    return (job.revision, numbers[job.handler], rank, job.id, key, *state_values(job.state))
+def _record(row: tuple[object, ...]) -> Job | LeftOut:
+    width = len(DESCRIPTION_TYPES)
+    return read_job_to_copy(row[:width], row[width:])

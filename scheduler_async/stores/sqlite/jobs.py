@@ -7,27 +7,29 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler_async.jobs.enums import Status
-from scheduler_async.jobs.job import Job, JobState
+from msgspec.structs import replace
+
+from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules.groups import group_key
+from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.codec import (
-    METADATA,
-    PAYLOAD,
+    STATE_FIELDS,
     Row,
+    description_values,
     has_unreadable_state,
     refuse_resuming_unreadable,
     refuse_stand_ins,
     refuse_unreadable_state,
     shown,
-    spec_values,
     state_values,
 )
+from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs, conditions_of_runs
 from scheduler_async.stores.decisions import reviewed
-from scheduler_async.stores.messages import REMOVED, Change, Edit, JobFilter, RunFilter, has_metadata
+from scheduler_async.stores.messages import REMOVED, Change, JobFilter, RunFilter, has_metadata
 from scheduler_async.stores.run_codec import read_run
-from scheduler_async.stores.sqlite.base import ALWAYS, EDITED, SELECT_EDITED, UPDATE_ONLY_STATE, WorkBase, last_number
+from scheduler_async.stores.sqlite.base import EDITED, SELECT_EDITED, UPDATE_ONLY_STATE, USUAL, WorkBase, last_number
 from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
@@ -42,20 +44,13 @@ CROSS JOIN json_each(n.value) i
 CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value AND j.removed_at IS NULL
  LEFT JOIN state s ON s.uid = j.uid
 """
-# The columns that `spec_values` fills, and those beside the state that `_narrow` does.
-SPEC_COLUMNS: Final = (
-    *("revision", "namespace", "id", "handler", "schedule", "retry", "payload", "metadata", "user_id", "name"),
-    *("priority", "job_group", "misfire", "timeout", "on_interrupt", "anchor", "created_at", "updated_at"),
-)
-NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *JobState._fields)
-INSERT_JOB: Final = inserting("job", "uid", *SPEC_COLUMNS)
-UPDATE_JOB: Final = updating("job", ["uid"], *SPEC_COLUMNS)
-INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS)
-UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touched = 1")
-
-# Most jobs that are added are in no group, and wait for their first run: then all else is the same for all of them.
-REST_OF_NEW_STATE: Final = JobState()[2:]
-INSERT_WAITING: Final = inserting("state", "uid", "revision", "handler", "rank", "id", "next_run_at", always=ALWAYS)
+# The columns of a description but its number, and those of a state with what a claim needs to know besides.
+EDITED_COLUMNS: Final = [name for name in DESCRIPTION_TYPES if name != "uid"]
+NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *STATE_FIELDS)
+INSERT_JOB: Final = inserting("job", *DESCRIPTION_TYPES)
+UPDATE_JOB: Final = updating("job", ["uid"], *EDITED_COLUMNS)
+INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS, usual=USUAL)
+UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touched = 1", usual=USUAL)
 REVIEW: Final = f"""
     {EDITED}
      WHERE s.uid > ? AND s.next_run_at > ? AND s.phase <> 'disabled'
@@ -83,10 +78,10 @@ PARAMETER: Final = "?"
 class JobWork(WorkBase):
     """The transactions about jobs. `SQLiteStore` says what each is for."""
 
-    def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+    def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
         jobs, uid = self._find(db, changes)
         numbers: dict[str, int] = {}
-        edits: list[Edit | None] = []
+        edits: list[Transition | None] = []
         added: dict[int, Job] = {}
         for change in changes:
             name = change.namespace, change.id
@@ -104,8 +99,8 @@ class JobWork(WorkBase):
                 jobs[name] = job
                 if self._line is not None:  # many may be added at once
                     self._stand_in_line(job)
-            if edit is not None and edit.job.spec.unreadable:
-                edit = edit._replace(job=shown(edit.job, 0))
+            if edit is not None and edit.job.description.unreadable:
+                edit = replace(edit, job=shown(edit.job, 0))
             edits.append(edit)
         self._insert(db, list(added.values()), numbers)
         self._last_job = uid
@@ -127,29 +122,12 @@ class JobWork(WorkBase):
         return {(job.namespace, job.id): job for job in jobs}, number
 
     def _insert(self, db: sqlite3.Connection, jobs: Sequence[Job], numbers: dict[str, int]) -> None:
-        if len(jobs) == 1:  # a seventh of what adding one takes on this thread is saved
-            (job,) = jobs
-            number = self._number_of(db, job.handler, numbers)
-            INSERT_JOB.one(db, *self._new_description(job))
-            if _waits_for_first_run(job):
-                INSERT_WAITING.one(db, *_waiting(job, number))
-            else:
-                INSERT_STATE.one(db, job.uid, *_narrow(job, number))
-            return
         for handler in {job.handler for job in jobs}:
             self._number_of(db, handler, numbers)
-        waiting: list[Job] = []
-        others: list[Job] = []
         for job in jobs:
-            (waiting if _waits_for_first_run(job) else others).append(job)
-        INSERT_JOB.all(db, (self._new_description(job) for job in jobs))
-        INSERT_WAITING.all(db, (_waiting(job, numbers[job.handler]) for job in waiting))
-        INSERT_STATE.all(db, ((job.uid, *_narrow(job, numbers[job.handler])) for job in others))
-
-    def _new_description(self, job: Job) -> Row:
-        row = (job.uid, *spec_values(job))
-        self._descriptions.put(job.uid, row, len(row[PAYLOAD]) + len(row[METADATA]))
-        return row
+            self._remember(job)
+        INSERT_JOB.all(db, map(description_values, jobs))
+        INSERT_STATE.all(db, ((job.uid, *narrow_values(job, numbers[job.handler])) for job in jobs))
 
     def review(
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
@@ -157,7 +135,7 @@ class JobWork(WorkBase):
         rows = db.execute(REVIEW, (after, now, limit)).fetchall()
         numbers: dict[str, int] = {}
         for before in self._jobs(db, rows, now).values():
-            if has_unreadable_state(before) or before.spec.unreadable:
+            if has_unreadable_state(before) or before.description.unreadable:
                 continue
             job = reviewed(before, decide)
             if job is not None:
@@ -168,11 +146,11 @@ class JobWork(WorkBase):
     def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
         refuse_unreadable_state(before)
         self._update_spec(db, before, job)
-        if job.spec.unreadable:  # what stands in for the rest is not stored
+        if job.description.unreadable:  # what stands in for the rest is not stored
             refuse_resuming_unreadable(before, job)
             UPDATE_ONLY_STATE.one(db, *state_values(job.state), job.uid)
             return
-        UPDATE_STATE.one(db, *_narrow(job, self._number_of(db, job.handler, numbers)), job.uid)
+        UPDATE_STATE.one(db, *narrow_values(job, self._number_of(db, job.handler, numbers)), job.uid)
         if before.handler != job.handler:
             self._forget_unused(db, {before.handler})
             numbers.pop(before.handler, None)
@@ -180,11 +158,10 @@ class JobWork(WorkBase):
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
             db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
-            self._descriptions.pop(job.uid)
+            self._remembered.pop(job.uid)
             return
         refuse_stand_ins(job)
-        UPDATE_JOB.one(db, *spec_values(job), job.uid)
-        self._unreadable.pop((before.uid, before.revision), None)
+        UPDATE_JOB.one(db, *edited_values(job))
 
     def remove(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros, own_run: int | None) -> Job | None:
         job = self._find_job(db, namespace, id)
@@ -234,17 +211,13 @@ class JobWork(WorkBase):
         return None if row is None else shown_text(row[0])
 
 
-def _waits_for_first_run(job: Job) -> bool:
-    state = job.state
-    waits = state.activity is Status.IDLE and state.next_run_at is not None
-    return waits and job.spec.group is None and state[2:] == REST_OF_NEW_STATE
-
-
-def _waiting(job: Job, handler: int) -> Row:
-    """The columns of `INSERT_WAITING`."""
-    return job.uid, job.revision, handler, job.priority.rank, job.id, job.state.next_run_at
-
-
-def _narrow(job: Job, handler: int) -> Row:
+def narrow_values(job: Job, handler: int) -> Row:
+    """Return the columns of `NARROW_COLUMNS`; *handler* is the number of the job's handler."""
     key = group_key(job.namespace, job.group)
     return (job.revision, handler, job.priority.rank, job.id, key, *state_values(job.state))
+
+
+def edited_values(job: Job) -> Row:
+    """Return the columns of `UPDATE_JOB`."""
+    uid, *columns = description_values(job)
+    return (*columns, uid)

@@ -21,20 +21,16 @@ import aiosqlite
 
 from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import RunRow
+from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
 from scheduler_async.logs import say
-from scheduler_async.rules.terms import Rules
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.shielding import carried_through
-from scheduler_async.stores.copy_records import JobRecord, LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
     MIGRATED,
-    Aftermath,
     Change,
-    ClaimedRun,
     Claims,
     ClaimTerms,
-    Edit,
-    EndedRun,
     JobFilter,
     NodeIdentity,
     NodeRow,
@@ -240,7 +236,7 @@ class SQLiteStore:
 
     # -------------------------------------------------------- jobs
 
-    async def change(self, changes: Sequence[Change], now: Micros) -> list[Edit | None]:
+    async def change(self, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
         """Carry out all *changes*, or none if one of them raises."""
         return await self._write(self._work.change, changes, now)
 
@@ -307,7 +303,7 @@ class SQLiteStore:
         """Undo claims whose handlers never started."""
         await self._record(self._work.release, runs)
 
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Aftermath | None]:
+    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
         return await self._record(self._work.finish, ended, rules)
 
@@ -334,13 +330,13 @@ class SQLiteStore:
         # In a store of this process alone, nobody beats, and nobody waits for it.
         return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
 
-    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Edit, ClaimedRun]]:
+    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Transition, ClaimedRun]]:
         """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
         return await self._write(self._work.recover, dead, now, rules)
 
     async def interrupt_unknown(
         self, node: int, known: Collection[int], now: Micros, rules: Rules
-    ) -> list[tuple[Edit, ClaimedRun]]:
+    ) -> list[tuple[Transition, ClaimedRun]]:
         """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
         return await self._record(self._work.interrupt_unknown, node, set(known), now, rules)
 
@@ -372,7 +368,7 @@ class SQLiteStore:
         """How many jobs there are, and how many runs that have ended."""
         return await self._read(self._work.count)
 
-    async def read_jobs(self, after: int, limit: int) -> list[JobRecord | LeftOut]:
+    async def read_jobs(self, after: int, limit: int) -> list[Job | LeftOut]:
         """Up to *limit* jobs as they are kept, by number, beyond the number *after*; or why one cannot be read."""
         return await self._read(self._work.read_jobs, after, limit)
 
@@ -380,7 +376,7 @@ class SQLiteStore:
         """Up to *limit* runs that have ended, by number, beyond the number *after*; or why one cannot be read."""
         return await self._read(self._work.read_runs, after, limit)
 
-    async def write_jobs(self, jobs: Sequence[JobRecord], rule: RuleOfCopy) -> list[Ruling]:
+    async def write_jobs(self, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
         """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
         return await self._write(self._work.write_jobs, jobs, rule)
 

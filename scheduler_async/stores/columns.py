@@ -1,0 +1,141 @@
+"""The list of columns: how each field of a job is stored, and what a column may hold. Pure.
+
+A description is stored in `DESCRIPTION`, in that order. A state is stored in the fields of `JobState`, in theirs.
+Statements, codecs and copies of every store are made from these two lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from msgspec.structs import fields
+
+from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
+from scheduler_async.jobs.job import Count, JobState, Moment
+from scheduler_async.jobs.retries import Retry
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.manual import Manual
+from scheduler_async.stores.unreadable import Reader, count, duration, moment, name, number, one_of, optional, text
+from scheduler_async.timekeeping.instants import span
+
+TEXT, BIGINT = "text", "bigint"
+
+
+class Kind(NamedTuple):
+    """How values of one kind are stored."""
+
+    type: str
+    """The type of the column in PostgreSQL."""
+    read: Reader
+    """Return the value of a column; `ValueError` if it cannot be one."""
+    write: Callable[[Any], object] | None = None
+    """Return what to store for a value that is not None; without it, the value itself."""
+    stand_in: object = None
+    """The value that stands in for one that cannot be read. Names and moments have none of their own."""
+
+
+class Column(NamedTuple):
+    """A column of a description."""
+
+    name: str
+    kind: Kind
+    path: str
+    """Where a `Job` has its value."""
+
+
+@lru_cache(maxsize=256)
+def _retry_text(policy: Retry) -> str:
+    return json.dumps(policy.to_json(), separators=(",", ":"))
+
+
+_schedule = lru_cache(maxsize=4096)(Schedule.from_json)
+_retry = lru_cache(maxsize=256)(Retry.from_json)
+
+
+def _read_schedule(value: Any) -> Schedule:
+    return _schedule(text(value))
+
+
+def _read_retry(value: Any) -> Retry:
+    return _retry(text(value))
+
+
+def _read_json(value: Any) -> str:
+    if text(value) != "null":
+        json.loads(value)  # the handler would fail on it
+    return str(value)
+
+
+def _read_object(value: Any) -> str:
+    if text(value) != "{}" and not isinstance(json.loads(value), dict):
+        raise ValueError("it is not a JSON object")
+    return str(value)
+
+
+def _read_duration(value: Any) -> timedelta:
+    return timedelta(microseconds=duration(value))
+
+
+def choice(kind: type[StrEnum], stand_in: StrEnum) -> Kind:
+    """Return how members of an enum are stored."""
+    return Kind(TEXT, one_of({member.value: member for member in kind}), lambda member: member._value_, stand_in)
+
+
+NAME = Kind(TEXT, name)
+OPTIONAL_NAME = Kind(TEXT, optional(name))
+NUMBER = Kind(BIGINT, number)
+MOMENT = Kind(BIGINT, moment)
+
+DESCRIPTION = (
+    Column("uid", NUMBER, "uid"),
+    Column("revision", NUMBER._replace(stand_in=0), "revision"),
+    Column("namespace", NAME, "namespace"),
+    Column("id", NAME, "id"),
+    Column("handler", NAME, "handler"),
+    Column("schedule", Kind(TEXT, _read_schedule, Schedule.json_text, Manual()), "description.schedule"),
+    Column("retry", Kind(TEXT, optional(_read_retry), _retry_text), "description.retry"),
+    Column("payload", Kind(TEXT, _read_json, stand_in="null"), "description.payload_json"),
+    Column("metadata", Kind(TEXT, _read_object, stand_in="{}"), "description.metadata_json"),
+    Column("user_id", OPTIONAL_NAME, "description.user_id"),
+    Column("name", OPTIONAL_NAME, "description.name"),
+    Column("priority", choice(Priority, Priority.STANDARD), "description.priority"),
+    Column("job_group", OPTIONAL_NAME, "description.group"),
+    Column("misfire", choice(Misfire, Misfire.RUN_ONCE), "description.misfire"),
+    Column("timeout", Kind(BIGINT, optional(_read_duration), span), "description.timeout"),
+    Column("on_interrupt", choice(OnInterrupt, OnInterrupt.RERUN), "description.on_interrupt"),
+    Column("anchor", MOMENT, "anchor"),
+    Column("created_at", MOMENT, "created"),
+    Column("updated_at", MOMENT, "updated"),
+)
+"""The columns of a description."""
+
+DESCRIPTION_TYPES = {column.name: column.kind.type for column in DESCRIPTION}
+"""The columns of a description and their types in PostgreSQL."""
+
+PLACE = {column.name: place for place, column in enumerate(DESCRIPTION)}
+"""Where each column is in a description."""
+
+ACTIVITIES = (Status.IDLE, Status.QUEUED, Status.RUNNING)
+
+_STATE_KINDS = {
+    Status: Kind(TEXT, one_of({status.value: status for status in ACTIVITIES})),
+    Phase: Kind(TEXT, one_of({phase.value: phase for phase in Phase})),
+    Count: Kind(BIGINT, count),
+    Moment | None: Kind(BIGINT, optional(moment)),
+    int | None: Kind(BIGINT, optional(number)),
+    str | None: Kind(TEXT, optional(text)),
+}
+
+STATE = {field.name: _STATE_KINDS[field.type] for field in fields(JobState)}
+"""The columns of a state, and how each is stored."""
+
+STATE_TYPES = {name: kind.type for name, kind in STATE.items()}
+"""The columns of a state and their types in PostgreSQL."""
+
+STATE_TEXTS = tuple(field.name for field in fields(JobState) if field.type == str | None)
+"""The columns of a state that hold texts of handlers and users."""

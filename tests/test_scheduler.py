@@ -7,7 +7,6 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import FrozenInstanceError
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -465,7 +464,7 @@ async def test_a_job_is_a_value(idle: Scheduler) -> None:
     job = await idle.add_job(Manual(), handler="work", id="a", payload={"n": 1})
 
     job.payload["n"] = 2
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         job.id = "b"  # type: ignore[misc]
 
     assert (await job_of(idle)).payload == {"n": 1}

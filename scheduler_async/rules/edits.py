@@ -24,8 +24,6 @@ from scheduler_async.rules.going_on import (
 )
 from scheduler_async.rules.missed import jittered, merged, next_regular, passed_over
 from scheduler_async.rules.terms import Transition
-from scheduler_async.schedules.at import At
-from scheduler_async.schedules.delay import Delay
 from scheduler_async.timekeeping.instants import Micros
 
 # ---------------------------------------------------------------- what people do to a job
@@ -88,7 +86,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
         state = replace(state, retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
         is_idle = state.activity is Status.IDLE
         never_ran = state.last_run_at is None and is_idle
-        first = spec.schedule.first_micros(now) if never_ran or isinstance(spec.schedule, At) else None
+        first = spec.schedule.first_micros(now) if never_ran or spec.schedule.runs_once else None
         following = jittered(edited, first if first is not None else spec.schedule.next_micros(now, now))
         if state.phase is not Phase.DISABLED:
             state = going_on(edited, state, following, now)
@@ -109,7 +107,7 @@ def pause(job: Job, now: Micros) -> Transition:
     state = job.state
     if state.phase is not Phase.ACTIVE:
         return Transition(job)
-    if isinstance(job.schedule, At | Delay) or comes_during_its_run(state):
+    if job.schedule.runs_once or job.schedule.counts_from_end or comes_during_its_run(state):
         return Transition(job.with_state(replace(state, phase=Phase.PAUSED)))
     skips = owed(job, now, SkipReason.PAUSED)
     state = _past_what_is_owed(job, now) if skips else state
@@ -134,11 +132,11 @@ def resume(job: Job, now: Micros) -> Transition:
     )
     if owes_since_its_claim(job):
         return Transition(job.with_state(fresh))  # the run in progress decides when it ends
-    if isinstance(job.schedule, At):
+    if job.schedule.runs_once:
         # Still to be run, once: late, and as another attempt if there was one.
         at = jittered(job, job.schedule.first_micros(now))
         return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or at)))
-    if isinstance(job.schedule, Delay):
+    if job.schedule.counts_from_end:
         planned = state.regular_at or state.next_run_at or now
         return Transition(job.with_state(going_on(job, fresh, max(planned, now), now)))
     is_paused = state.phase is Phase.PAUSED
@@ -166,7 +164,7 @@ def disable(job: Job, reason: str, now: Micros) -> Transition:
 
 def _past_what_is_owed(job: Job, now: Micros) -> JobState:
     """The state of a job whose due occurrences have their row; a one-shot, a delay and a retry are owed still."""
-    if isinstance(job.schedule, At | Delay):
+    if job.schedule.runs_once or job.schedule.counts_from_end:
         return job.state
     following = next_regular(job, now)
     if job.state.retry_of is not None:

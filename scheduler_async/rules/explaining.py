@@ -13,7 +13,6 @@ from scheduler_async.rules.claiming import claim
 from scheduler_async.rules.going_on import retry_policy
 from scheduler_async.rules.missed import next_regular
 from scheduler_async.rules.terms import Room, Rules
-from scheduler_async.schedules.delay import Delay
 from scheduler_async.timekeeping.durations import describe_duration
 from scheduler_async.timekeeping.instants import SECOND, Micros, describe_instant, from_micros
 
@@ -153,7 +152,7 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
 
 
 def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:
-    if isinstance(job.schedule, Delay):
+    if job.schedule.counts_from_end:
         return  # the run after next depends on how long the next one takes
     while at is not None:
         yield at

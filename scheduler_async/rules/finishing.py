@@ -12,9 +12,6 @@ from scheduler_async.rules.edits import disable, resume
 from scheduler_async.rules.going_on import disabled, going_on, owes_since_its_claim, retry_policy, was_disabled_before
 from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.schedules.at import At
-from scheduler_async.schedules.delay import Delay
-from scheduler_async.schedules.manual import Manual
 from scheduler_async.timekeeping.instants import Micros
 
 # ---------------------------------------------------------------- what a run leaves behind
@@ -45,7 +42,7 @@ def after_run(
     if regular is not None and regular == run.scheduled_for:  # the clock went back meanwhile
         regular = next_regular(job, regular)
     rerun = job.on_interrupt is OnInterrupt.RERUN
-    is_manual = isinstance(job.schedule, Manual)  # made so while it ran
+    is_manual = not job.schedule.runs_by_itself  # made so while it ran
     if outcome is Outcome.CANCELLED and rerun and not is_manual:
         return Transition(job.with_state(_retrying(state, run, now, regular)), skips)
     if not outcome.is_failure or is_manual:
@@ -88,17 +85,19 @@ def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_r
         return replace(failed, consecutive_errors=state.consecutive_errors + 1, interruptions=interruptions)
     is_good = outcome is Outcome.SUCCESS or outcome is Outcome.NOOP
     last_success_at = now if is_good else state.last_success_at
-    ended = replace(
+    forgives = not by_hand and outcome is not Outcome.CANCELLED
+    return replace(
         state,
         activity=Status.IDLE,
         last_run_at=last_run_at,
         last_success_at=last_success_at,
         last_exit_code=ending.exit_code,
         last_message=ending.message,
+        retry_count=0 if forgives else state.retry_count,
+        period_start=None if forgives else state.period_start,
+        consecutive_errors=0 if forgives else state.consecutive_errors,
+        interruptions=0 if forgives else state.interruptions,
     )
-    if by_hand or outcome is Outcome.CANCELLED:
-        return ended
-    return replace(ended, retry_count=0, period_start=None, consecutive_errors=0, interruptions=0)
 
 
 def _after_failure(
@@ -150,15 +149,20 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
         owes = owes_since_its_claim(job) and not was_disabled_before(job.state)
         skips = merged(job, run.claimed_at, now, reason) if owes else ()
         return Transition(job.with_state(replace(state, next_run_at=None, regular_at=None)), skips)
-    if state.next_run_at is None and not isinstance(job.schedule, Manual):
+    if state.next_run_at is None and job.schedule.runs_by_itself:
         # It was disabled, and resumed while this run was in progress.
-        skips = () if isinstance(job.schedule, At) else merged(job, run.claimed_at, now, reason)
+        skips = () if job.schedule.runs_once else merged(job, run.claimed_at, now, reason)
         resumed = resume(job.with_state(replace(state, phase=Phase.PAUSED)), now).state
         return Transition(job.with_state(replace(resumed, phase=state.phase)), skips)
-    if isinstance(job.schedule, Delay) and not by_hand:
+    if job.schedule.counts_from_end and not by_hand:
         return Transition(job.with_state(going_on(job, state, next_regular(job, now), now)))
     at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
-    if isinstance(job.schedule, At | Delay) or state.retry_of is not None or at is None or not since < at <= now:
+    if (
+        (job.schedule.runs_once or job.schedule.counts_from_end)
+        or state.retry_of is not None
+        or at is None
+        or not since < at <= now
+    ):
         return Transition(job.with_state(state))
     skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF) + passed_over(job, at, now, reason)
     return Transition(job.with_state(going_on(job, state, next_regular(job, now), now)), skips)

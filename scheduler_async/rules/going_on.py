@@ -10,8 +10,6 @@ from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.missed import passed_over
 from scheduler_async.rules.terms import Rules
-from scheduler_async.schedules.at import At
-from scheduler_async.schedules.manual import Manual
 from scheduler_async.timekeeping.instants import Micros
 
 NO_RETRY = Retry.none()
@@ -49,12 +47,12 @@ def retry_policy(job: Job, rules: Rules) -> Retry:
     """The policy for failures: the job's own, or the scheduler's, which leaves one-shots alone."""
     if job.retry is not None:
         return job.retry
-    return NO_RETRY if isinstance(job.schedule, At) else rules.retry
+    return NO_RETRY if job.schedule.runs_once else rules.retry
 
 
 def going_on(job: Job, state: JobState, following: Micros | None, now: Micros) -> JobState:
     """*state* with its next regular run; a schedule with nothing left has ended, unless it never began."""
-    if following is None and not isinstance(job.schedule, Manual):
+    if following is None and job.schedule.runs_by_itself:
         return disabled(state, ENDED, now)
     return replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None)
 

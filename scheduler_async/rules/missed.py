@@ -9,7 +9,6 @@ from __future__ import annotations
 from scheduler_async.jobs.enums import SkipReason
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Skip
-from scheduler_async.schedules.delay import Delay
 from scheduler_async.timekeeping.instants import Micros
 
 # A larger count would tell a reader nothing more, and a count must stay cheap.
@@ -39,8 +38,8 @@ def jittered(job: Job, at: Micros | None) -> Micros | None:
 
 
 def merged(job: Job, after: Micros, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
-    """The regular occurrences later than *after*, up to *until*, as a row."""
-    first = _following(job, after)
+    """Return the regular occurrences later than *after*, up to *until*, as a row."""
+    first = _following(job, after) if after < until else None
     if first is None or first > until:
         return ()
     missed = _count(job, after, until)  # none for a delay, which counts from the end of a run
@@ -56,7 +55,7 @@ def merged_and_next(
     first = _following(job, after)
     none_between = after <= until and (first is None or first > until)
     forgotten = job.state.forgotten_until
-    if none_between and (forgotten is None or forgotten <= until) and not isinstance(job.schedule, Delay):
+    if none_between and (forgotten is None or forgotten <= until) and not job.schedule.counts_from_end:
         return (), first
     return merged(job, after, until, reason), next_regular(job, until)
 

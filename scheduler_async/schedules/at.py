@@ -21,6 +21,7 @@ class At(Schedule):
     """Once, at a moment: an aware datetime, or ISO 8601 text with a zone."""
 
     kind: ClassVar[str] = "at"
+    runs_once: ClassVar[bool] = True
     at: datetime
     jitter: timedelta | float | None
     start: datetime | None

@@ -42,8 +42,12 @@ class Schedule(ABC):
     """What all schedules have in common: bounds, jitter, a description and a JSON form."""
 
     kind: ClassVar[str]
-    goes_by_moments: ClassVar[bool] = True
-    """Whether its next occurrence follows from the moment of the last one, however long that took."""
+    runs_by_itself: ClassVar[bool] = True
+    """Whether it has occurrences, or only runs when it is triggered."""
+    runs_once: ClassVar[bool] = False
+    """Whether it has one occurrence."""
+    counts_from_end: ClassVar[bool] = False
+    """Whether its next occurrence depends on when the last run ended."""
     jitter: timedelta | float | None = None
     """The longest delay to add: a duration, or a fraction of the interval."""
     start: datetime | None = None

@@ -24,7 +24,7 @@ class Delay(Schedule):
     """One *interval* after the previous run finished; the first run at once, unless *immediately* is False."""
 
     kind: ClassVar[str] = "delay"
-    goes_by_moments: ClassVar[bool] = False
+    counts_from_end: ClassVar[bool] = True
     interval: timedelta
     immediately: bool
     jitter: timedelta | float | None

@@ -17,7 +17,7 @@ class Manual(Schedule):
     """Never by itself, only when it is triggered: by a webhook, a chat message, a person."""
 
     kind: ClassVar[str] = "manual"
-    goes_by_moments: ClassVar[bool] = False
+    runs_by_itself: ClassVar[bool] = False
     jitter: None = field(default=None, init=False, repr=False)
     start: None = field(default=None, init=False, repr=False)
     end: None = field(default=None, init=False, repr=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import ValidationError, convert, to_builtins
@@ -30,19 +29,24 @@ REMEMBERED_BYTES = 64 * 2**20
 
 _PATHS = tuple(column.path.removeprefix("description.") for column in DESCRIPTION)
 _IS_DESCRIBED = tuple(column.path.startswith("description.") for column in DESCRIPTION)
-_given = attrgetter(*(column.path for column in DESCRIPTION))
-_written = tuple((place, column.kind.write) for place, column in enumerate(DESCRIPTION) if column.kind.write)
 _NEW = JobState()  # where the state does not matter
 
 
-def description_values(job: Job) -> Row:
-    """Return the columns of a job's description."""
-    values = list(_given(job))
-    for place, write in _written:
-        value = values[place]
-        if value is not None:
-            values[place] = write(value)
-    return tuple(values)
+def _writer_of_descriptions() -> Callable[[Job], Row]:
+    """Generate the function that returns the columns of a job's description: twice as fast as a loop over them."""
+    writes = {f"write_{column.name}": column.kind.write for column in DESCRIPTION if column.kind.write}
+    values = (
+        f"None if job.{path} is None else write_{name}(job.{path})" if kind.write else f"job.{path}"
+        for name, kind, path in DESCRIPTION
+    )
+    scope: dict[str, Any] = {**writes}
+    exec(f"def values_of(job): return ({', '.join(values)})", scope)  # noqa: S102 - of the names in `columns`
+    values_of: Callable[[Job], Row] = scope["values_of"]
+    return values_of
+
+
+description_values = _writer_of_descriptions()
+"""Return the columns of a job's description."""
 
 
 def read_job(row: Row) -> Job:
@@ -161,11 +165,11 @@ def read_state(columns: Row) -> JobState:
 
 
 def _are_texts(state: JobState) -> bool:
-    """Return whether all strings were valid UTF-8."""
-    for found in (state.last_message, state.disabled_reason, state.last_error):
-        if found is not None and not is_text(found):
-            return False
-    return True
+    """Return whether all strings were valid UTF-8; most states have none."""
+    message, reason, error = state.last_message, state.disabled_reason, state.last_error
+    if message is reason is error is None:
+        return True
+    return all(found is None or is_text(found) for found in (message, reason, error))
 
 
 def unreadable_state(columns: Row, problem: Unreadable) -> JobState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, count, groupby, islice
-from operator import itemgetter, ne
+from operator import is_not, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -93,7 +93,8 @@ class Writing:
         return self._forms[filled]
 
     def _filled(self, row: Sequence[Any]) -> tuple[bool, ...]:
-        return tuple(map(ne, row, self._usual))
+        # By identity, which is quicker: a usual value that is another object is bound like any other.
+        return tuple(map(is_not, row, self._usual))
 
 
 def _literal(value: object) -> str:

@@ -195,7 +195,7 @@ async def test_the_typed_payload_of_the_readme_arrives(
         await found["add_report"]()
         (job,) = await scheduler.list_jobs()
         await scheduler.wait_for_run(await scheduler.trigger_job(job.id))
-        with pytest.raises(PayloadError, match=r'payload\.copies is a whole number, not "three"'):
+        with pytest.raises(PayloadError, match=r'payload\.copies must be a whole number, not "three"'):
             await scheduler.update_job(job.id, payload={"to": "ops", "copies": "three"})
 
     assert capsys.readouterr().out == "1 for ops, attempt 1\n"

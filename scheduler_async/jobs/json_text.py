@@ -1,84 +1,143 @@
-"""Payloads and metadata as JSON text: what is refused, and why."""
+"""Write payloads and metadata as JSON text, and refuse what JSON cannot hold.
+
+Dataclasses and pydantic models are written as `payloads` reads them. pydantic is imported only for its models.
+"""
 
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from pathlib import Path
+from types import NoneType
 from typing import Any, TypeAlias
+from uuid import UUID
+
+import msgspec
 
 from scheduler_async.jobs.names import refuse
+from scheduler_async.timekeeping.durations import format_interval
 
 Json: TypeAlias = Any
 """A value that JSON can hold."""
 
 
-# What is nested deeper could be stored, but not read by a handler whose own stack is deep.
+# A handler with a deep stack of its own could not read a value that is nested deeper.
 MAX_DEPTH = 100
 
+# These are JSON as they are. A float is not among them: it may be NaN.
+_SCALARS = frozenset({str, int, bool, NoneType})
 
-TOO_DEEP = (
-    f"must be JSON nested at most {MAX_DEPTH} levels deep. Flatten it, or store it elsewhere and pass a reference to it"
-)
-
-
-def _plain(value: object) -> object:
-    """A dataclass or a pydantic model as JSON holds it."""
-    from scheduler_async.jobs.payloads import plain  # noqa: PLC0415 - few need it, and it takes time to load
-
-    found = plain(value)
-    if found is value:
-        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
-    if _has_odd_keys(found):
-        raise TypeError("a dict with keys that are no texts")
-    return found
-
-
-_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_plain).encode
+_encode = msgspec.json.Encoder().encode
 
 
 def to_json_text(value: Json, what: str) -> str:
-    """*value* as JSON, if it comes back from it unchanged."""
+    """Return *value* as JSON text that reads back unchanged; *what* names the field of the job in errors."""
     try:
-        text = _encode(value)
-        if not text.isascii():
-            text.encode()  # a lone surrogate is no text
+        if not _is_json(value, MAX_DEPTH):
+            value = plain(value)
+        return _encode(value).decode()
     except RecursionError:
-        refuse(what, TOO_DEEP)
+        refuse(
+            what,
+            f"must be JSON nested at most {MAX_DEPTH} levels deep. Flatten it, or store it elsewhere and pass a "
+            "reference to it",
+        )
     except (TypeError, ValueError) as error:
-        refuse(what, f"holds what JSON can hold: texts, finite numbers, True, False, None, lists and dicts ({error})")
-    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(text):
-        refuse(what, TOO_DEEP)
-    if _has_odd_keys(value):
-        refuse(what, "has texts as keys: JSON knows no others")
-    return text
+        refuse(
+            what,
+            "must hold only what JSON can hold: strings, finite numbers, True, False, None, lists, and dicts with "
+            f"strings as keys ({error})",
+        )
 
 
-def is_too_deep(text: str) -> bool:
-    """Whether JSON is nested more than `MAX_DEPTH` levels deep. It is not parsed: that would take a stack as deep."""
-    depth = 0
-    for found in _BRACKET_OR_STRING.finditer(text):
-        token = found[0]
-        if token in ("[", "{"):
-            depth += 1
-            if depth > MAX_DEPTH:
-                return True
-        elif token in ("]", "}"):
-            depth -= 1
-    return False
-
-
-_BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"')
-
-
-def _has_odd_keys(value: Json) -> bool:
-    if isinstance(value, dict):
+def _is_json(value: Json, levels: int) -> bool:
+    """Return whether *value* is JSON already. msgspec writes NaN, sets, dates and much more without an error."""
+    kind = type(value)
+    if kind is dict:
         for key in value:
-            if not isinstance(key, str):
-                return True
+            if type(key) is not str:
+                return False
         value = value.values()
-    elif not isinstance(value, (list, tuple)):
+    elif kind is not list:
+        return kind in _SCALARS or (kind is float and isfinite(value))
+    if not levels:
         return False
     for inner in value:  # noqa: SIM110 - every payload passes here, and any() takes twice as long
-        if isinstance(inner, (dict, list, tuple)) and _has_odd_keys(inner):
-            return True
-    return False
+        if type(inner) not in _SCALARS and not _is_json(inner, levels - 1):
+            return False
+    return True
+
+
+def plain(value: object) -> Json:
+    """Return *value* as JSON holds it: dataclasses and models as dicts, tuples as lists.
+
+    Raise a `TypeError` or a `ValueError` if JSON cannot hold it, and a `RecursionError` if it is nested too deeply.
+    """
+    return _plain(value, MAX_DEPTH, in_dataclass=False)
+
+
+def _plain(value: Any, levels: int, in_dataclass: bool) -> Json:
+    """Inside a dataclass, more is allowed than JSON knows: the types of its fields tell how to read it back."""
+    if type(value) in _SCALARS:
+        return value
+    if in_dataclass:
+        if isinstance(value, Enum):
+            return _plain(value.value, levels, in_dataclass=False)
+        if isinstance(value, timedelta):
+            return format_interval(value) if value > timedelta() else value.total_seconds()
+        if isinstance(value, (date, time)):  # a datetime is a date
+            return value.isoformat()
+        if isinstance(value, (Decimal, UUID, Path)):
+            return str(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # the methods of a subclass may do anything
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{float.__repr__(value)} is not a finite number")
+        return float.__float__(value)
+    if isinstance(value, (Mapping, list, tuple, AbstractSet) if in_dataclass else (dict, list, tuple)):
+        if not levels:
+            raise RecursionError
+        if isinstance(value, Mapping):
+            items = value.items()
+            return {_plain_key(key, in_dataclass): _plain(inner, levels - 1, in_dataclass) for key, inner in items}
+        found = [_plain(inner, levels - 1, in_dataclass) for inner in value]
+        return sorted(found, key=repr) if isinstance(value, AbstractSet) else found
+    if is_model(type(value)):
+        return _plain(_content_of_model(value), levels, in_dataclass=False)
+    if is_dataclass(value) and not isinstance(value, type):
+        content = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        return _plain(content, levels, in_dataclass=True)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def _plain_key(key: Any, in_dataclass: bool) -> str:
+    found = _plain(key, MAX_DEPTH, in_dataclass=True) if in_dataclass else key
+    if in_dataclass and type(found) is int and (type(key) is int or isinstance(key, Enum)):
+        return str(found)
+    if not isinstance(found, str):
+        raise TypeError(f"a key of type {type(key).__name__} is not a string")
+    return str.__str__(found)
+
+
+def _content_of_model(value: Any) -> Json:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - there is a model, so there is pydantic
+
+    adapter = TypeAdapter(type(value))
+    text = adapter.dump_json(value, by_alias=True, round_trip=True)
+    if adapter.validate_json(text) != value:  # a secret shows only stars
+        raise TypeError(f"a {type(value).__name__} that does not come back from JSON as it was")
+    return json.loads(text)
+
+
+def is_model(kind: object) -> bool:
+    """Return whether *kind* is a class of pydantic's: a model, or a dataclass of its own."""
+    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")

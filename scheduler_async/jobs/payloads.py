@@ -1,14 +1,17 @@
-"""Payloads as the types that handlers ask for: dataclasses, typed dicts and pydantic models, from JSON and to it. Pure.
+"""Read payloads as the types that handlers ask for: dataclasses, typed dicts, pydantic models and what they hold. Pure.
 
-A dataclass is filled in strictly: every field there, none that it does not have, and no number made of a text. What
-JSON has no form for is a text in it: moments and dates as ISO 8601, durations as "5m", paths, decimals, UUIDs, and
-enums by their values. pydantic goes by its own rules, and is only used by those who have it.
+A dataclass is read strictly: every required field is there, no other field is, and a string does not become a number.
+A type without a form in JSON is a string there: datetimes and dates as ISO 8601, durations as "5m", paths, decimals and
+UUIDs. Enums are their values. Pydantic models follow pydantic's own rules; pydantic is imported only for them.
+
+`msgspec.convert` does not do this, because its rules differ: it ignores unknown fields, does not call `__init__`, skips
+the validators of a pydantic dataclass, refuses `datetime | str` and durations such as "5m", and its errors name neither
+the value nor the key of a dict. `json_text` writes what this module reads.
 """
 
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import (
     Callable,
     Collection,
@@ -20,12 +23,13 @@ from collections.abc import (
     Sequence,
 )
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -43,52 +47,57 @@ from typing import (
 )
 from uuid import UUID
 
-from scheduler_async.errors import PayloadError
-from scheduler_async.texts import message_of, storable
-from scheduler_async.timekeeping.durations import format_interval, parse_stored_interval
+import msgspec
 
-# Long enough to recognise what one wrote, short enough for a line of a log.
+from scheduler_async.errors import PayloadError
+from scheduler_async.jobs.json_text import Json, is_model
+from scheduler_async.texts import message_of, storable
+from scheduler_async.timekeeping.durations import parse_stored_interval
+
+# Long enough to recognise a value, short enough for a line of a log.
 _LONGEST_SHOWN = 60
 
-Reader: TypeAlias = Callable[[Any, str], Any]
-"""Makes a value of what JSON holds; the second argument says where that stands, for the one who put it there."""
+Reader: TypeAlias = Callable[[Json, str], Any]
+"""Makes a value of JSON; the second argument names its place in the payload, for errors: "payload.to"."""
 
 
 class UnreadableTypeError(TypeError):
-    """A type that cannot be made of JSON."""
+    """No value of this type can be made of JSON."""
 
 
 def reader_for(annotation: Any) -> Reader:
-    """What makes a value of type *annotation*; raises `UnreadableTypeError` if nothing does."""
-    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
-    if origin is Annotated:
+    """Return the function that makes a value of type *annotation*; raise `UnreadableTypeError` if there is none."""
+    kind, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if kind is Annotated:
         return reader_for(inner[0])
-    if annotation in _being_made:  # it holds others of its kind
-        return _being_made[annotation]
-    if annotation in (Any, object):
+    if kind in (Any, object) or isinstance(kind, TypeVar):
         return lambda value, _where: value
-    if annotation in _WORDS:
-        return _reader_of_class(annotation)
-    if annotation in _BY_TEXT:
-        return _reader_of_text(annotation)
-    for kind, make in _MAKERS:
-        if kind(origin):
-            return make(annotation)
-    if origin in (Union, types.UnionType):
+    if isinstance(kind, NewType):
+        return reader_for(kind.__supertype__)
+    if hasattr(kind, "__value__"):  # type Name = …
+        return reader_for(kind.__value__)
+    if kind in _SIMPLE:
+        return _reader_of_one(*_SIMPLE[kind])
+    if kind is Literal:
+        return _reader_of_one(partial(_choose, inner), _one_of(inner))
+    if kind in (Union, UnionType):
         return _reader_of_union(annotation, inner)
-    if origin is Literal:
-        return _reader_of_literal(inner)
-    if origin is tuple:
+    if kind is tuple:
         return _reader_of_tuple(inner)
-    if origin in _MAPPINGS:
-        return _reader_of_mapping(inner)
-    if origin in _ITEMS:
-        return _reader_of_items(_ITEMS[origin], inner)
+    if kind in (dict, Mapping, MutableMapping):
+        return _reader_of_mapping(*inner or (Any, Any))
+    if kind in _LISTS:
+        return _reader_of_items(_LISTS[kind], *inner or (Any,))
+    if is_model(kind):
+        return _reader_by_pydantic(annotation)
+    if _has_fields(kind):
+        return _being_made.get(annotation) or _reader_of_fields(annotation, kind)  # a class may contain itself
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _reader_of_one(kind, _one_of(member.value for member in kind))
     raise UnreadableTypeError(f"{name_of_type(annotation)} cannot be made of JSON")
 
 
-_MAPPINGS = (dict, Mapping, MutableMapping)
-_ITEMS: Mapping[Any, Callable[[Any], Any]] = {
+_LISTS: Mapping[Any, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, Sequence, MutableSequence, Collection, Iterable), list),
     **dict.fromkeys((set, AbstractSet, MutableSet), set),
     frozenset: frozenset,
@@ -96,163 +105,97 @@ _ITEMS: Mapping[Any, Callable[[Any], Any]] = {
 
 
 def is_structured(annotation: Any) -> bool:
-    """Whether it is a dataclass, a typed dict or a model, or holds one: nothing but a payload is annotated so."""
+    """Return whether it is, or contains, a dataclass, a typed dict or a model: only a payload is annotated so."""
     kind = get_origin(annotation) or annotation
-    return (
-        _is_model(kind)
-        or (isinstance(kind, type) and is_dataclass(kind))
-        or is_typeddict(kind)
-        or any(map(is_structured, get_args(annotation)))
-    )
+    return is_model(kind) or _has_fields(kind) or any(map(is_structured, get_args(annotation)))
 
 
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")
+def _has_fields(kind: Any) -> bool:
+    return is_typeddict(kind) or (isinstance(kind, type) and is_dataclass(kind))
 
 
 def name_of_type(annotation: Any) -> str:
-    """What people call it."""
+    """Return the name of a type as errors show it."""
     return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
 
 
-def plain(value: Any) -> Any:
-    """*value* as JSON holds it, if it is a dataclass or a model or holds one; anything else is left as it is."""
-    if hasattr(value, "__pydantic_validator__"):
-        return _plain_model(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain_inside(getattr(value, field.name)) for field in fields(value) if field.init}
-    return value
+# ---------------------------------------------------------------- one value
 
 
-def _plain_model(value: Any) -> Any:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - whoever made the value has it
-
-    adapter = TypeAdapter(type(value))
-    text = adapter.dump_json(value, by_alias=True, round_trip=True)
-    if adapter.validate_json(text) != value:  # a secret shows only stars
-        raise TypeError(f"a {type(value).__name__} that does not come back from JSON as it was")
-    return json.loads(text)
+def _misfit(where: str, expected: str, value: Json) -> PayloadError:
+    return PayloadError(f"{where} must be {expected}, not {_shown(value)}")
 
 
-def _plain_inside(value: Any) -> Any:
-    """A value within a dataclass, where more is allowed than JSON knows: its type tells how to read it."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, timedelta):
-        return format_interval(value) if value > timedelta() else value.total_seconds()
-    if isinstance(value, (datetime, date, time)):
-        return value.isoformat()
-    if isinstance(value, (Decimal, UUID, Path)):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {_plain_key(key): _plain_inside(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain_inside(inner) for inner in value]
-    if isinstance(value, AbstractSet):
-        return sorted((_plain_inside(inner) for inner in value), key=repr)
-    return plain(value)
-
-
-def _plain_key(key: Any) -> Any:
-    found = _plain_inside(key)
-    return str(found) if type(found) is int else found
-
-
-# ---------------------------------------------------------------- what is one value
-
-
-def _misfit(where: str, expected: str, value: Any) -> PayloadError:
-    return PayloadError(f"{where} is {expected}, not {_shown(value)}")
-
-
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _reader_of_class(annotation: Any) -> Reader:
-    words = _WORDS[annotation]
+def _one_of(choices: Iterable[object]) -> str:
+    return f"one of {', '.join(map(_shown, choices))}"
 
-    def read(value: Any, where: str) -> Any:
-        if type(value) is annotation or (value is None and annotation is None):
-            return value
-        if annotation is float and type(value) is int:
-            return float(value)
-        raise _misfit(where, words, value)
+
+def _reader_of_one(convert: Callable[[Any], Any], expected: str) -> Reader:
+    def read(value: Json, where: str) -> Any:
+        try:
+            return convert(value)
+        except (TypeError, ValueError, ArithmeticError):  # Decimal and timedelta raise the last
+            raise _misfit(where, expected, value) from None
 
     return read
 
 
-_WORDS: dict[Any, str] = {
-    str: "a text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-    None: "null",
-}
+def _only(*kinds: type) -> Callable[[Json], Any]:
+    def check(value: Json) -> Json:
+        if type(value) in kinds:  # True is an int for isinstance()
+            return value
+        raise TypeError
+
+    return check
 
 
-_BY_TEXT: dict[Any, tuple[Callable[[str], Any], str]] = {
-    datetime: (datetime.fromisoformat, 'a moment such as "2026-06-15T09:00:00Z"'),
+_text, _number = _only(str), _only(int, float)
+_read_list = _reader_of_one(_only(list), "a list")
+_read_dict = _reader_of_one(_only(dict), "a dict")
+
+
+def _duration(value: Json) -> timedelta:
+    return parse_stored_interval(value) if isinstance(value, str) else timedelta(seconds=_number(value))
+
+
+def _choose(choices: tuple[object, ...], value: Json) -> object:
+    for choice in choices:
+        if choice == value and type(choice) is type(value):  # True == 1
+            return choice
+    raise ValueError
+
+
+_SIMPLE: Mapping[Any, tuple[Callable[[Json], Any], str]] = {
+    str: (_text, "a string"),
+    int: (_only(int), "a whole number"),
+    float: (lambda value: float(_number(value)), "a number"),
+    bool: (_only(bool), "true or false"),
+    **dict.fromkeys((None, NoneType), (_only(NoneType), "null")),
+    datetime: (datetime.fromisoformat, 'a datetime such as "2026-06-15T09:00:00Z"'),
     date: (date.fromisoformat, 'a date such as "2026-06-15"'),
     time: (time.fromisoformat, 'a time such as "09:00"'),
-    timedelta: (parse_stored_interval, 'a duration such as "5m", or a number of seconds'),
-    Decimal: (Decimal, 'a decimal such as "9.99"'),
-    UUID: (UUID, "a UUID"),
+    timedelta: (_duration, 'a duration such as "5m", or a number of seconds'),
+    Decimal: (lambda value: Decimal(_text(value)), 'a decimal such as "9.99"'),
+    UUID: (lambda value: UUID(_text(value)), "a UUID"),
     Path: (Path, "a path"),
 }
 
 
-def _reader_of_text(annotation: Any) -> Reader:
-    convert, words = _BY_TEXT[annotation]
-
-    def read(value: Any, where: str) -> Any:
-        if isinstance(value, str):
-            with suppress(ValueError, ArithmeticError):  # Decimal and timedelta have errors of their own
-                return convert(value)
-        elif annotation is timedelta and type(value) in (int, float):
-            with suppress(ArithmeticError):
-                return timedelta(seconds=value)
-        raise _misfit(where, words, value)
-
-    return read
-
-
-def _reader_of_enum(annotation: type[Enum]) -> Reader:
-    choices = ", ".join(_shown(member.value) for member in annotation)
-
-    def read(value: Any, where: str) -> Any:
-        try:
-            return annotation(value)
-        except ValueError:
-            raise _misfit(where, f"one of {choices}", value) from None
-
-    return read
-
-
-def _reader_of_literal(choices: tuple[Any, ...]) -> Reader:
-    words = f"one of {', '.join(map(_shown, choices))}"
-
-    def read(value: Any, where: str) -> Any:
-        for choice in choices:
-            if choice == value and type(choice) is type(value):
-                return choice
-        raise _misfit(where, words, value)
-
-    return read
-
-
 def _reader_of_union(annotation: Any, kinds: tuple[Any, ...]) -> Reader:
-    readers = [reader_for(kind) for kind in kinds]
-    wanted = [reader for kind, reader in zip(kinds, readers, strict=True) if kind is not type(None)]
+    """Try the types in the order in which they are written."""
+    readers = [reader_for(kind) for kind in kinds if kind is not NoneType]
 
-    def read(value: Any, where: str) -> Any:
-        if value is None and type(None) in kinds:
+    def read(value: Json, where: str) -> Any:
+        if value is None and NoneType in kinds:
             return None
-        if len(wanted) == 1:
-            return wanted[0](value, where)  # whose complaint is more exact
-        for reader in wanted:
+        if len(readers) == 1:
+            return readers[0](value, where)  # its error is more exact
+        for reader in readers:
             try:
                 return reader(value, where)
             except PayloadError:
@@ -262,95 +205,87 @@ def _reader_of_union(annotation: Any, kinds: tuple[Any, ...]) -> Reader:
     return read
 
 
-# ---------------------------------------------------------------- what holds others
+def _reader_by_pydantic(annotation: Any) -> Reader:
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - there is a model, so there is pydantic
+
+    adapter = TypeAdapter(annotation)
+
+    def read(value: Json, where: str) -> Any:
+        try:
+            return adapter.validate_json(msgspec.json.encode(value))  # its rules for JSON differ from those for Python
+        except ValidationError as error:
+            problems = [f"{'.'.join([where, *map(str, one['loc'])])}: {one['msg']}" for one in error.errors()]
+            raise PayloadError(storable("; ".join(problems))) from error
+
+    return read
 
 
-def _list_of(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise _misfit(where, "a list", value)
-    return value
+# ---------------------------------------------------------------- lists, dicts and classes
 
 
-def _reader_of_items(build: Callable[[Any], Any], inner: tuple[Any, ...]) -> Reader:
-    reader = reader_for(inner[0]) if inner else reader_for(Any)
+def _reader_of_items(build: Callable[[list[Any]], Any], kind: Any) -> Reader:
+    reader = reader_for(kind)
 
-    def read(value: Any, where: str) -> Any:
-        items = [reader(item, f"{where}[{place}]") for place, item in enumerate(_list_of(value, where))]
+    def read(value: Json, where: str) -> Any:
+        items = [reader(item, f"{where}[{place}]") for place, item in enumerate(_read_list(value, where))]
         try:
             return build(items)
-        except TypeError:
-            raise _misfit(where, "a list of values that are no lists or dicts themselves", value) from None
+        except TypeError:  # a set of lists
+            raise _misfit(where, "a list whose items are not lists or dicts", value) from None
 
     return read
 
 
-def _reader_of_tuple(inner: tuple[Any, ...]) -> Reader:
-    if not inner or inner[1:] == (...,):
-        items = _reader_of_items(list, inner[:1])
-        return lambda value, where: tuple(items(value, where))
-    readers = [reader_for(kind) for kind in inner]
+def _reader_of_tuple(kinds: tuple[Any, ...]) -> Reader:
+    if not kinds or kinds[1:] == (...,):
+        return _reader_of_items(tuple, *kinds[:1] or (Any,))
+    readers = [reader_for(kind) for kind in kinds]
 
-    def read(value: Any, where: str) -> Any:
-        if len(_list_of(value, where)) != len(readers):
-            raise _misfit(where, f"a list of {len(readers)}", value)
-        return tuple(
-            reader(item, f"{where}[{place}]") for place, (reader, item) in enumerate(zip(readers, value, strict=True))
-        )
+    def read(value: Json, where: str) -> Any:
+        if len(_read_list(value, where)) != len(readers):
+            raise _misfit(where, f"a list of {len(readers)} items", value)
+        return tuple(reader(value[place], f"{where}[{place}]") for place, reader in enumerate(readers))
 
     return read
 
 
-def _dict_of(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _misfit(where, "a dict", value)
-    return value
+def _reader_of_mapping(key_kind: Any, kind: Any) -> Reader:
+    # Keys are strings in JSON, also those of a dict[int, …].
+    read_key = _reader_of_one(int, _SIMPLE[int][1]) if key_kind is int else reader_for(key_kind)
+    reader = reader_for(kind)
 
-
-def _reader_of_mapping(inner: tuple[Any, ...]) -> Reader:
-    kind, item_kind = inner or (Any, Any)
-    read_key, read_item = _key_reader(kind), reader_for(item_kind)
-
-    def read(value: Any, where: str) -> Any:
-        items = _dict_of(value, where).items()
-        return {read_key(key, f"a key of {where}"): read_item(item, _below(where, key)) for key, item in items}
+    def read(value: Json, where: str) -> Any:
+        items = _read_dict(value, where).items()
+        return {read_key(key, f"a key of {where}"): reader(item, f"{where}.{key}") for key, item in items}
 
     return read
 
 
-def _key_reader(kind: Any) -> Reader:
-    """Keys are texts in JSON, also those that are whole numbers for us."""
-    if kind is not int:
-        return reader_for(kind)
-
-    def read(value: Any, where: str) -> Any:
-        try:
-            return int(value)
-        except ValueError:
-            raise _misfit(where, _WORDS[int], value) from None
-
-    return read
-
-
-def _reader_of_fields(annotation: Any, required: AbstractSet[str], names: Sequence[str]) -> Reader:
-    made = get_origin(annotation) or annotation
-    hints = _types_of_fields(annotation)
+def _reader_of_fields(annotation: Any, made: Any) -> Reader:
+    name_of_made = name_of_type(made)
+    required, hints = _fields_of(annotation, made)
     readers: dict[str, Reader] = {}
 
-    def read(value: Any, where: str) -> Any:
-        given = _dict_of(value, where)
-        if missing := [name for name in names if name in required and name not in given]:
-            raise PayloadError(f"{_below(where, missing[0])} is missing")
-        if unknown := [name for name in given if name not in readers]:
-            raise PayloadError(f"{name_of_type(made)} has no {_shown(unknown[0])}; it has {', '.join(names)}")
-        parts = {name: readers[name](part, _below(where, name)) for name, part in given.items()}
+    def read(value: Json, where: str) -> Any:
+        given = _read_dict(value, where)
+        for name in required:
+            if required[name] and name not in given:
+                raise PayloadError(f"{where}.{name} is missing")
+        for name in given:
+            if name not in required:
+                known = ", ".join(required) or "none"
+                raise PayloadError(
+                    f"{where} has an unknown field {_shown(name)}; {name_of_made} has the fields {known}"
+                )
+        parts = {name: readers[name](part, f"{where}.{name}") for name, part in given.items()}
         try:
             return made(**parts)
-        except Exception as error:  # its own checks, in __post_init__, may raise anything
-            raise PayloadError(f"{where} makes no {name_of_type(made)}: {message_of(error)}") from error
+        except Exception as error:  # the __post_init__ of a user may raise anything
+            raise PayloadError(f"{where} is not a valid {name_of_made}: {message_of(error)}") from error
 
     _being_made[annotation] = read
     try:
-        readers.update({name: reader_for(hints[name]) for name in names})
+        readers.update({name: reader_for(hints[name]) for name in required})
     finally:
         del _being_made[annotation]
     return read
@@ -359,64 +294,26 @@ def _reader_of_fields(annotation: Any, required: AbstractSet[str], names: Sequen
 _being_made: dict[Any, Reader] = {}
 
 
-def _types_of_fields(annotation: Any) -> dict[str, Any]:
-    """What the fields of a class are; those of a generic one as its arguments say."""
-    made = get_origin(annotation) or annotation
+def _fields_of(annotation: Any, made: Any) -> tuple[dict[str, bool], dict[str, Any]]:
+    """Return which fields a class takes, and whether they are required; and their types."""
     try:
         hints = get_type_hints(made)
     except NameError as error:
-        raise UnreadableTypeError(f"a type in {name_of_type(made)} is not to be found: {error}") from error
+        raise UnreadableTypeError(f"a type in {name_of_type(made)} cannot be found: {error}") from error
+    if is_dataclass(made):
+        taken = [field for field in fields(made) if field.init]
+        required = {field.name: field.default is MISSING and field.default_factory is MISSING for field in taken}
+    else:
+        # If its annotations are strings, a typed dict does not know which keys are marked.
+        marks, marked = {Required: True, NotRequired: False}, get_type_hints(made, include_extras=True)
+        required = {name: marks.get(get_origin(marked[name]), name in made.__required_keys__) for name in hints}
     arguments = dict(zip(getattr(made, "__parameters__", ()), get_args(annotation), strict=False))
-    return {name: _filled_in(hint, arguments) for name, hint in hints.items()}
+    return required, {name: _filled_in(hint, arguments) for name, hint in hints.items()}
 
 
 def _filled_in(hint: Any, arguments: Mapping[Any, Any]) -> Any:
+    """Return *hint* with the type variables of a generic class replaced."""
     if isinstance(hint, TypeVar):
         return arguments.get(hint, Any)
     unknown = getattr(hint, "__parameters__", ())
     return hint[tuple(arguments.get(one, Any) for one in unknown)] if unknown and get_args(hint) else hint
-
-
-def _below(where: str, name: str) -> str:
-    return f"{where}.{name}"
-
-
-def _reader_of_dataclass(annotation: Any) -> Reader:
-    taken = [field for field in fields(get_origin(annotation) or annotation) if field.init]
-    required = {field.name for field in taken if field.default is MISSING and field.default_factory is MISSING}
-    return _reader_of_fields(annotation, required, [field.name for field in taken])
-
-
-def _reader_of_typed_dict(annotation: Any) -> Reader:
-    made = get_origin(annotation) or annotation
-    hints = get_type_hints(made, include_extras=True)
-    # A class whose annotations are texts does not know which of its keys say themselves whether they are required.
-    said = {name: get_origin(hint) for name, hint in hints.items()}
-    required = {name for name in made.__required_keys__ if said[name] is not NotRequired}
-    return _reader_of_fields(annotation, required | {name for name in said if said[name] is Required}, list(hints))
-
-
-def _reader_by_pydantic(annotation: Any) -> Reader:
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - whoever made the type has it
-
-    adapter = TypeAdapter(annotation)
-
-    def read(value: Any, where: str) -> Any:
-        try:
-            return adapter.validate_json(json.dumps(value))  # whose rules are those for what came as JSON
-        except ValidationError as error:
-            problems = [f"{'.'.join([where, *map(str, one['loc'])])}: {one['msg']}" for one in error.errors()]
-            raise PayloadError(storable("; ".join(problems))) from error
-
-    return read
-
-
-_MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Reader]], ...] = (
-    (_is_model, _reader_by_pydantic),
-    (lambda kind: isinstance(kind, type) and is_dataclass(kind), _reader_of_dataclass),
-    (is_typeddict, _reader_of_typed_dict),
-    (lambda kind: isinstance(kind, type) and issubclass(kind, Enum), _reader_of_enum),
-    (lambda kind: isinstance(kind, NewType), lambda kind: reader_for(kind.__supertype__)),
-    (lambda kind: isinstance(kind, TypeVar), lambda _kind: reader_for(Any)),
-    (lambda kind: hasattr(kind, "__value__"), lambda kind: reader_for(kind.__value__)),  # type Name = …
-)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from scheduler_async.errors import HandlerNotFoundError, InvalidJobError, SchedulerError, quoted
 from scheduler_async.jobs.run import Run
@@ -86,7 +87,7 @@ class Handlers:
         """Raise a `PayloadError` if the handler of this *name* is here and takes another payload."""
         arguments = self._arguments.get(name, self._fallback_arguments)
         if arguments is not None and arguments.reader is not None:
-            arguments.payload_of(json.loads(payload_json))
+            arguments.payload_of(msgspec.json.decode(payload_json))
 
     def find(self, name: str) -> Callable[[Run], Awaitable[object]] | None:
         """What to call for a job with this handler."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from scheduler_async.cli.exits import fail, misused
 
@@ -86,14 +87,14 @@ def check_there(path: str, remedy: str = "Add a job to make one, or name another
         fail(f"The file {path} is empty, and no store yet. {remedy}", 1)
 
 
-def is_named(path: str | None) -> bool:
-    """Return whether the command line names the store at *path*. The environment alone does not count."""
-    return path not in (None, os.environ.get(STORE_VARIABLE))
-
-
-def store_before_command() -> str | None:
-    """Return the --store that was given before the command, or by the environment."""
-    return _store_before_command
+def is_store_given() -> bool:
+    """Return whether --store is among the arguments, before the command or after it. The environment does not count."""
+    context = click.get_current_context(silent=True)
+    while context is not None:
+        if context.get_parameter_source("store") is ParameterSource.COMMANDLINE:
+            return True
+        context = context.parent
+    return False
 
 
 def remember_store(path: str | None) -> None:

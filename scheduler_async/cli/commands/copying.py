@@ -14,7 +14,7 @@ from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import fail, misused
 from scheduler_async.cli.options import JsonOption
 from scheduler_async.cli.printing import put, put_json
-from scheduler_async.cli.store_access import check_there, is_named, is_url, store_at, store_before_command
+from scheduler_async.cli.store_access import check_there, is_store_given, is_url, store_at
 
 if TYPE_CHECKING:
     from scheduler_async import Store
@@ -39,10 +39,10 @@ def copy(
 
     from scheduler_async.cli import copy_report, json_output, live, render
     from scheduler_async.signals import told_of_signals
-    from scheduler_async.stores.copying import Copy, take_up_the_dead
+    from scheduler_async.stores.copying import Copy, recover_dead_nodes
     from scheduler_async.timekeeping.clock import SystemClock
 
-    if is_named(store_before_command()):
+    if is_store_given():
         misused("copy names its stores by itself: leave out --store.")
     for path in (source, destination):
         if not path.strip() or path == ":memory:":
@@ -51,21 +51,21 @@ def copy(
     if is_same_store(source, destination):
         misused("SOURCE and TARGET are the same store.")
 
-    def tell_of_silent(node: NodeRow) -> None:
-        put(f"Node {node.identity.name} has been silent for long; waiting to see whether it lives …", stderr=True)
+    def report_silent(node: NodeRow) -> None:
+        put(f"Node {node.identity.name} has not renewed its lease; waiting 15 s to see if it is alive …", stderr=True)
 
     async def work() -> tuple[Copy, bool]:
         enough = asyncio.Event()
         async with opened_store(source) as theirs:
-            alive = await take_up_the_dead(theirs, SystemClock(), tell_of_silent)
-            if alive and not anyway:
+            nodes = await recover_dead_nodes(theirs, SystemClock(), report_silent)
+            if nodes.alive and not anyway:
                 fail(
-                    f"A scheduler runs on the source ({alive[0].identity.name}), and what it runs from now on would be "
-                    "missed. Stop it first, or copy with --anyway: then jobs that are running are left out.",
+                    f"A scheduler is running on the source ({nodes.alive[0].identity.name}), and the copy would miss "
+                    "its next runs. Stop it first, or pass --anyway to copy all jobs that are not running.",
                     1,
                 )
             async with opened_store(destination) as ours:
-                progress = Copy(theirs, ours)
+                progress = Copy(theirs, ours, nodes)
                 with told_of_signals(enough.set), live.copying(progress) as show:
                     async with aclosing(progress.slices()) as slices:
                         async for _ in slices:

@@ -33,15 +33,18 @@ def preview(
     as_json: JsonOption = False,
 ) -> None:
     """What would run now and within the window, in order. Nothing is run, and nothing changes."""
-    from scheduler_async.cli import json_output, render
+    from scheduler_async.cli import json_output, render, terminal
     from scheduler_async.cli.program_rules import as_far_as_known
     from scheduler_async.timekeeping.durations import parse_interval
+    from scheduler_async.timekeeping.instants import to_micros
 
     duration = parse_interval(f"{window}m" if window.strip().isdigit() else window)
 
     async def read() -> list[Any]:
         async with open_scheduler(store) as scheduler:
-            return as_far_as_known(await scheduler.preview(duration))
+            upcoming = await scheduler.preview(duration)
+            now = terminal.now()
+            return as_far_as_known(upcoming, await scheduler.list_jobs(due_before=now), to_micros(now))
 
     upcoming = run_async(read())
     if as_json:

@@ -17,7 +17,7 @@ from scheduler_async.cli.exits import fail, misused, put_error
 from scheduler_async.cli.job_names import find
 from scheduler_async.cli.options import AppOption, JsonOption, NamespaceOption, SlugArgument, StoreOption, WholeNumber
 from scheduler_async.cli.printing import put_json, put_output
-from scheduler_async.cli.store_access import guard_file, is_named, open_scheduler, store_before_command, store_path
+from scheduler_async.cli.store_access import guard_file, is_store_given, open_scheduler, store_path
 
 if TYPE_CHECKING:
     from scheduler_async import Scheduler
@@ -143,8 +143,8 @@ async def ready_to_run(
     A program's scheduler keeps the handlers that the program gave it: `command` would let everyone who may add a job
     run a shell.
     """
-    if target is not None and is_named(store_before_command() or store):
-        misused(f"{target} has a store of its own: leave out --store.")
+    if target is not None and is_store_given():
+        misused(f"{target} has its own store: leave out --store.")
     if target is None:
         async with open_scheduler(store, create=create, **options) as scheduler:
             yield scheduler

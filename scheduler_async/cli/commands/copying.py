@@ -37,7 +37,7 @@ def copy(
     import asyncio
     from contextlib import aclosing
 
-    from scheduler_async.cli import copy_report, json_output, live, render
+    from scheduler_async.cli import copy_report, json_output, live
     from scheduler_async.signals import told_of_signals
     from scheduler_async.stores.copying import Copy, recover_dead_nodes
     from scheduler_async.timekeeping.clock import SystemClock
@@ -81,7 +81,7 @@ def copy(
     if as_json:
         put_json(json_output.copy_form(done, copy_report.copied(done)))
     else:
-        render.show_copy(done)
+        copy_report.show_copy(done)
 
 
 def is_same_store(one: str, other: str) -> bool:

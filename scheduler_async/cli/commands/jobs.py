@@ -239,9 +239,9 @@ def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | Non
 
 def tell_of_job(job: Job, did: str, as_json: bool) -> None:
     """What became of a job: a sentence, or all of it."""
-    from scheduler_async.cli import json_output, render, terminal
+    from scheduler_async.cli import job_views, json_output, terminal
 
     if as_json:
         put_json(json_output.job_form(job))
     else:
-        terminal.say(f"{did} {name_of(job.namespace, job.id)}: {render.outlook(job)}")
+        terminal.say(f"{did} {name_of(job.namespace, job.id)}: {job_views.outlook(job)}")

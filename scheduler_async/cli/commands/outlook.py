@@ -33,7 +33,7 @@ def preview(
     as_json: JsonOption = False,
 ) -> None:
     """What would run now and within the window, in order. Nothing is run, and nothing changes."""
-    from scheduler_async.cli import json_output, render, terminal
+    from scheduler_async.cli import json_output, outlook_views, terminal
     from scheduler_async.cli.program_rules import as_far_as_known
     from scheduler_async.timekeeping.durations import parse_interval
     from scheduler_async.timekeeping.instants import to_micros
@@ -50,14 +50,14 @@ def preview(
     if as_json:
         put_json([json_output.upcoming_form(line) for line in upcoming])
     else:
-        render.show_preview(upcoming, duration)
+        outlook_views.show_preview(upcoming, duration)
 
 
 def explain(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Why a job is not running right now."""
-    from scheduler_async.cli import json_output, render, terminal
+    from scheduler_async.cli import job_views, json_output, terminal
     from scheduler_async.cli.error_text import explained
 
     async def read() -> tuple[Job, Any]:
@@ -69,7 +69,7 @@ def explain(
     if as_json:
         put_json(json_output.explanation_form(explanation, explained(job, explanation)))
     else:
-        render.say_why(job, explanation)
+        job_views.say_why(job, explanation)
 
 
 def following(
@@ -85,7 +85,7 @@ def following(
 ) -> None:
     """When a schedule would run, and what to look out for."""
     from scheduler_async import At, Cron, parse_schedule
-    from scheduler_async.cli import render
+    from scheduler_async.cli import outlook_views
     from scheduler_async.timekeeping.zones import check_zone
 
     zone = None if tz is None else check_zone(tz)
@@ -94,6 +94,6 @@ def following(
     if zone is not None and not isinstance(schedule, Cron | At):
         misused(f"--tz is for cron expressions and times; {expression!r} is the same in every zone.")
     if as_json:
-        put_json(render.following_form(schedule, count))
+        put_json(outlook_views.following_form(schedule, count))
     else:
-        render.show_following(schedule, count)
+        outlook_views.show_following(schedule, count)

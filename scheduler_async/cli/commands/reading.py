@@ -11,7 +11,7 @@ import typer
 from scheduler_async.cli import INTERRUPTED
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
-from scheduler_async.cli.job_names import DEFAULT_NAMESPACE, find, resolve
+from scheduler_async.cli.job_names import find, resolve
 from scheduler_async.cli.options import (
     PRIORITIES,
     STATUSES,
@@ -47,7 +47,7 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """The jobs, by their next run."""
-    from scheduler_async.cli import json_output, live, render, terminal
+    from scheduler_async.cli import job_views, json_output, live, terminal
 
     if watch and (as_json or not sys.stdout.isatty()):
         misused("--watch is for a terminal; a program asks again, with --json.")
@@ -65,7 +65,7 @@ def list_jobs(
             elif as_json:
                 put_json([json_output.listed_form(job) for job in await read(scheduler)])
             else:
-                render.show_jobs(await read(scheduler))
+                job_views.show_jobs(await read(scheduler))
 
     run_async(show())
 
@@ -74,7 +74,7 @@ def show(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """All about a job."""
-    from scheduler_async.cli import json_output, render, terminal
+    from scheduler_async.cli import job_views, json_output, terminal
 
     async def read() -> tuple[Job, Any]:
         async with open_scheduler(store) as scheduler:
@@ -85,7 +85,7 @@ def show(
     if as_json:
         put_json(json_output.job_form(job))
     else:
-        render.show_job(job, explanation)
+        job_views.show_job(job, explanation)
 
 
 def log(
@@ -100,7 +100,7 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """What ran and what did not, newest first. With --follow: as it comes."""
-    from scheduler_async.cli import json_output, live, render
+    from scheduler_async.cli import json_output, live, run_views
 
     async def read() -> None:
         async with open_scheduler(store) as scheduler:
@@ -120,39 +120,39 @@ def log(
                     )
                 )
             else:
-                render.show_rows(rows, outputs)
+                run_views.show_rows(rows, outputs)
 
     run_async(read())
 
 
 def stats(
     slug: AnySlugArgument = None,
-    namespace: NamespaceOption = None,
+    namespace: AnyNamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """How runs went: how many, how well, how long, how late."""
-    from scheduler_async.cli import json_output, render
+    from scheduler_async.cli import json_output, run_views
 
     async def read() -> list[tuple[Job, Any]]:
         async with open_scheduler(store) as scheduler:
             if slug is None:
-                jobs = await scheduler.list_jobs(namespace=DEFAULT_NAMESPACE if namespace is None else namespace)
+                jobs = await scheduler.list_jobs(namespace=namespace)
             else:
                 jobs = [await find(scheduler, slug, namespace)]
             return [(job, await scheduler.run_stats(job.id, namespace=job.namespace)) for job in jobs]
 
     found = run_async(read())
     if as_json:
-        all_of_it = [json_output.stats_form(job.id, of_job) for job, of_job in found]
+        all_of_it = [json_output.stats_form(job, of_job) for job, of_job in found]
         put_json(all_of_it if slug is None else all_of_it[0])
     else:
-        render.show_stats(found)
+        run_views.show_stats(found)
 
 
 def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """The schedulers that share the store, and what each has claimed."""
-    from scheduler_async.cli import json_output, render
+    from scheduler_async.cli import job_views, json_output
 
     async def read() -> list[Any]:
         async with open_scheduler(store) as scheduler:
@@ -162,7 +162,7 @@ def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         put_json([json_output.node_form(node) for node in found])
     else:
-        render.show_nodes(found)
+        job_views.show_nodes(found)
 
 
 async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoReturn:

@@ -33,7 +33,7 @@ def trigger(
     as_json: JsonOption = False,
 ) -> None:
     """Run a job now, in this process, and wait for it. Its schedule stays as it is."""
-    from scheduler_async.cli import json_output, render
+    from scheduler_async.cli import json_output, run_views
     from scheduler_async.command import HANDLER
 
     async def run_it() -> tuple[Any, str | None, bool]:
@@ -59,7 +59,7 @@ def trigger(
     else:
         if output:
             put_output(output)
-        render.tell_of_run(row)
+        run_views.say_how_it_ended(row)
     if row.outcome == "cancelled" and was_interrupted:
         raise typer.Exit(INTERRUPTED)
     if row.outcome.is_failure or row.outcome == "cancelled":
@@ -108,7 +108,7 @@ def run(
 ) -> None:
     """Run jobs when they are due, until SIGTERM or SIGINT. The second one ends what runs."""
     from scheduler_async import SchedulerShutdownError
-    from scheduler_async.cli import live, terminal
+    from scheduler_async.cli import live
     from scheduler_async.cli.error_text import sentence_of
     from scheduler_async.stores.addresses import redacted
     from scheduler_async.timekeeping.durations import parse_interval
@@ -117,11 +117,10 @@ def run(
 
     async def until_asked_to_end() -> None:
         where = redacted(target or store_path(store))
-        terminal.say_aside(f"Running the jobs of {where} when they are due, until Ctrl-C.")
         options = {} if target is not None else {"max_concurrent": max_concurrent}
         async with (
             ready_to_run(target, store, create=True, **options) as scheduler,
-            live.telling(scheduler, as_json=as_json),
+            live.reporting(scheduler, where, as_json=as_json),
         ):
             try:
                 await scheduler.run_until_signal(patience)

@@ -17,6 +17,7 @@ from scheduler_async.cli import json_output, time_format
 from scheduler_async.cli.error_text import explained
 from scheduler_async.cli.job_names import names_of
 from scheduler_async.cli.long_text import LONG_TEXT, SHORT_TEXT, shortened
+from scheduler_async.cli.options import DONE
 from scheduler_async.cli.program_rules import would_run
 from scheduler_async.cli.safe_text import Text
 from scheduler_async.cli.tables import FIELD, VALUE, Columns
@@ -37,7 +38,7 @@ from scheduler_async.timekeeping.instants import to_micros
 
 def outlook(job: Job) -> str:
     """Return when a job runs, and when it runs next."""
-    if job.disabled_reason == ENDED:
+    if is_done(job):
         return "done, its schedule has ended"
     if not job.enabled:
         return "disabled until it is resumed"
@@ -61,8 +62,13 @@ def outlook(job: Job) -> str:
 
 
 def status_of(job: Job) -> AnyText:
-    """Return the status of a job in its colour. A job whose schedule has ended is done: it did not fail."""
-    return Text("done", "dim") if job.disabled_reason == ENDED else coloured(job.status)
+    """Return the status of a job in its colour."""
+    return Text(DONE, "dim") if is_done(job) else coloured(job.status)
+
+
+def is_done(job: Job) -> bool:
+    """Return whether *job* is disabled only because its schedule has ended."""
+    return job.disabled_reason == ENDED
 
 
 def jobs_table(jobs: Sequence[Job]) -> RenderableType:

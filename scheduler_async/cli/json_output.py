@@ -100,7 +100,7 @@ def stats_form(job: Job, stats: RunStats) -> Form:
 
 def node_form(node: Node) -> Form:
     """A scheduler that shares the store; durations are seconds."""
-    form = {name: plain(value) for name, value in asdict(node).items() if name != "is_self"}  # nobody here is one
+    form = {name: plain(value) for name, value in asdict(node).items() if name != "is_self"}  # a command is not a node
     return {**form, "lease": node.lease.total_seconds(), "clock_skew": node.clock_skew.total_seconds()}
 
 

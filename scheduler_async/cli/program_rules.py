@@ -1,6 +1,6 @@
-"""What the command line does not know about a program's jobs: the `retry` and `misfire_grace` of its scheduler. Pure.
+"""The rules that the command line does not know: the `retry` and `misfire_grace` of a program's scheduler. Pure.
 
-Jobs that run commands are run by `scheduler-async run`, by the default rules. All others belong to a program.
+`scheduler-async run` runs the jobs that run commands, by the default rules. All other jobs belong to a program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SKIP_UNKNOWN = "late: the misfire_grace of its program decides if it runs or is 
 RETRIES_UNKNOWN = "its program decides how often it is retried"
 LAST_CHANCE = "disabled if it fails once more"
 
-# What is decided differently by a program that allows for more, or fewer, retries.
+# The reasons that depend on the retry policy of the program, and those that depend on its misfire_grace.
 _ABOUT_RETRIES = {SkipReason.NOT_DUE, SkipReason.BACKOFF, SkipReason.RETRIES_EXHAUSTED}
 _ABOUT_MISFIRES = {SkipReason.MISFIRE, SkipReason.NO_HANDLER}
 

@@ -13,7 +13,7 @@ from scheduler_async.cli import INTERRUPTED
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import fail, misused
 from scheduler_async.cli.options import JsonOption
-from scheduler_async.cli.printing import put, put_json
+from scheduler_async.cli.printing import put_json, put_sentence
 from scheduler_async.cli.store_access import check_there, is_store_given, is_url, store_at
 
 if TYPE_CHECKING:
@@ -25,14 +25,15 @@ def copy(
     source: Annotated[str, typer.Argument(metavar="SOURCE")],
     destination: Annotated[str, typer.Argument(metavar="TARGET")],
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Although a scheduler runs on SOURCE: what is running is left out.")
+        bool,
+        typer.Option("--anyway", help="Copy while a scheduler runs on SOURCE. Jobs that are running are left out."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy all jobs and their runs to another store.
+    """Copy all jobs and runs to another store.
 
-    What is there already is found again: a copy that was broken off is completed by another, and a job that is newer
-    there is kept.
+    If a copy is interrupted, run the same command again: it copies only what is missing. A job that is newer in TARGET
+    is kept.
     """
     import asyncio
     from contextlib import aclosing
@@ -43,16 +44,16 @@ def copy(
     from scheduler_async.timekeeping.clock import SystemClock
 
     if is_store_given():
-        misused("copy names its stores by itself: leave out --store.")
+        misused("copy takes its stores as arguments: leave out --store.")
     for path in (source, destination):
         if not path.strip() or path == ":memory:":
-            misused(f"{path!r} names no store that is kept. SOURCE and TARGET are paths such as jobs.db, or URLs.")
-    check_there(source, "SOURCE is a store that holds jobs already.")
+            misused(f"{path!r} is not a store on disk. SOURCE and TARGET must be paths such as jobs.db, or URLs.")
+    check_there(source, "SOURCE must be an existing store.")
     if is_same_store(source, destination):
         misused("SOURCE and TARGET are the same store.")
 
     def report_silent(node: NodeRow) -> None:
-        put(f"Node {node.identity.name} has not renewed its lease; waiting 15 s to see if it is alive …", stderr=True)
+        put_sentence(f"Node {node.identity.name} has not renewed its lease; waiting 15 s to see if it is alive …")
 
     async def work() -> tuple[Copy, bool]:
         enough = asyncio.Event()
@@ -76,7 +77,7 @@ def copy(
 
     done, was_interrupted = run_async(work())
     if was_interrupted:
-        put(copy_report.copied_so_far(done), stderr=True)
+        put_sentence(copy_report.copied_so_far(done))
         raise typer.Exit(INTERRUPTED)
     if as_json:
         put_json(json_output.copy_form(done, copy_report.copied(done)))
@@ -85,20 +86,20 @@ def copy(
 
 
 def is_same_store(one: str, other: str) -> bool:
-    """Whether two names are those of one store, as far as names tell."""
+    """Return whether two paths or URLs name the same store, as far as names tell."""
     if one == other:
         return True
     if is_url(one) or is_url(other):
         return False
     try:
         return Path(one).samefile(other)
-    except OSError:  # one of them is not there
+    except OSError:  # one of them does not exist
         return False
 
 
 @asynccontextmanager
 async def opened_store(path: str) -> AsyncIterator[Store]:
-    """The store itself, without a scheduler."""
+    """Yield the open store at *path*, without a scheduler."""
     store = store_at(path)
     try:
         await store.open()

@@ -1,4 +1,4 @@
-"""Commands about what is to come: preview, explain, next."""
+"""Commands about the future: preview, explain, next."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
 from scheduler_async.cli.job_names import find
 from scheduler_async.cli.options import (
+    ExpressionTzOption,
     JsonOption,
     NamespaceOption,
     SlugArgument,
     StoreOption,
     WholeNumber,
     moment_of,
-    zones,
 )
 from scheduler_async.cli.printing import put_json
 from scheduler_async.cli.store_access import open_scheduler
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 def preview(
     window: Annotated[
-        str, typer.Option("--window", metavar="DURATION", help="How far: minutes, or a duration such as 2h or 1d.")
+        str,
+        typer.Option("--window", metavar="DURATION", help="How far to look: minutes, or a duration such as 2h or 1d."),
     ] = "60",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What would run now and within the window, in order. Nothing is run, and nothing changes."""
+    """Show which jobs run now and within the window, in order. This runs and changes nothing."""
     from scheduler_async.cli import json_output, outlook_views, terminal
     from scheduler_async.cli.program_rules import as_far_as_known
     from scheduler_async.timekeeping.durations import parse_interval
@@ -56,7 +57,7 @@ def preview(
 def explain(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """Why a job is not running right now."""
+    """Explain why a job is not running right now."""
     from scheduler_async.cli import job_views, json_output, terminal
     from scheduler_async.cli.error_text import explained
 
@@ -74,16 +75,14 @@ def explain(
 
 def following(
     expression: Annotated[str, typer.Argument(metavar="EXPR")],
-    tz: Annotated[
-        str | None,
-        typer.Option("--tz", metavar="ZONE", help="The zone of the expression. Default: here.", autocompletion=zones),
-    ] = None,
+    tz: ExpressionTzOption = None,
     count: Annotated[
-        int, typer.Option("-n", "--count", metavar="N", click_type=WholeNumber(1, 1000), help="How many times.")
+        int,
+        typer.Option("-n", "--count", metavar="N", click_type=WholeNumber(1, 1000), help="The number of occurrences."),
     ] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """When a schedule would run, and what to look out for."""
+    """Show when a schedule would run, and warn about its traps."""
     from scheduler_async import At, Cron, parse_schedule
     from scheduler_async.cli import outlook_views
     from scheduler_async.timekeeping.zones import check_zone
@@ -92,7 +91,7 @@ def following(
     is_date = expression.strip()[:4].isdigit() and "-" in expression[:6]
     schedule = moment_of(expression, zone) if is_date else parse_schedule(expression, zone)
     if zone is not None and not isinstance(schedule, Cron | At):
-        misused(f"--tz is for cron expressions and times; {expression!r} is the same in every zone.")
+        misused(f"--tz applies to cron expressions and times; {expression!r} is the same in every zone.")
     if as_json:
         put_json(outlook_views.following_form(schedule, count))
     else:

@@ -1,4 +1,4 @@
-"""Commands that show what is there: list, show, log, stats, nodes."""
+"""Commands that read the store: list, show, log, stats, nodes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
 from scheduler_async.cli.job_names import find, resolve
 from scheduler_async.cli.options import (
+    DONE,
     PRIORITIES,
     STATUSES,
     AnyNamespaceOption,
@@ -34,28 +35,30 @@ if TYPE_CHECKING:
 
 
 def list_jobs(
-    due: Annotated[bool, typer.Option("--due", help="Only what is due now.")] = False,
+    due: Annotated[bool, typer.Option("--due", help="Only jobs that are due now.")] = False,
     priority: Annotated[
-        str | None, typer.Option("--priority", click_type=one_of(PRIORITIES), help="Only those with it.")
+        str | None, typer.Option("--priority", click_type=one_of(PRIORITIES), help="Only jobs with this priority.")
     ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", click_type=one_of(STATUSES), help="Only those with it.")
+        str | None, typer.Option("--status", click_type=one_of((*STATUSES, DONE)), help="Only jobs with this status.")
     ] = None,
     namespace: AnyNamespaceOption = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the table every second.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The jobs, by their next run."""
+    """List the jobs, ordered by their next run."""
     from scheduler_async.cli import job_views, json_output, live, terminal
 
     if watch and (as_json or not sys.stdout.isatty()):
-        misused("--watch is for a terminal; a program asks again, with --json.")
+        misused("--watch needs a terminal, and does not go with --json.")
 
     async def read(scheduler: Scheduler) -> list[Job]:
-        wanted = {"priority": priority, "status": status, "namespace": namespace}
+        wanted = {"priority": priority, "status": "disabled" if status == DONE else status, "namespace": namespace}
         now = terminal.now()
         jobs = await scheduler.list_jobs(**wanted, due_before=now if due else None)  # type: ignore[arg-type]
+        if status == DONE:
+            jobs = [job for job in jobs if job_views.is_done(job)]
         return [job for job in jobs if job.status == "idle"] if due else jobs
 
     async def show() -> None:
@@ -73,7 +76,7 @@ def list_jobs(
 def show(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """All about a job."""
+    """Show every field of a job, and why it is not running."""
     from scheduler_async.cli import job_views, json_output, terminal
 
     async def read() -> tuple[Job, Any]:
@@ -91,15 +94,15 @@ def show(
 def log(
     slug: AnySlugArgument = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", click_type=WholeNumber(0), help="How many runs at most.")
+        int, typer.Option("--limit", metavar="N", click_type=WholeNumber(0), help="The largest number of runs.")
     ] = 20,
-    output: Annotated[bool, typer.Option("--output", help="With what the runs wrote.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as runs end.")] = False,
+    output: Annotated[bool, typer.Option("--output", help="Show the output of each run.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing runs as they end.")] = False,
     namespace: AnyNamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What ran and what did not, newest first. With --follow: as it comes."""
+    """Show the runs and the skipped occurrences, newest first. With --follow, oldest first."""
     from scheduler_async.cli import json_output, live, run_views
 
     async def read() -> None:
@@ -108,7 +111,7 @@ def log(
             if slug is not None:
                 where, job_id = await resolve(scheduler, slug, namespace, with_removed=True)
             rows = await scheduler.run_log(job_id, namespace=where, limit=limit)
-            if job_id is not None and not rows:  # of a job that was removed, there may be rows
+            if job_id is not None and not rows:  # a removed job may have left rows
                 await find(scheduler, job_id, where)
             outputs = {row.id: await scheduler.run_output(row.id) for row in rows} if output else {}
             if as_json and not follow:
@@ -131,7 +134,7 @@ def stats(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How runs went: how many, how well, how long, how late."""
+    """Show statistics of runs: count, success rate, duration and delay."""
     from scheduler_async.cli import json_output, run_views
 
     async def read() -> list[tuple[Job, Any]]:
@@ -151,7 +154,7 @@ def stats(
 
 
 def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """The schedulers that share the store, and what each has claimed."""
+    """List the schedulers that share the store."""
     from scheduler_async.cli import job_views, json_output
 
     async def read() -> list[Any]:
@@ -166,7 +169,7 @@ def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 
 async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoReturn:
-    """Show something until a signal says that it is enough."""
+    """Run *show* until a signal comes."""
     import asyncio
 
     from scheduler_async.signals import told_of_signals

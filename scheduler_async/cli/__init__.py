@@ -1,8 +1,8 @@
 """The command line: `scheduler-async`, or `python -m scheduler_async`.
 
-It calls what every program can call, and prints what comes back. `app` lists the commands, which are in `commands`;
-`printing` and `safe_text` make harmless whatever comes from a store. Nothing here decides about jobs. Each
-command loads only what it needs: start-up counts.
+It calls the public API and prints the results. `app` lists the commands, which are in `commands`. `printing` and
+`safe_text` escape all text from a store. Nothing here decides about jobs. Each command loads only the modules that it
+needs, since start-up time matters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INTERRUPTED = 130  # as shells count
 
 
 def main() -> None:
-    """Do what the arguments of the program ask for."""
+    """Run the program."""
     try:
         import signal
 
@@ -36,5 +36,5 @@ def main() -> None:
 
 
 def leave(*_: object) -> None:
-    """End at once, while nothing has been begun: what is loading would lose an interruption, or dress it up."""
+    """End at once: while modules are loading, nothing has begun, and an exception could get lost."""
     os._exit(INTERRUPTED)

@@ -1,57 +1,62 @@
-"""The program: its commands in the order of the help, and what becomes of errors. The commands are in `commands`.
+"""The program: its commands in the order of the help, and the handling of errors. The commands are in `commands`.
 
-Start-up counts: whatever takes time to load is loaded by the command that needs it.
+Start-up time matters: each command is built, and its modules are loaded, only when it is called.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import click
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
 from scheduler_async.cli import INTERRUPTED
-from scheduler_async.cli.commands import copying, jobs, outlook, reading, running
 from scheduler_async.cli.exits import fail, misused
 from scheduler_async.cli.options import ARGUMENTS, TRUST_HELP, StoreOption
 from scheduler_async.cli.printing import put
 from scheduler_async.cli.store_access import remember_store, trust
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "add": jobs.add,
-    "edit": jobs.edit,
-    "remove": jobs.remove,
-    "pause": jobs.pause,
-    "resume": jobs.resume,
-    "list": reading.list_jobs,
-    "show": reading.show,
-    "log": reading.log,
-    "stats": reading.stats,
-    "preview": outlook.preview,
-    "explain": outlook.explain,
-    "nodes": reading.nodes,
-    "next": outlook.following,
-    "copy": copying.copy,
-    "trigger": running.trigger,
-    "cron": running.cron,
-    "run": running.run,
+# The module of each command in `commands`, and its function there.
+COMMANDS = {
+    "add": ("jobs", "add"),
+    "edit": ("jobs", "edit"),
+    "remove": ("jobs", "remove"),
+    "pause": ("jobs", "pause"),
+    "resume": ("jobs", "resume"),
+    "list": ("reading", "list_jobs"),
+    "show": ("reading", "show"),
+    "log": ("reading", "log"),
+    "stats": ("reading", "stats"),
+    "preview": ("outlook", "preview"),
+    "explain": ("outlook", "explain"),
+    "nodes": ("reading", "nodes"),
+    "next": ("outlook", "following"),
+    "copy": ("copying", "copy"),
+    "trigger": ("running", "trigger"),
+    "cron": ("running", "cron"),
+    "run": ("running", "run"),
 }
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 READER_LEFT = 141  # as shells count: the code of a program that SIGPIPE ends
 
 
-class ReaderLeft(Exception):  # noqa: N818 - nothing went wrong
-    """Nobody reads the output any more, as in `scheduler-async list | head -1`."""
+class ReaderLeft(Exception):  # noqa: N818 - it is not an error
+    """The reader of the output has left, as in `scheduler-async list | head -1`."""
 
 
 @contextmanager
 def noticing_readers() -> Iterator[None]:
-    """Raise `ReaderLeft` if the output is a pipe that nobody reads: click would end the program with 1."""
+    """Raise `ReaderLeft` for a broken pipe, which click would turn into exit code 1."""
     try:
         yield
     except BrokenPipeError as error:
@@ -59,21 +64,55 @@ def noticing_readers() -> Iterator[None]:
 
 
 class Group(TyperGroup):
-    """All commands. What they print, and their help, may have a reader who leaves early."""
+    """All commands, each of which is built when it is called."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """Build a command."""
+        if name not in COMMANDS:
+            return None
+        module, function = COMMANDS[name]
+        callback = getattr(import_module(f"scheduler_async.cli.commands.{module}"), function)
+        info = CommandInfo(name, cls=Command, callback=callback, context_settings=SETTINGS)
+        return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or fail with the names of similar ones."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            similar = [f'"{command}"' for command in get_close_matches(name, COMMANDS)]
+            ctx.fail(f'No such command "{name}".' + (f" Did you mean {' or '.join(similar)}?" if similar else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with the first sentence of each docstring, without building them."""
+        rows = []
+        for name, (module, function) in COMMANDS.items():
+            callback = getattr(import_module(f"scheduler_async.cli.commands.{module}"), function)
+            rows.append((name, callback.__doc__.partition("\n")[0].partition(". ")[0].rstrip(".") + "."))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
-        """Read what comes before the command."""
+        """Read the arguments before the command."""
         with noticing_readers():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Do what the command does."""
+        """Run the command."""
         with noticing_readers():
             return super().invoke(ctx)
 
 
 class Command(TyperCommand):
-    """A command that tells what its arguments are: click 8.5 loses what typer is told about them."""
+    """A command with help for its arguments, which click 8.5 loses, with --trust beside --store, and with examples."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -86,23 +125,32 @@ class Command(TyperCommand):
             )
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Leave them to typer, which lists them before the options, whatever the version of click."""
+        """Print nothing: typer lists the arguments before the options, whatever the version of click."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the examples of the command."""
+        from scheduler_async.cli.examples import EXAMPLES
+
+        with formatter.section("Examples"):
+            for example in EXAMPLES[str(ctx.info_name)]:
+                formatter.write(f"  {example}\n")
 
 
 app = typer.Typer(
     cls=Group,
     name="scheduler-async",
-    help="Schedule commands, see what will happen, understand what did, and leave it running.",
+    help="Schedule shell commands, see when they run, and run them.",
+    epilog='"scheduler-async COMMAND --help" shows the options of a command, and examples.',
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    suggest_commands=False,  # click does
-    context_settings={"help_option_names": ["-h", "--help"]},
+    suggest_commands=False,  # `Group` does
+    context_settings=SETTINGS,
 )
 
 
 def show_version(asked: bool) -> None:
-    """Print the version and end, if that was asked for."""
+    """Print the version and end, if --version is given."""
     if asked:
         from scheduler_async import __version__
 
@@ -118,17 +166,13 @@ def common(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
 ) -> None:
-    """What comes before the command."""
+    """Take the options before the command."""
     remember_store(store)
 
 
-for name, function in COMMANDS.items():
-    app.command(name, cls=Command)(function)
-
-
 def run_app() -> None:
-    """Run the program. A reader who leaves early ends it without a word."""
-    # Somebody may have closed what we write to.
+    """Run the program. It ends silently if the reader of its output leaves."""
+    # The parent process may have closed the streams.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
     sys.stderr = sys.stderr or sys.stdout
     try:
@@ -139,7 +183,7 @@ def run_app() -> None:
 
 
 def run_command_line() -> None:
-    """Do what the arguments ask for, and turn what goes wrong into a sentence and an exit code."""
+    """Run the command, and turn an error into a sentence and an exit code."""
     from scheduler_async.errors import InvalidJobError, InvalidScheduleError, JobEndedError, SchedulerError
 
     try:
@@ -164,7 +208,7 @@ def run_command_line() -> None:
         forget_output(1)
         what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"
         fail(f"{what}: {error.strerror or error}.", 1)
-    except Exception as error:  # a mistake of ours; what it says may hold anything
+    except Exception as error:  # a bug; its text may hold anything
         from scheduler_async.texts import traceback_of
 
         put(traceback_of(error), stderr=True, keep="\n")
@@ -172,27 +216,27 @@ def run_command_line() -> None:
 
 
 def forget_output(*streams: int) -> None:
-    """Drop what could not be written to *streams*: Python would try again when it ends, and complain."""
+    """Drop the text that could not be written to *streams*: Python would write it again at its end, and complain."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(nothing, stream)
 
 
 def check_arguments(arguments: list[str]) -> None:
-    """Refuse what a store could not keep and a terminal could not show."""
+    """Refuse text that a store could not keep and a terminal could not show."""
     for argument in arguments:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            misused(f"{os.fsencode(argument)!r} is no text in UTF-8.")
+            misused(f"{os.fsencode(argument)!r} is not valid UTF-8.")
 
 
 def refuse(error: click.UsageError) -> NoReturn:
-    """Say in a sentence what click has to say in four lines."""
+    """Print an error of click as one sentence, where click prints four lines."""
     message = error.format_message()
-    if "\n" in message:  # all of the help, for who asked for nothing
+    if "\n" in message:  # the help, for a command line without a command
         put(message, stderr=True, keep="\n")
         sys.exit(2)
     program = "scheduler-async" if error.ctx is None else error.ctx.command_path
     sentence = message if message.endswith("?") else f"{message.rstrip('.')}."
-    misused(f'{sentence} "{program} --help" shows what there is.')
+    misused(f'{sentence} See "{program} --help".')

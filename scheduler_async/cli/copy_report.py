@@ -1,13 +1,39 @@
-"""What a copy came to, in sentences. Pure."""
+"""The results of a copy, in sentences."""
 
 from __future__ import annotations
 
+from scheduler_async.cli.job_names import name_of
 from scheduler_async.stores.copy_records import Verdict
 from scheduler_async.stores.copying import Copy
 
+# More lines about single jobs than a reader wants to see.
+MANY = 20
+
+
+def show_copy(copy: Copy) -> None:
+    """Print the jobs and runs that were not copied, each with the reason, and the summary."""
+    from scheduler_async.cli.terminal import say
+
+    lines = [
+        f"{'Kept' if verdict is Verdict.KEPT else 'Left out'} {name_of(job.namespace, job.id)}: {why}."
+        for verdict, job, why in copy.exceptions
+    ]
+    lines += [
+        f"Left out {name_of(job.namespace, job.job_id)}: it cannot be read: {job.why}." for job in copy.unreadable_jobs
+    ]
+    lines += [
+        f"Left out run {run.number} of {name_of(run.namespace, run.job_id)}: it cannot be read: {run.why}."
+        for run in copy.unreadable_runs
+    ]
+    for line in lines[:MANY]:
+        say(line)
+    if len(lines) > MANY:
+        say(f"And {len(lines) - MANY:,} more; --json lists them all.")
+    say(copied(copy))
+
 
 def copied(copy: Copy) -> str:
-    """What a copy came to."""
+    """Return the summary of a copy."""
     count = copy.verdicts
     jobs, runs = count[Verdict.ADDED] + count[Verdict.UPDATED], copy.runs_added
     updated = count[Verdict.UPDATED]
@@ -35,10 +61,10 @@ def copied(copy: Copy) -> str:
 
 
 def copied_so_far(copy: Copy) -> str:
-    """Where a copy was broken off."""
+    """Return how far an interrupted copy came."""
     return (
         f"Interrupted after {copy.jobs_seen:,} of {_counted(copy.jobs, 'job')} and {copy.runs_seen:,} of "
-        f"{_counted(copy.runs, 'run')}. The same command copies the rest."
+        f"{_counted(copy.runs, 'run')}. Run the same command again to copy the rest."
     )
 
 

@@ -1,4 +1,4 @@
-"""Errors and explanations for people who have commands and no calls: what happened, and what to type. Pure."""
+"""Errors and explanations of the library, with the commands to type instead of the calls to make. Pure."""
 
 from __future__ import annotations
 
@@ -18,44 +18,46 @@ from scheduler_async.jobs.job import Job
 
 
 def command_for(verb: str, slug: str, namespace: str, *options: str) -> str:
-    """What to type to do something about a job, in quotes."""
+    """Return a command about a job, in quotes."""
     where = () if namespace == "default" else ("--namespace", namespace)
     return f'"{shlex.join(("scheduler-async", verb, slug, *where))}{"".join(f" {option}" for option in options)}"'
 
 
 def sentence_of(error: SchedulerError) -> str:
-    """What was wrong, and what to type instead."""
+    """Return what went wrong, and what to type next."""
     match error:
         case JobExistsError(sentence=sentence, job_id=slug, namespace=namespace):
-            return f"{sentence} Choose another name, or change that one with {command_for('edit', slug, namespace)}."
+            return f"{sentence} Choose another name, or change the job with {command_for('edit', slug, namespace)}."
         case JobNotFoundError(sentence=sentence, job_id=slug, namespace=namespace):
+            similar = [f'"{name}"' for name in getattr(error, "__notes__", [])]
+            meant = f" Did you mean {' or '.join(similar)}?" if similar else ""
             has_two = "/" in slug and namespace != "default"
-            hint = " Give either NAMESPACE/SLUG or --namespace, not both." if has_two else ""
-            return f'{sentence} "scheduler-async list" shows the jobs there are.{hint}'
+            hint = " Pass either NAMESPACE/SLUG or --namespace, not both." if has_two else ""
+            return f'{sentence}{meant} "scheduler-async list" shows all jobs.{hint}'
         case JobEndedError(sentence=sentence, job_id=slug, namespace=namespace):
             return f"{sentence} {_once_more(slug, namespace)}"
         case SchedulerShutdownError(running=running):
-            runs, they = ("1 run does", "it is") if running == 1 else (f"{running} runs do", "they are")
-            return f"{runs} not end: {they} left behind, and recorded as interrupted by the next scheduler."
+            runs, them = ("1 run has", "it") if running == 1 else (f"{running} runs have", "them")
+            return f"{runs} not ended in time. The next scheduler on this store records {them} as interrupted."
         case _:
             return str(error)
 
 
 def explained(job: Job, explanation: Explanation) -> str:
-    """Why a job is not running right now, and what to type about it."""
+    """Return why a job is not running right now, and what to type about it."""
     match explanation.reason:
         case SkipReason.DISABLED:
             remedy = f"{command_for('resume', job.id, job.namespace)} enables it."
         case SkipReason.PAUSED:
-            remedy = f"{command_for('resume', job.id, job.namespace)} lets it go on."
+            remedy = f"{command_for('resume', job.id, job.namespace)} lets it start again."
         case SkipReason.MANUAL_ONLY:
-            remedy = f"{command_for('trigger', job.id, job.namespace)} does."
+            remedy = f"{command_for('trigger', job.id, job.namespace)} runs it."
         case SkipReason.ENDED:
             remedy = _once_more(job.id, job.namespace)
         case SkipReason.NO_HANDLER:
-            remedy = 'It belongs to a program, which runs it: "scheduler-async run MODULE:SCHEDULER".'
+            remedy = 'Its program has that handler: start it with "scheduler-async run MODULE:SCHEDULER".'
         case None:
-            remedy = 'That is made by "scheduler-async run", or by "scheduler-async cron".'
+            remedy = '"scheduler-async run" makes passes until you stop it, and "scheduler-async cron" makes one.'
         case _:
             remedy = explanation.remedy or ""
     parts = (explanation.sentence, remedy, assumption(job, explanation.reason))
@@ -64,4 +66,4 @@ def explained(job: Job, explanation: Explanation) -> str:
 
 def _once_more(slug: str, namespace: str) -> str:
     new = command_for("edit", slug, namespace, "--every", "1h")
-    return f"{new} gives it a new one, and {command_for('trigger', slug, namespace)} runs it once more."
+    return f"{new} gives it a new schedule, and {command_for('trigger', slug, namespace)} runs it once more."

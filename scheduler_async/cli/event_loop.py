@@ -1,4 +1,4 @@
-"""Run what a command awaits, and let the library's warnings appear as lines."""
+"""Run the coroutine of a command, and print the library's warnings."""
 
 from __future__ import annotations
 
@@ -6,34 +6,40 @@ from collections.abc import Coroutine
 from typing import Any
 
 from scheduler_async.cli import leave
+from scheduler_async.cli.printing import put_sentence
 
 
 def run_async(work: Coroutine[Any, Any, Any], *, about_jobs: bool = True) -> Any:
-    """What *work* comes to. The library's warnings appear as lines, those *about_jobs* unless the command tells."""
+    """Run *work* and return its result. Print the library's warnings, but those *about_jobs* only if asked to."""
     import asyncio
     import signal
 
     show_warnings(about_jobs=about_jobs)
     if signal.getsignal(signal.SIGINT) is leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # which asyncio knows how to replace
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio knows how to replace this one
     return asyncio.run(work)
 
 
 def show_warnings(*, about_jobs: bool) -> None:
-    """Let the library's warnings appear as lines, except those about single runs: the commands tell of these.
+    """Print the library's warnings, except those about single runs, which the commands report themselves.
 
-    The line about a migration appears too: every command migrates an older store, even one that only reads.
+    The line about a migration is printed too: every command migrates an older store, even one that only reads.
     """
     import logging
 
     from scheduler_async.stores.messages import MIGRATED
 
     def is_wanted(record: logging.LogRecord) -> bool:
-        is_told = hasattr(record, "outcome") or bool(record.exc_info) or (hasattr(record, "job") and not about_jobs)
+        about_run = hasattr(record, "outcome") or bool(record.exc_info)
+        is_reported = about_run or (hasattr(record, "job") and not about_jobs)
         is_notice = hasattr(record, "signal") or record.msg == MIGRATED
-        return is_notice or (record.levelno >= logging.WARNING and not is_told)
+        return is_notice or (record.levelno >= logging.WARNING and not is_reported)
 
-    logger, handler = logging.getLogger("scheduler_async"), logging.StreamHandler()
+    class Sentences(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            put_sentence(self.format(record))
+
+    logger, handler = logging.getLogger("scheduler_async"), Sentences()
     handler.addFilter(is_wanted)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

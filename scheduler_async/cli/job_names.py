@@ -1,4 +1,4 @@
-"""How commands name a job: its id, or "namespace/id" outside the default namespace."""
+"""The names of jobs in commands: the id, or "namespace/id" outside the default namespace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from scheduler_async import Job, Scheduler
 
 DEFAULT_NAMESPACE = "default"
+# Comparing more names takes longer than a reader of an error waits.
+MOST_COMPARED = 5_000
 
 
 def name_of(namespace: str, job_id: str) -> str:
@@ -37,6 +39,16 @@ def parts_of_name(name: str) -> tuple[str, str] | None:
     return (namespace, job_id) if namespace and job_id and key_of(namespace, job_id) == name else None
 
 
+async def similar_names(scheduler: Scheduler, slug: str, namespace: str) -> list[str]:
+    """Return the names of jobs that a user who typed *slug* may have meant, the likeliest first."""
+    from difflib import get_close_matches
+
+    jobs = await scheduler.list_jobs(limit=MOST_COMPARED)
+    elsewhere = [name_of(job.namespace, job.id) for job in jobs if job.id == slug and job.namespace != namespace]
+    names = [name_of(job.namespace, job.id) for job in jobs]
+    return list(dict.fromkeys((*elsewhere, *get_close_matches(name_of(namespace, slug), names))))
+
+
 async def find(scheduler: Scheduler, slug: str, namespace: str | None) -> Job:
     """Return the job with this name, which is an id, or "namespace/id" as `list` shows it."""
     from scheduler_async import JobNotFoundError
@@ -51,10 +63,10 @@ async def find(scheduler: Scheduler, slug: str, namespace: str | None) -> Job:
 async def resolve(
     scheduler: Scheduler, slug: str, namespace: str | None, *, with_removed: bool = False
 ) -> tuple[str, str]:
-    """Return the namespace and the id that *slug* stands for. A *namespace* that was given is the right one.
+    """Return the namespace and the id that *slug* stands for, in *namespace* if one is given.
 
     Otherwise, a job of the default namespace with this id comes before the job that `list` shows under this name.
-    *with_removed* also finds a job that was removed and has left runs.
+    *with_removed* also finds a removed job that has left runs.
     """
 
     async def is_there(where: str, job_id: str) -> bool:

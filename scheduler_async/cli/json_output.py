@@ -95,14 +95,14 @@ def explanation_form(explanation: Explanation, sentence: str) -> Form:
     return {"reason": plain(explanation.reason), "until": plain(explanation.until), "sentence": sentence}
 
 
-def stats_form(slug: str, stats: RunStats) -> Form:
-    """How the runs of a job went."""
-    return {"slug": slug, **{name: plain(value) for name, value in asdict(stats).items()}}
+def stats_form(job: Job, stats: RunStats) -> Form:
+    """Return the statistics of a job as JSON."""
+    return {"slug": job.id, "namespace": job.namespace, **{name: plain(value) for name, value in asdict(stats).items()}}
 
 
 def node_form(node: Node) -> Form:
     """A scheduler that shares the store; durations are seconds."""
-    form = {name: plain(value) for name, value in asdict(node).items() if name != "is_self"}  # nobody here is one
+    form = {name: plain(value) for name, value in asdict(node).items() if name != "is_self"}  # a command is not a node
     return {**form, "lease": node.lease.total_seconds(), "clock_skew": node.clock_skew.total_seconds()}
 
 

@@ -1,4 +1,4 @@
-"""What is shown while it happens: jobs that are watched, runs that are followed, and how far a pass or copy is."""
+"""Output that keeps updating: a watched list, a followed log, the runs of a loop, the progress of a pass or a copy."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 from scheduler_async.cli import json_output
 from scheduler_async.cli.job_names import name_of
+from scheduler_async.cli.job_views import jobs_table
 from scheduler_async.cli.printing import put_json_line
-from scheduler_async.cli.render import jobs_table, print_row
+from scheduler_async.cli.run_views import RunLines
 from scheduler_async.cli.safe_text import Text
-from scheduler_async.cli.terminal import CLOCK, console, print_line, width_of
+from scheduler_async.cli.terminal import CLOCK, console, print_line, say_aside, width_of
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.stores.copying import Copy
 
-# More rows than come in between two looks at the log.
+# More rows than are added between two reads of the log.
 AT_ONCE = 1_000
 
 
 async def watch(read: Callable[[], Awaitable[Sequence[Job]]], enough: asyncio.Event) -> None:
-    """Jobs, as they are now, until the reader has seen enough."""
+    """Show the current jobs every second, until *enough* is set."""
     from rich.live import Live
 
     with Live(jobs_table(await read()), console=console(), auto_refresh=False) as live:
         while not await CLOCK.wait(enough, 1.0):
-            live.console.width = width_of(sys.stdout)  # which may have changed
+            live.console.width = width_of(sys.stdout)  # the terminal may have another size now
             live.update(jobs_table(await read()), refresh=True)
 
 
@@ -43,43 +44,47 @@ async def follow(
     as_json: bool,
     with_output: bool,
 ) -> None:
-    """Rows as they come, oldest first, whichever process writes them, until the reader has seen enough."""
+    """Print runs of any process as they end, oldest first, until *enough* is set."""
     before = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
-    told = {row.id for row in before if row.outcome is not None} - {row.id for row in rows}
-    going_on = {row.id for row in before if row.outcome is None}
+    printed = {row.id for row in before if row.outcome is not None} - {row.id for row in rows}
+    running = {row.id for row in before if row.outcome is None}
+    lines = RunLines([(name_of(row.namespace, row.job_id), row) for row in rows])
     while True:
-        # What takes long has more newer rows than are looked at.
-        older = sorted(going_on - {row.id for row in rows}, reverse=True)
+        # A long run may be older than all rows that were read.
+        older = sorted(running - {row.id for row in rows}, reverse=True)
         found = [row for row in [await scheduler.get_run(run) for run in older] if row is not None]
-        going_on = {row.id for row in (*rows, *found) if row.outcome is None}
+        running = {row.id for row in (*rows, *found) if row.outcome is None}
         for row in reversed([*rows, *found]):
-            if row.outcome is not None and row.id not in told:
-                told.add(row.id)
+            if row.outcome is not None and row.id not in printed:
+                printed.add(row.id)
                 output = await scheduler.run_output(row.id) if with_output else None
                 if as_json:
                     put_json_line(json_output.row_form(row, output, with_output=with_output))
                 else:
-                    print_row(row, output)
+                    lines.print(name_of(row.namespace, row.job_id), row, output)
         if await CLOCK.wait(enough, 0.5):
             return
         rows = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
-        told &= {row.id for row in rows}
+        printed &= {row.id for row in rows}
 
 
 @asynccontextmanager
-async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]:
-    """A line for each run that ends, and for whatever keeps the scheduler from working."""
+async def reporting(scheduler: Scheduler, where: str, *, as_json: bool) -> AsyncIterator[None]:
+    """Print a line when the scheduler on *where* has started, for each run that ends, and if its store fails."""
     events = scheduler.events()
     running = asyncio.current_task()
     assert running is not None
+    lines = RunLines()
 
-    async def tell() -> None:
+    async def report() -> None:
         async for event in events:
             if event.kind in (EventKind.RUN_FINISHED, EventKind.RUN_SKIPPED) and event.run is not None:
                 if as_json:
                     put_json_line(json_output.row_form(event.run))
                 else:
-                    print_row(event.run)
+                    lines.print(name_of(event.run.namespace, event.run.job_id), event.run)
+            elif event.kind is EventKind.STARTED:
+                say_aside(f"Running the jobs of {where} when they are due. Press Ctrl-C to stop.")
             elif event.kind is EventKind.STOPPED:
                 return
             elif event.kind is EventKind.STORE_FAILED:
@@ -87,23 +92,23 @@ async def telling(scheduler: Scheduler, *, as_json: bool) -> AsyncIterator[None]
 
     def end_if_it_failed(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            running.cancel()  # nobody could know what runs: end, as if somebody had asked for it
+            running.cancel()  # runs would start unseen: stop, as if a signal had come
 
-    task = asyncio.create_task(tell())
+    task = asyncio.create_task(report())
     task.add_done_callback(end_if_it_failed)
     try:
         yield
     except BaseException:
         if not task.cancel():
-            task.result()  # what it could not do is the reason for the end
+            task.result()  # its error is the reason for the end
         raise
     task.remove_done_callback(end_if_it_failed)
-    await task  # which ends when the scheduler has, and has told of all runs by then
+    await task  # it ends when the scheduler has stopped, after the last run
 
 
 @asynccontextmanager
 async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
-    """A line that tells what is running, on a terminal only."""
+    """Show which jobs are running, on a terminal only."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield
@@ -115,9 +120,9 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
     def line() -> str:
         return f"{done} done, running {', '.join(running.values())}" if running else f"{done} done"
 
-    with screen.status("Looking for what is due") as status:
+    with screen.status("Looking for jobs that are due") as status:
 
-        async def tell() -> None:
+        async def report() -> None:
             nonlocal done
             async for event in events:
                 if event.run is not None and event.kind is EventKind.RUN_STARTED:
@@ -127,7 +132,7 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
                     done += 1
                 status.update(Text(line()))
 
-        task = asyncio.create_task(tell())
+        task = asyncio.create_task(report())
         try:
             yield
         finally:
@@ -138,7 +143,7 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
 
 @contextmanager
 def copying(copy: Copy) -> Iterator[Callable[[], None]]:
-    """A bar for somebody who sits at a terminal; call what this gives whenever there is more to show."""
+    """Show a progress bar on a terminal; yield a function that updates it."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

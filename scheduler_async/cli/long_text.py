@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# How many characters of a long text are shown: in a line of a table, and where it is all there is to read.
+SHORT_TEXT, LONG_TEXT = 200, 1_000
+
 
 def shortened(text: str, most: int) -> str:
     """Return *text*, or its first *most* characters and a note of how long it is."""

@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, what a shell completes for them, and the checks of their values."""
+"""The options and arguments of commands, their shell completion, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ if TYPE_CHECKING:
 # The values of `Priority`, `Status` and `Misfire`, without loading what they belong to.
 PRIORITIES = ("high", "standard", "low")
 STATUSES = ("idle", "queued", "running", "paused", "disabled")
+DONE = "done"
+"""What `list` calls a job that is disabled because its schedule has ended."""
 MISFIRES = ("run_once", "skip")
 
 NONE = "none"
-"""What takes a setting away."""
+"""The word that clears a setting."""
 
 ARGUMENTS = {
     "slug": "The name of the job.",
-    "command": "A line for the shell, in quotes.",
-    "expression": "Such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
-    "target": "A program's own scheduler, with its handlers.",
-    "source": "The store to copy: a path, or a URL.",
-    "destination": "The store to copy to. A file is made if there is none.",
+    "command": "A shell command, in quotes.",
+    "expression": "A schedule such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
+    "target": "The scheduler of a program, with its handlers and its store.",
+    "source": "The store to copy from: a path or a URL.",
+    "destination": "The store to copy to: a path or a URL. A missing file is created.",
 }
 
-TRUST_HELP = "Use a store file of another user. Its commands run as you."
+TRUST_HELP = "Use a store file that another user owns. Its commands run as you."
 
 
-# ---------------------------------------------------------------- what a shell completes
+# ---------------------------------------------------------------- shell completion
 
 
 def slugs(context: typer.Context) -> list[tuple[str, str]]:
-    """The names of the jobs in the store that the line so far names, and when they run."""
+    """Return the names of the jobs in the store of the line so far, each with its schedule."""
     from scheduler_async.cli.job_names import name_of
     from scheduler_async.cli.time_format import ReadersZone
 
@@ -63,22 +65,22 @@ def slugs(context: typer.Context) -> list[tuple[str, str]]:
     try:
         with redirect_stderr(StringIO()):  # warnings would appear in the middle of the line
             return list(run_async(read()))
-    except (Exception, SystemExit):  # there is no store here, or it cannot be read: nothing to complete
+    except (Exception, SystemExit):  # the store does not exist or cannot be read: nothing to complete
         return []
 
 
 def zones() -> list[str]:
-    """The names of all time zones."""
+    """Return the names of all time zones."""
     from zoneinfo import available_timezones
 
     return sorted(available_timezones())
 
 
-# ---------------------------------------------------------------- kinds of values
+# ---------------------------------------------------------------- types of values
 
 
 class WholeNumber(click.ParamType):  # type: ignore[type-arg]
-    """An option that takes a whole number, no smaller than *least* and no larger than *most*."""
+    """A whole number from *least* to *most*."""
 
     name = "number"
 
@@ -86,18 +88,18 @@ class WholeNumber(click.ParamType):  # type: ignore[type-arg]
         self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, or what is wrong with it."""
+        """Return the number; fail if *value* is not one."""
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{value!r} is no whole number", param, ctx)
+            self.fail(f"{value!r} is not a whole number", param, ctx)
         if not self.least <= number <= self.most:
             self.fail(f"{number} is not between {self.least} and {self.most:,}", param, ctx)
         return number
 
 
 def one_of(values: Sequence[str]) -> click.Choice[str]:
-    """An option that takes one of *values*, however they are written."""
+    """Return the type of an option that takes one of *values*, in any case."""
     return click.Choice(values, case_sensitive=False)
 
 
@@ -108,22 +110,26 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
-        metavar="PATH",
+        metavar="PATH_OR_URL",
         envvar=STORE_VARIABLE,
         click_type=click.Path(readable=False),
-        help=f"The file that holds the jobs. Default: {DEFAULT_STORE}",
+        help=f"The store: a file, or a URL. Default: {DEFAULT_STORE}",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NamespaceOption = Annotated[
     str | None,
-    typer.Option("--namespace", metavar="NAME", help="The namespace of the job, unless SLUG is NAMESPACE/SLUG."),
+    typer.Option("--namespace", metavar="NAME", help="The namespace of the job. Or write SLUG as NAMESPACE/SLUG."),
 ]
 AnyNamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", metavar="NAME", help="Only of this namespace. Default: of all.")
+    str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace. Default: all.")
 ]
 SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", autocompletion=slugs)]
 AnySlugArgument = Annotated[str | None, typer.Argument(metavar="[SLUG]", autocompletion=slugs)]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many jobs run at the same time."),
+]
 AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:SCHEDULER", help=ARGUMENTS["target"])]
 
 
@@ -131,76 +137,86 @@ AppOption = Annotated[str | None, typer.Option("--app", metavar="MODULE:SCHEDULE
 
 
 CronOption = Annotated[
-    str | None, typer.Option("--cron", metavar="EXPR", help="By a cron expression, such as '0 9 * * *' or @daily.")
+    str | None, typer.Option("--cron", metavar="EXPR", help="Run by a cron expression such as '0 9 * * *' or @daily.")
 ]
 EveryOption = Annotated[
-    str | None, typer.Option("--every", metavar="DURATION", help="On a fixed grid, such as 30s, 5m, 1h or 1d.")
+    str | None, typer.Option("--every", metavar="DURATION", help="Run at a fixed interval such as 30s, 5m, 1h or 1d.")
 ]
 AfterOption = Annotated[
-    str | None, typer.Option("--after", metavar="DURATION", help="That long after the previous run, the first at once.")
+    str | None,
+    typer.Option(
+        "--after", metavar="DURATION", help="Run this long after the previous run has ended. The first run is now."
+    ),
 ]
 AtOption = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="Once, such as 2026-06-15T09:00; with Z it is UTC.")
+    str | None,
+    typer.Option("--at", metavar="TIME", help="Run once at a time such as 2026-06-15T09:00, or with a Z in UTC."),
 ]
-ManualOption = Annotated[bool, typer.Option("--manual", help="Only when it is triggered.")]
+ExpressionTzOption = Annotated[
+    str | None,
+    typer.Option("--tz", metavar="ZONE", help="The time zone of EXPR. Default: the system's.", autocompletion=zones),
+]
+ManualOption = Annotated[bool, typer.Option("--manual", help="Run only when triggered.")]
 TzOption = Annotated[
     str | None,
-    typer.Option("--tz", metavar="ZONE", help="The zone of --cron and --at; none: here.", autocompletion=zones),
+    typer.Option(
+        "--tz", metavar="ZONE", help="The time zone of --cron and --at. Default: the system's.", autocompletion=zones
+    ),
 ]
 PriorityOption = Annotated[
     str | None,
-    typer.Option("--priority", click_type=one_of(PRIORITIES), help="Who goes first. Default: standard"),
+    typer.Option(
+        "--priority", click_type=one_of(PRIORITIES), help="Which jobs start first if not all can. Default: standard"
+    ),
 ]
-RETRIES_HELP = "How often it is tried again before its next time."
-TIMEOUT_HELP = "After that long it is ended, with its children, such as 10m; none: after 2h."
+RETRIES_HELP = "How often a failed run is retried before its next regular time."
+TIMEOUT_HELP = "Stop the command and its children after this time, such as 10m. Default: 2h"
 TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT_HELP)]
 MisfireOption = Annotated[
     str | None,
-    typer.Option("--misfire", click_type=one_of(MISFIRES), help="What becomes of a missed time. Default: run_once"),
+    typer.Option("--misfire", click_type=one_of(MISFIRES), help="What to do about missed times. Default: run_once"),
 ]
 PayloadOption = Annotated[
     str | None,
-    typer.Option("--payload", metavar="JSON", help="For the command, in $SCHEDULER_ASYNC_PAYLOAD; null: nothing."),
+    typer.Option("--payload", metavar="JSON", help="Data for the command, which finds it in $SCHEDULER_ASYNC_PAYLOAD."),
 ]
-GroupOption = Annotated[
-    str | None, typer.Option("--group", metavar="NAME", help="The jobs that share a limit; none: no group.")
-]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group of jobs that share a limit.")]
 CwdOption = Annotated[
     str | None,
     typer.Option(
         "--cwd",
         metavar="DIR",
         click_type=click.Path(file_okay=False),
-        help="Where it runs; for a new job: here. If the store is a file, DIR has to be there already.",
+        help="The working directory of the command. Default for a new job: the current one.",
     ),
 ]
 EnvOption = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="NAME=VALUE", help="Adds a variable to its environment. May be repeated."),
+    typer.Option("--env", metavar="NAME=VALUE", help="Add a variable to the environment of the command. Repeatable."),
 ]
 UnsetEnvOption = Annotated[
     list[str] | None,
-    typer.Option("--unset-env", metavar="NAME", help="Takes a variable away that --env added. May be repeated."),
+    typer.Option("--unset-env", metavar="NAME", help="Remove a variable that --env added. Repeatable."),
 ]
 DEFAULT_RETRIES = 2
 
 
-# ---------------------------------------------------------------- what the values mean
+# ---------------------------------------------------------------- checks of values
 
 
 def schedule_of(
     cron: str | None, every: str | None, after: str | None, at: str | None, manual: bool, tz: str | None
 ) -> Schedule | None:
-    """The schedule that was asked for; None if none was."""
+    """Return the schedule that the options describe; None if there are none."""
     from scheduler_async import Cron, Delay, Every, Manual
     from scheduler_async.timekeeping.zones import check_zone
 
     options = {"cron": cron, "every": every, "after": after, "at": at, "manual": manual or None}
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
-        misused(f"--{given[0]} and --{given[1]} exclude each other: a job has one schedule.")
+        misused(f"Pass --{given[0]} or --{given[1]}, not both: a job has one schedule.")
     if tz is not None and given and given[0] not in ("cron", "at"):
-        misused(f"--tz is for --cron and --at; --{given[0]} is the same in every zone.")
+        misused(f"--tz applies to --cron and --at; --{given[0]} is the same in every zone.")
     if tz is not None:
         check_zone(tz)
     if cron is not None:
@@ -215,7 +231,7 @@ def schedule_of(
 
 
 def moment_of(text: str, tz: str | None) -> Schedule:
-    """A one-shot. A time without a zone is on the clock of *tz*, or of the system."""
+    """Return a one-shot schedule. A time without an offset is in the zone *tz*, or in that of the system."""
     from datetime import UTC, datetime
 
     from scheduler_async import At
@@ -226,7 +242,7 @@ def moment_of(text: str, tz: str | None) -> Schedule:
         parsed = datetime.fromisoformat(text.strip())
     except ValueError as error:
         why = "" if "isoformat" in str(error) else f": {error}"
-        misused(f"{text!r} is no time{why}. One is 2026-06-15T09:00, on the clock here, or 2026-06-15T09:00Z, in UTC.")
+        misused(f"{text!r} is not a time{why}. Write 2026-06-15T09:00 for local time, or 2026-06-15T09:00Z for UTC.")
     if parsed.tzinfo is not None:
         return At(parsed)
     there = parsed.replace(tzinfo=ReadersZone() if tz is None else as_tzinfo(tz))
@@ -235,45 +251,45 @@ def moment_of(text: str, tz: str | None) -> Schedule:
     except (OverflowError, ValueError):
         return At(there.replace(tzinfo=UTC))  # the end of the calendar is the same everywhere
     if shown != parsed.replace(fold=0):
-        misused(f"There is no {parsed:%H:%M} on that day {f'in {tz}' if tz else 'here'}: clocks go forward.")
+        misused(f"{parsed:%H:%M} does not exist on that day {f'in {tz}' if tz else 'here'}: clocks go forward.")
     return At(there)
 
 
 def unless_none(text: str | None) -> str | None:
-    """What was given; the word for nothing is nothing."""
+    """Return *text*; None if it is the word that clears a setting."""
     return None if text is not None and text.lower() == NONE else text
 
 
 def payload_of(payload: str | None) -> Any:
-    """What is given to the command."""
+    """Return the value of --payload."""
 
     def refuse(word: str) -> NoReturn:
-        raise ValueError(f"{word} is no number in JSON")
+        raise ValueError(f"{word} is not a JSON number")
 
     try:
         value = None if payload is None else json.loads(payload, parse_constant=refuse)
-        json.dumps(value, ensure_ascii=False).encode()  # half a character can be written, and not kept
+        json.dumps(value, ensure_ascii=False).encode()  # JSON can hold half a surrogate pair, and a store cannot
     except (ValueError, RecursionError) as error:
-        misused(f'--payload is no JSON ({error}). It looks like \'{{"to": "ops"}}\'.')
+        misused(f'--payload is not valid JSON ({error}). Write it like \'{{"to": "ops"}}\'.')
     return value
 
 
 def environment_of(pairs: list[str] | None) -> dict[str, str]:
-    """What is added to its environment."""
+    """Return the variables of --env."""
     found = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            misused(f"--env is NAME=VALUE, not {pair!r}.")
+            misused(f"--env must be NAME=VALUE, not {pair!r}.")
         found[name] = value
     return found
 
 
 def directory_of(cwd: str | None, store: str | None) -> str | None:
-    """Where a command is to run. What shares a store in a file is on this machine, and so is the directory."""
+    """Return --cwd as an absolute path. It must exist if the store is a file, since its jobs run on this machine."""
     if cwd is None:
         return None
     where = Path(cwd).absolute()
     if not where.is_dir() and not is_url(store_path(store)):
-        misused(f"--cwd {cwd}: there is no such directory. Make it first, or name another.")
+        misused(f"--cwd {cwd}: the directory does not exist. Create it first, or pass another.")
     return str(where)

@@ -1,4 +1,4 @@
-"""Whose store it is. The jobs in a file run as the user who opens it, so that a stranger's file is refused."""
+"""Who owns a store file. Its jobs run as the user who opens it, so the file of another user is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 
-from scheduler_async.cli.printing import put
+from scheduler_async.cli.printing import put_sentence
 from scheduler_async.errors import StoreError
 from scheduler_async.stores.sqlite.store import SQLiteStore
 
@@ -35,7 +35,7 @@ def guard(store: SQLiteStore, *, trusted: bool) -> None:
         await open_file()
         try:
             if not trusted:
-                check_owner(store.path)  # somebody may have put it there while we were about to make it
+                check_owner(store.path)  # another user may have created it in the meantime
         except StoreError:
             await store.close()
             raise
@@ -63,10 +63,9 @@ def warn_of_writers(path: str) -> bool:
         if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH
     ]
     if found:
-        put(
+        put_sentence(
             f"Warning: Every user of this machine can write to {found[0]}, and add jobs that run as you. "
-            f'To prevent that, run "chmod 600 {shlex.join(found)}".',
-            stderr=True,
+            f'To prevent that, run "chmod 600 {shlex.join(found)}".'
         )
     return bool(found)
 

@@ -1,6 +1,6 @@
-"""What the command line does not know about a program's jobs: the `retry` and `misfire_grace` of its scheduler. Pure.
+"""The rules that the command line does not know: the `retry` and `misfire_grace` of a program's scheduler. Pure.
 
-Jobs that run commands are run by `scheduler-async run`, by the default rules. All others belong to a program.
+`scheduler-async run` runs the jobs that run commands, by the default rules. All other jobs belong to a program.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from collections.abc import Sequence
 
 from scheduler_async.command import HANDLER
 from scheduler_async.jobs.answers import Upcoming
-from scheduler_async.jobs.enums import Misfire, SkipReason
+from scheduler_async.jobs.enums import Misfire, SkipReason, Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.rules import explaining
 from scheduler_async.rules.claiming import claim
-from scheduler_async.rules.terms import Rules
+from scheduler_async.rules.order import order
+from scheduler_async.rules.terms import Room, Rules
 from scheduler_async.schedules.at import At
-from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.timekeeping.instants import Micros, from_micros
 
+SKIP_UNKNOWN = "late: the misfire_grace of its program decides if it runs or is skipped"
 RETRIES_UNKNOWN = "its program decides how often it is retried"
 LAST_CHANCE = "disabled if it fails once more"
 
-# What is decided differently by a program that allows for more, or fewer, retries.
+# The reasons that depend on the retry policy of the program, and those that depend on its misfire_grace.
 _ABOUT_RETRIES = {SkipReason.NOT_DUE, SkipReason.BACKOFF, SkipReason.RETRIES_EXHAUSTED}
 _ABOUT_MISFIRES = {SkipReason.MISFIRE, SkipReason.NO_HANDLER}
 
@@ -53,13 +56,14 @@ def assumption(job: Job, reason: SkipReason | None) -> str | None:
     return f"This assumes the default {name}: the command line does not know that of the program."
 
 
-def as_far_as_known(upcoming: Sequence[Upcoming]) -> list[Upcoming]:
-    """Return *upcoming* without what default rules say about retries where a program has its own.
+def as_far_as_known(upcoming: Sequence[Upcoming], due: Sequence[Job], now: Micros) -> list[Upcoming]:
+    """Return *upcoming* without the assumptions that default rules make about a program; *due* are the jobs due *now*.
 
-    The first run of such a job carries a warning.
+    A late run that the program may skip is included. It carries a warning, and so does the first run of a job that
+    the program may retry.
     """
     found, warned = [], set()
-    for one in upcoming:
+    for one in _with_late_runs(upcoming, due, now):
         if not is_retried_by_program(one.job):
             found.append(one)
             continue
@@ -69,3 +73,16 @@ def as_far_as_known(upcoming: Sequence[Upcoming]) -> list[Upcoming]:
             warned.add(one.job.key)
         found.append(Upcoming(job=one.job, at=one.at, retries_left=None, warnings=tuple(warnings)))
     return found
+
+
+def _with_late_runs(upcoming: Sequence[Upcoming], due: Sequence[Job], now: Micros) -> list[Upcoming]:
+    """Return *upcoming* with the runs that are late, and that only the program knows whether to skip."""
+    late: dict[str, Upcoming] = {}
+    for job in due:
+        if is_skipped_by_program(job) and job.status is Status.IDLE and would_run(job, now) is None:
+            for one in explaining.upcoming(job, now, now, Room(has_handler=False), Rules(misfire_grace=None)):
+                warnings = (SKIP_UNKNOWN, *one.warnings)
+                late[job.key] = Upcoming(job=job, at=one.at, retries_left=one.retries_left, warnings=warnings)
+    moment = from_micros(now)
+    others = [one for one in upcoming if one.job.key not in late or one.at > moment]
+    return sorted((*others, *late.values()), key=lambda one: (max(one.at, moment), *order(one.job)))

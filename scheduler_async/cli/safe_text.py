@@ -1,4 +1,4 @@
-"""Text for rich that is harmless wherever it comes from: measured and laid out as it is shown."""
+"""Text for rich without characters that control the terminal. It is measured and laid out as it is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which store a command uses, and how it is opened. Whether its file may be opened is decided in `ownership`."""
+"""Find the store that a command uses, and open it. `ownership` decides whether its file may be opened."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from scheduler_async.cli.exits import fail, misused
 
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "scheduler.db"
 STORE_VARIABLE = "SCHEDULER_ASYNC_STORE"
-# A program has one command line: what was given before the command is kept here.
+# The options before the command are kept here, since a process has only one command line.
 _is_trusted = False
 _store_before_command: str | None = None
 
 
 @asynccontextmanager
 async def open_scheduler(store: str | None, *, create: bool = False, **options: Any) -> AsyncIterator[Scheduler]:
-    """A scheduler on the store that was asked for. Only what writes to it makes a new one."""
+    """Yield a scheduler on *store* that can run commands. Without *create*, the store must exist."""
     from scheduler_async import Scheduler
     from scheduler_async.command import HANDLER, run_command
 
@@ -33,8 +34,22 @@ async def open_scheduler(store: str | None, *, create: bool = False, **options: 
         check_there(path)
     scheduler = Scheduler(store_at(path), **options)
     scheduler.handler(HANDLER)(run_command)
-    try:
+    async with suggesting_names(scheduler):
         yield scheduler
+
+
+@asynccontextmanager
+async def suggesting_names(scheduler: Scheduler) -> AsyncIterator[None]:
+    """Stop *scheduler* at the end. A `JobNotFoundError` gets a note with similar names."""
+    from scheduler_async.cli.job_names import similar_names
+    from scheduler_async.errors import JobNotFoundError
+
+    try:
+        yield
+    except JobNotFoundError as error:
+        for name in await similar_names(scheduler, error.job_id, error.namespace):
+            error.add_note(name)
+        raise
     finally:
         await scheduler.stop()
 
@@ -49,7 +64,7 @@ def store_at(path: str) -> Store:
 
 
 def guard_file(store: Store) -> None:
-    """Let *store* open no file of another user, unless --trust is given."""
+    """Keep *store* from opening a file of another user, unless --trust is given."""
     from scheduler_async.cli.ownership import guard
     from scheduler_async.stores.sqlite.store import SQLiteStore
 
@@ -58,51 +73,51 @@ def guard_file(store: Store) -> None:
 
 
 def store_path(given: str | None) -> str:
-    """The store that was asked for, with the command or before it."""
+    """Return the store to use: *given* with the command, given before it, or the default."""
     path = given if given is not None else _store_before_command
     if path is None:
         return DEFAULT_STORE
     if not path.strip():
-        misused("--store names no file. It takes a path such as jobs.db.")
+        misused("--store is empty. Pass a path such as jobs.db, or a URL.")
     if path == ":memory:":
-        misused("--store :memory: would keep nothing, since every command is a program of its own. Name a file.")
+        misused("--store :memory: would forget all jobs when the command ends. Pass the path of a file.")
     return path
 
 
 def is_url(path: str) -> bool:
-    """Whether a store is a database elsewhere; `SchedulerError` if it cannot be told."""
+    """Return whether *path* is a URL; raise `SchedulerError` if it looks like one but is not supported."""
     from scheduler_async.stores import addresses
 
     return addresses.is_url(path)
 
 
-def check_there(path: str, remedy: str = "Add a job to make one, or name another with --store.") -> None:
-    """Refuse to go on without a store: a file with something in it, or a database elsewhere, which says so itself."""
+def check_there(path: str, remedy: str = "Add a job to create it, or pass another path with --store.") -> None:
+    """End the program if there is no store at *path*. A database server reports that itself."""
     if is_url(path):
         return
     if not os.path.exists(path):  # noqa: PTH110 - it takes every text
-        fail(f"There is no store {path} here yet. {remedy}", 1)
+        fail(f"Store {path} does not exist. {remedy}", 1)
     if Path(path).is_file() and Path(path).stat().st_size == 0:
-        fail(f"The file {path} is empty, and no store yet. {remedy}", 1)
+        fail(f"The file {path} is empty: it is not a store. {remedy}", 1)
 
 
-def is_named(path: str | None) -> bool:
-    """Return whether the command line names the store at *path*. The environment alone does not count."""
-    return path not in (None, os.environ.get(STORE_VARIABLE))
-
-
-def store_before_command() -> str | None:
-    """Return the --store that was given before the command, or by the environment."""
-    return _store_before_command
+def is_store_given() -> bool:
+    """Return whether --store is among the arguments, before the command or after it. The environment does not count."""
+    context = click.get_current_context(silent=True)
+    while context is not None:
+        if context.get_parameter_source("store") is ParameterSource.COMMANDLINE:
+            return True
+        context = context.parent
+    return False
 
 
 def remember_store(path: str | None) -> None:
-    """Keep the --store that was given before the command, for commands that are given none."""
+    """Keep the --store that was given before the command, for a command without one."""
     global _store_before_command  # noqa: PLW0603
     _store_before_command = path
 
 
 def trust(_context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
-    """Use a store file that belongs to somebody else, if that was asked for, before the command or with it."""
+    """Allow a store file of another user, if --trust is given before the command or with it."""
     global _is_trusted  # noqa: PLW0603
     _is_trusted = _is_trusted or asked

@@ -1,4 +1,4 @@
-"""What `preview` draws: a line of marks for each job, under a scale of wall times. Pure: text in a fixed width."""
+"""The timeline of `preview`: a line of marks for each job, below a scale of wall times. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ASCII = _Drawing(line="-", tick="+", mark="*", more="#", cut="..")
 def draw_timeline(
     upcoming: Sequence[Upcoming], begin: datetime, end: datetime, *, width: int, zone: tzinfo, ascii: bool = False
 ) -> list[str]:
-    """Two lines with a scale from *begin* to *end* on the clocks of *zone*, then one line per job, first come first.
+    """Return two lines with a scale from *begin* to *end* in *zone*, and a line for each job, by its first run.
 
     A mark is one run, a digit that many in the same place, `#` ten and more. A run before *begin* is overdue, and
     stands there; a run after *end* is left out. No line is wider than *width*, which is at least 20.
@@ -68,7 +68,7 @@ def draw_timeline(
 
 
 def _runs_by_name(upcoming: Sequence[Upcoming], *, ascii: bool) -> list[tuple[str, list[Micros]]]:
-    """The runs of each job, under its name, in the order of their first runs."""
+    """Return the name and the runs of each job, ordered by their first runs."""
     runs: dict[tuple[str, str], list[Micros]] = {}
     for run in sorted(upcoming, key=lambda run: run.at):
         runs.setdefault((run.job.namespace, run.job.id), []).append(to_micros(run.at))
@@ -80,14 +80,14 @@ def _runs_by_name(upcoming: Sequence[Upcoming], *, ascii: bool) -> list[tuple[st
 
 
 def _fitted(name: str, size: int, cut: str) -> str:
-    """*name* in exactly *size* cells of the terminal, some characters taking two."""
+    """Return *name* in exactly *size* cells of the terminal; some characters take two."""
     if cell_len(name) <= size:
         return set_cell_size(name, size)
     return set_cell_size(name, size - len(cut)) + cut
 
 
 class _Chart(NamedTuple):
-    """A stretch of time laid over columns: equal times take equal room, whatever the clocks do."""
+    """A range of time laid over columns. Equal durations are equally wide, whatever the clocks do."""
 
     first: Micros
     last: Micros
@@ -99,12 +99,12 @@ class _Chart(NamedTuple):
         return self.last - self.first
 
     def column(self, at: Micros) -> int:
-        """Where *at* stands; *last* itself is in the last column."""
+        """Return the column of *at*; *last* itself is in the last column."""
         column = (at - self.first) * self.columns // self.span
         return min(max(column, 0), self.columns - 1)
 
     def offset(self, at: Micros) -> Micros:
-        """How far the clocks are ahead of UTC."""
+        """Return how far the clocks are ahead of UTC at *at*."""
         try:
             shown = from_micros(at).astimezone(self.zone)
         except OverflowError:  # the last hours of the year 9999 are in the year 10000 elsewhere
@@ -124,7 +124,7 @@ def _marks(chart: _Chart, moments: Sequence[Micros], drawing: _Drawing) -> str:
 
 
 def _scale(chart: _Chart, drawing: _Drawing) -> tuple[str, str]:
-    """The labels, and the line with their ticks."""
+    """Return the line with the labels, and the line with their ticks."""
     labels = _labels(chart)
     text = [" "] * chart.columns
     line = [drawing.line] * chart.columns
@@ -136,7 +136,7 @@ def _scale(chart: _Chart, drawing: _Drawing) -> tuple[str, str]:
 
 
 def _labels(chart: _Chart) -> list[tuple[int, str]]:
-    """Columns and what to write there: as many round times as have room, two blanks apart if possible."""
+    """Return labels and their columns: as many round times as fit, two blanks apart if possible."""
     for blanks, step in product((2, 1), _STEPS):
         room = len(_label(chart, chart.first, step)) + blanks
         if step * chart.columns < room * chart.span:
@@ -150,7 +150,7 @@ def _labels(chart: _Chart) -> list[tuple[int, str]]:
 
 
 def _label(chart: _Chart, at: Micros, step: Micros) -> str:
-    """What the clocks show at *at*, as exactly as ticks that are *step* apart need it."""
+    """Return the wall time at *at*, as precise as ticks that are *step* apart need it."""
     shown = from_micros(at) + timedelta(microseconds=chart.offset(at))
     if step < MINUTE:
         return f"{shown:%H:%M:%S}"
@@ -161,7 +161,7 @@ def _label(chart: _Chart, at: Micros, step: Micros) -> str:
 
 
 def _ticks(chart: _Chart, step: Micros) -> Iterator[Micros]:
-    """The moments before the end at which the clocks show a multiple of *step*, in order."""
+    """Yield the moments at which the clocks show a multiple of *step*, in order."""
     at = chart.first
     while at < chart.last:
         offset = chart.offset(at)
@@ -180,12 +180,12 @@ def _ticks(chart: _Chart, step: Micros) -> Iterator[Micros]:
 
 
 def _until_round(wall: Micros, step: Micros) -> Micros:
-    """How long it is from *wall* to a multiple of *step*: none if it is one. Weeks begin on Mondays."""
+    """Return the time from *wall* to the next multiple of *step*, 0 if it is one. Weeks begin on Mondays."""
     return (_MONDAY - wall) % step
 
 
 def _change(chart: _Chart, before: Micros, after: Micros) -> Micros:
-    """The first moment with another offset than *before* has, given that *after* has another."""
+    """Return the first moment after *before* with another offset; *after* must have another."""
     offset = chart.offset(before)
     while after - before > 1:
         middle = (before + after) // 2

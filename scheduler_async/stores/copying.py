@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,52 +13,94 @@ from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.copy_records import LeftOut, Ruling, RunRecord, Verdict
-from scheduler_async.stores.messages import NodeRow
+from scheduler_async.stores.messages import NodeRow, RunFilter
 from scheduler_async.stores.nodes import BEAT, MARGIN, is_gone, may_live
 from scheduler_async.stores.protocol import Store
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros
 
-# Each slice is one transaction: who breaks off loses no more than that.
+# Each slice is one transaction: an interruption loses no more than that.
 JOBS_AT_ONCE = 500
 RUNS_AT_ONCE = 1_000
 
 NEWER_THERE = "it has been changed or run in the target since"
 RUNS_THERE = "it is running in the target"
 RUNS_HERE = "it is running in the source"
+DIED_HERE = (
+    "its process died while the job ran in the source, and the retry policy of its program decides what follows; "
+    "let the program start once on the source, then copy again"
+)
 UNREADABLE_THERE = "it cannot be read in the target"
 
 # Before the number of any job or run.
 BEFORE_ALL = -(2**63)
 
 
-async def take_up_the_dead(
-    store: Store, clock: Clock, tell: Callable[[NodeRow], object] = lambda _: None
-) -> list[NodeRow]:
-    """Record what dead processes left running as interrupted, as a scheduler does; return the nodes that may live.
+class SourceNodes(NamedTuple):
+    """The nodes of a source, as a copy finds them."""
 
-    Who is only silent is told of, and watched for a while.
+    alive: tuple[NodeRow, ...] = ()
+    """Those that may still run jobs."""
+    interrupted: frozenset[tuple[str, str]] = frozenset()
+    """The jobs that dead nodes left running, each a namespace and an id: only their program can recover them."""
+
+    def is_running(self, job: Job) -> bool:
+        """Return whether a node that may be alive runs *job*, which is claimed."""
+        return bool(self.alive) and (job.namespace, job.id) not in self.interrupted
+
+
+async def recover_dead_nodes(
+    store: Store, clock: Clock, report_silent: Callable[[NodeRow], object] = lambda _: None
+) -> SourceNodes:
+    """Record the runs of dead nodes as interrupted where every scheduler would do so alike, and return what is left.
+
+    A job without a `retry` of its own leaves to its program what follows an interruption. If a dead node ran such a
+    job, its runs stay as they are. A node that is only silent is passed to *report_silent* and watched for a while.
     """
     dead = [status.node for status in await store.nodes() if not may_live(status)]
     silent = [node for node in dead if not is_gone(node.identity)]
     if silent:
-        tell(silent[0])
-        # A clock may have been put forward; who beats meanwhile lives, and is not taken for dead.
+        report_silent(silent[0])
+        # A clock may have been put forward: a node that beats meanwhile is alive.
         await clock.wait(asyncio.Event(), BEAT + MARGIN)
-    if dead:
-        await store.recover(dead, clock.micros(), Rules())
-    return [status.node for status in await store.nodes()]
+        beats = {status.node.id: status.node.beat for status in await store.nodes()}
+        dead = [node for node in dead if beats.get(node.id) == node.beat]
+    left: dict[int, list[Job]] = {}
+    for node in dead:
+        jobs = await _jobs_held_by(store, node)
+        if not all(_decides_about_retries(job) for job in jobs):
+            left[node.id] = jobs
+    await store.recover([node for node in dead if node.id not in left], clock.micros(), Rules())
+    return SourceNodes(
+        alive=tuple(status.node for status in await store.nodes() if status.node.id not in left),
+        interrupted=frozenset((job.namespace, job.id) for jobs in left.values() for job in jobs),
+    )
+
+
+async def _jobs_held_by(store: Store, node: NodeRow) -> list[Job]:
+    found = []
+    for run in await store.held(node.id):
+        for row in await store.list_runs(RunFilter(run=run)):
+            job = await store.get(row.namespace, row.job_id)
+            found += [job] if job is not None else []
+    return found
+
+
+def _decides_about_retries(job: Job) -> bool:
+    """Return whether *job* itself says what follows a failure; otherwise the `retry` of its scheduler does."""
+    return job.retry is not None or job.schedule.runs_once
 
 
 class Copy:
-    """A copy of *source* into *target*, and what it has come to so far.
+    """A copy of *source* into *target*, and its results so far.
 
-    Jobs come first, since runs belong to them. What is in the target already is found again, so that a copy that was
-    broken off, or made before, is completed by another. What the source has forgotten is not forgotten in the target.
+    Jobs come first, since runs belong to them. A copy adds only what is missing in the target, so that another copy
+    completes one that was interrupted. It removes nothing from the target. *nodes* are those of the source.
     """
 
-    def __init__(self, source: Store, target: Store) -> None:
+    def __init__(self, source: Store, target: Store, nodes: SourceNodes | None = None) -> None:
         self._source, self._target = source, target
+        self._nodes = nodes
         self.jobs = self.runs = 0
         """How many there are in the source."""
         self.jobs_seen = self.runs_seen = 0
@@ -95,7 +138,9 @@ class Copy:
     def _note(self, rulings: Iterable[Ruling]) -> None:
         for ruling in rulings:
             self.verdicts[ruling.verdict] += 1
-            if ruling.why is not None:
+            if ruling.why == RUNS_HERE and self._nodes is not None and not self._nodes.is_running(ruling.job):
+                self.exceptions.append(ruling._replace(why=DIED_HERE))
+            elif ruling.why is not None:
                 self.exceptions.append(ruling)
                 until = ruling.job.state.forgotten_until
                 if ruling.verdict is Verdict.KEPT and until is not None:

@@ -402,7 +402,7 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
         pytest.param(["run", "nothing:at"], 1, "Cannot load nothing:at: ModuleNotFoundError", id="no such module"),
         pytest.param(["run", "json"], 2, "MODULE:SCHEDULER", id="no such target"),
         pytest.param(["run", "json:loads"], 1, "is no Scheduler", id="not a scheduler"),
-        pytest.param(["run", "json:loads", "--store", "x.db"], 2, "a store of its own", id="two stores"),
+        pytest.param(["run", "json:loads", "--store", "x.db"], 2, "has its own store", id="two stores"),
         pytest.param(["list", "--store", "none.db"], 1, "There is no store none.db here yet", id="no store"),
         pytest.param(["list", "--store", "empty.db"], 1, "The file empty.db is empty", id="empty store"),
         pytest.param(["list", "--store", ""], 2, "--store names no file", id="store without a name"),
@@ -796,6 +796,29 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
     assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "from the program\n"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cron --app mine:scheduler --store other.db",
+        "--store other.db cron --app mine:scheduler",
+        "cron --app mine:scheduler --store default.db",
+        "run mine:scheduler --store other.db",
+        "trigger declared --app mine:scheduler --store other.db",
+    ],
+)
+def test_a_program_has_its_own_store_whatever_the_environment_names(line: str, here: Path) -> None:
+    """--store is refused, not ignored; the variable is there for other commands, and does not count."""
+    (here / "mine.py").write_text(PROGRAM_WITH_SCHEDULER)
+    env = {"SCHEDULER_ASYNC_STORE": "default.db"}
+
+    refused = call(here, *line.split(), env=env)
+    passed = call(here, "cron", "--app", "mine:scheduler", env=env)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "mine:scheduler has its own store" in refused.err
+    assert (passed.code, passed.err) == (0, "")
+
+
 async def test_a_tenant_of_a_program_cannot_run_shell_commands(here: Path) -> None:
     """A program without a `command` handler has none, however it is started: such a job waits for another program."""
     (here / "mine.py").write_text(PROGRAM_WITH_SCHEDULER)
@@ -1088,7 +1111,9 @@ def test_a_store_on_which_a_scheduler_runs_is_copied_only_if_one_insists(here: P
         insisted = well(here, "copy", "scheduler.db", "new.db", "--anyway").out
 
     assert (refused.code, refused.out) == (1, "")
-    assert re.match(r"Error: A scheduler runs on the source \(.+\), and .*Stop it first, or .* --anyway", refused.err)
+    assert re.match(
+        r"Error: A scheduler is running on the source \(.+\), and .*Stop it first, or .* --anyway", refused.err
+    )
     assert insisted == ("Left out slow: it is running in the source.\nCopied 1 job and 0 runs; 1 job was left out.\n")
     # Now its process is dead, and what it left is taken up first.
     assert well(here, "copy", "scheduler.db", "new.db").out == ("Copied 1 job and 1 run; 1 job was there already.\n")

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_async import At, Cron, Delay, Every, Manual, Schedule
-from scheduler_async.cli.next_runs import CLOSE, Occurrence, following, traps
+from scheduler_async.cli.cron_traps import traps
+from scheduler_async.cli.next_runs import CLOSE, Occurrence, following
 from scheduler_async.timekeeping.durations import describe_duration
 from tests.cast import DAY, HOUR, MINUTE, NOON, SECOND
 from tests.daylight_oracle import Change, Line, Stretch, changes, read_line, walk
@@ -401,7 +402,7 @@ def test_other_schedules_have_no_traps(schedule: Schedule) -> None:
     assert traps(schedule, NOON) == []
 
 
-EITHER = "The day of the month and the day of the week are both restricted, and either is enough: it runs"
+EITHER = "The day of the month and the day of the week are both restricted, and a match of either is enough: it runs"
 
 
 @pytest.mark.parametrize(
@@ -431,70 +432,70 @@ EITHER = "The day of the month and the day of the week are both restricted, and 
         (
             "*/7 * * * *",
             (
-                '"*/7" in the minute field begins anew every hour, so that minute 56 is followed by minute 0 after '
+                '"*/7" in the minute field starts again every hour, so minute 56 is followed by minute 0 after '
                 '4 minutes; "*/6" divides the hour evenly, and "every 7m" keeps its pace.'
             ),
         ),
         (
             "*/40 9-17 * * *",
             (
-                '"*/40" in the minute field begins anew every hour, so that minute 40 is followed by minute 0 after '
+                '"*/40" in the minute field starts again every hour, so minute 40 is followed by minute 0 after '
                 '20 minutes; "*/30" divides the hour evenly.'
             ),
         ),
         (
             "*/50 * * * * *",
             (
-                '"*/50" in the second field begins anew every minute, so that second 50 is followed by second 0 after '
+                '"*/50" in the second field starts again every minute, so second 50 is followed by second 0 after '
                 '10 seconds; "*/30" divides the minute evenly, and "every 50s" keeps its pace.'
             ),
         ),
         (
             "*/7 0,59 * * * *",
             (
-                '"*/7" in the second field begins anew every minute, so that second 56 is followed by second 0 after '
+                '"*/7" in the second field starts again every minute, so second 56 is followed by second 0 after '
                 '4 seconds; "*/6" divides the minute evenly.'
             ),
         ),
         (
             "0 */5 * * *",
             (
-                '"*/5" in the hour field begins anew every day, so that hour 20 is followed by hour 0 after 4 hours; '
+                '"*/5" in the hour field starts again every day, so hour 20 is followed by hour 0 after 4 hours; '
                 '"*/4" divides the day evenly, and "every 5h" keeps its pace.'
             ),
         ),
         (
             "0 */5 * * 1-5",
             (
-                '"*/5" in the hour field begins anew every day, so that hour 20 is followed by hour 0 after 4 hours; '
+                '"*/5" in the hour field starts again every day, so hour 20 is followed by hour 0 after 4 hours; '
                 '"*/4" divides the day evenly.'
             ),
         ),
         (
             "0 0 */2 * *",
             (
-                '"*/2" in the day-of-month field begins anew every month, so that 31 JAN is followed by 1 FEB after '
+                '"*/2" in the day-of-month field starts again every month, so 31 JAN is followed by 1 FEB after '
                 '1 day; "every 2d" keeps its pace.'
             ),
         ),
         (
             "0 0 */9 6,7 *",
             (
-                '"*/9" in the day-of-month field begins anew every month, so that 28 JUN is followed by 1 JUL after '
+                '"*/9" in the day-of-month field starts again every month, so 28 JUN is followed by 1 JUL after '
                 '3 days; name the days instead, such as "1,15".'
             ),
         ),
         (
             "0 0 1 */5 *",
             (
-                '"*/5" in the month field begins anew every year, so that NOV is followed by JAN after 2 months; '
+                '"*/5" in the month field starts again every year, so NOV is followed by JAN after 2 months; '
                 '"*/4" divides the year evenly.'
             ),
         ),
         (
             "0 0 * * */2",
             (
-                '"*/2" in the day-of-week field begins anew every week, so that SAT is followed by SUN after 1 day; '
+                '"*/2" in the day-of-week field starts again every week, so SAT is followed by SUN after 1 day; '
                 'name the days instead, such as "MON,WED,FRI".'
             ),
         ),

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from scheduler_async import Node
-from scheduler_async.cli import json_output, render
+from scheduler_async.cli import job_views, json_output
 from tests.cast import NOON
 
 
@@ -36,7 +36,7 @@ def node(skew: float) -> Node:
 def test_more_than_a_second_of_skew_is_a_warning(
     skew: float, shown: str, warning: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    render.show_nodes([node(skew)])
+    job_views.show_nodes([node(skew)])
 
     _, line, *warnings = capsys.readouterr().out.splitlines()
     assert line.rstrip().endswith(f"  {shown}")
@@ -58,7 +58,7 @@ def test_for_programs_durations_are_seconds() -> None:
 
 
 def test_a_node_that_cannot_be_read_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
-    render.show_nodes([replace(node(0.0), unreadable="pid: -5 is not the number of a process")])
+    job_views.show_nodes([replace(node(0.0), unreadable="pid: -5 is not the number of a process")])
 
     told = " ".join(capsys.readouterr().out.split())
     assert "the row of far:17:c0ffee cannot be read from the store: pid: -5 is not the number of a process." in told

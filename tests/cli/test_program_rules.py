@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler_async import At, Delay, Every, Retry, Run, Scheduler
-from scheduler_async.cli.program_rules import LAST_CHANCE, RETRIES_UNKNOWN
+from scheduler_async.cli.program_rules import LAST_CHANCE, RETRIES_UNKNOWN, SKIP_UNKNOWN
+from scheduler_async.stores.copying import DIED_HERE
+from tests.cast import started
 from tests.cli.test_commands import (
+    PATIENCE,
+    PROGRAM,
+    environment,
     prepared,  # noqa: F401 - a fixture that they need
     well,
 )
@@ -79,3 +85,55 @@ def test_a_preview_does_not_guess_how_often_a_program_retries(here: Path) -> Non
     assert first["own"]["retries_left"] == 1
     assert LAST_CHANCE in first["own"]["warnings"]
     assert RETRIES_UNKNOWN not in first["own"]["warnings"] + first["command"]["warnings"]
+
+
+def test_a_preview_shows_a_late_run_that_the_program_may_skip(here: Path) -> None:
+    """A program with a generous misfire_grace runs it, and a preview that is silent about it would be wrong."""
+    found = {line["slug"]: line["warnings"] for line in well(here, "preview", "--json").json}
+
+    assert SKIP_UNKNOWN in found["late"]
+    assert not any(SKIP_UNKNOWN in warnings for slug, warnings in found.items() if slug != "late")
+    assert "late" in well(here, "preview").out
+
+
+async def test_a_preview_lists_a_late_run_once(tmp_path: Path) -> None:
+    """Within the default misfire_grace too, where a strict program skips it."""
+    async with Scheduler(tmp_path / "scheduler.db") as scheduler:
+        await scheduler.add_job(At(datetime.now(UTC)), handler="elsewhere", id="late", misfire="skip")
+        await scheduler.add_job(PASSED, handler="elsewhere", id="first", priority="high")
+        await scheduler.add_job(PASSED, handler="elsewhere", id="last", priority="low")
+
+    found = well(tmp_path, "preview", "--json").json
+
+    assert [line["slug"] for line in found] == ["first", "late", "last"]
+    assert SKIP_UNKNOWN in found[1]["warnings"]
+
+
+DEADLY_PROGRAM = """
+import os, signal
+from scheduler_async import Delay, Retry, Scheduler
+
+scheduler = Scheduler("scheduler.db", retry=Retry.backoff(disable_after=1))
+
+@scheduler.job(Delay("1h"), id="deadly")
+async def deadly() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_copy_leaves_to_the_program_what_follows_the_death_of_its_process(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY_PROGRAM)
+    with started([*PROGRAM, "run", "deadly:scheduler"], cwd=tmp_path, env=environment()) as process:
+        process.communicate(timeout=PATIENCE)
+    before = well(tmp_path, "list", "--json").json
+
+    first = well(tmp_path, "copy", "scheduler.db", "new.db").out
+    unchanged = well(tmp_path, "list", "--json").json
+    well(tmp_path, "cron", "--app", "deadly:scheduler")  # the program disables the job, and runs nothing
+    second = well(tmp_path, "copy", "scheduler.db", "new.db").out
+
+    assert first == f"Left out deadly: {DIED_HERE}.\nNothing was copied; 1 job was left out.\n"
+    assert unchanged == before
+    assert second == "Copied 1 job and 1 run.\n"
+    (copied,) = well(tmp_path, "list", "--store", "new.db", "--json").json
+    assert (copied["status"], copied["consecutive_errors"]) == ("disabled", 1)

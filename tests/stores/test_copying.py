@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler_async import Every, Manual, Outcome, Retry, SQLiteStore
+from scheduler_async import Every, Manual, Outcome, Retry, Scheduler, SQLiteStore
 from scheduler_async.jobs.description import Description
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.edits import pause
 from scheduler_async.stores import copying, nodes
 from scheduler_async.stores.copy_records import Ruling, RunRecord, Verdict
-from scheduler_async.stores.copying import NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, rule, take_up_the_dead
-from scheduler_async.stores.messages import RunFilter
+from scheduler_async.stores.copying import DIED_HERE, NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, recover_dead_nodes, rule
+from scheduler_async.stores.messages import NodeIdentity, RunFilter
 from scheduler_async.stores.protocol import Store
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import FIRST, HOUR, LAST, MINUTE, SECOND, from_micros
@@ -303,20 +303,26 @@ async def test_a_copy_that_was_broken_off_is_completed_by_another(
 
 async def dead_and_alive(store: Store) -> None:
     """A job that died with its process on this machine, and one that runs in a process that lives elsewhere."""
-    gone = nodes.new_identity()
-    nodes.retire(gone)
-    for id, who in [("died", gone), ("lives", identity("far"))]:
-        await add(store, id)
-        await claim_only(store, await store.join(who, NOON))
+    for id, node in [("died", gone()), ("lives", identity("far"))]:
+        await add(store, id, retry=Retry.in_window(2))
+        await claim_only(store, await store.join(node, NOON))
 
 
-async def test_what_died_is_taken_up_and_who_lives_is_told_of(source: Path) -> None:
+def gone() -> NodeIdentity:
+    """A node of this process that has ended."""
+    node = nodes.new_identity()
+    nodes.retire(node)
+    return node
+
+
+async def test_dead_nodes_are_recovered_and_living_ones_are_returned(source: Path) -> None:
     async with opened(source) as store:
         await dead_and_alive(store)
 
-        alive = await take_up_the_dead(store, VirtualClock(from_micros(NOON + MINUTE)))
+        found = await recover_dead_nodes(store, VirtualClock(from_micros(NOON + MINUTE)))
 
-        assert [node.identity.name for node in alive] == ["far"]
+        assert [node.identity.name for node in found.alive] == ["far"]
+        assert found.interrupted == frozenset()
         assert [status.node.identity.name for status in await store.nodes()] == ["far"]
         assert "interrupted" in {row.outcome for row in await runs(store, id="died")}
         assert {row.outcome for row in await runs(store, id="lives")} == {None}
@@ -325,16 +331,16 @@ async def test_what_died_is_taken_up_and_who_lives_is_told_of(source: Path) -> N
 
 
 @pytest.mark.parametrize("lives", [True, False], ids=["it beats", "it is dead"])
-async def test_who_has_been_silent_for_long_is_watched_before_it_is_taken_for_dead(source: Path, lives: bool) -> None:
-    """A clock that was put forward makes everybody look silent, and what they run would run twice."""
+async def test_a_silent_node_is_watched_before_it_is_declared_dead(source: Path, lives: bool) -> None:
+    """A clock that was put forward makes every node look silent, and its jobs would run twice."""
     clock = VirtualClock(from_micros(NOON + MINUTE))
     told: list[str] = []
     async with opened(source) as store:
-        await add(store, "a")
+        await add(store, "a", retry=Retry.none())
         far = await store.join(identity("far"), NOON)
         await claim_only(store, far)
         sql(source, "UPDATE node SET beat_at = 0")
-        asked = asyncio.ensure_future(take_up_the_dead(store, clock, lambda node: told.append(node.identity.name)))
+        asked = asyncio.ensure_future(recover_dead_nodes(store, clock, lambda node: told.append(node.identity.name)))
         while not told:
             await asyncio.sleep(0)
         await clock.advance("14s")
@@ -344,11 +350,56 @@ async def test_who_has_been_silent_for_long_is_watched_before_it_is_taken_for_de
             assert not asked.done()
         await clock.advance("1s")
 
-        alive = await asked
+        found = await asked
 
-        assert [node.id for node in alive] == [far] * lives
+        assert [node.id for node in found.alive] == [far] * lives
         outcomes = {row.outcome for row in await runs(store)}
         assert (None in outcomes, Outcome.INTERRUPTED in outcomes) == (lives, not lives)
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["no node is alive", "another node is alive"])
+async def test_a_run_that_its_program_has_to_judge_is_left_alone(source: Path, target: Path, others: bool) -> None:
+    """The default policy would rerun a job that its program disables after one failure, or the other way round."""
+    async with opened(source) as ours, opened(target) as theirs:
+        await add(ours, "own", retry=Retry.none())
+        await claim_only(ours, await ours.join(gone(), NOON))
+        await add(ours, "program")
+        await claim_only(ours, await ours.join(gone(), NOON))
+        if others:
+            await add(ours, "lives")
+            await claim_only(ours, await ours.join(identity("far"), NOON))
+        before = await job_of(ours, "program"), await runs(ours, id="program")
+
+        found = await recover_dead_nodes(ours, VirtualClock(from_micros(NOON + MINUTE)))
+        copy = Copy(ours, theirs, found)
+        async for _ in copy.slices():
+            pass
+
+        assert [node.identity.name for node in found.alive] == ["far"] * others
+        assert found.interrupted == {("default", "program")}
+        assert (await job_of(ours, "program"), await runs(ours, id="program")) == before
+        left_out = {ruling.job.id: ruling.why for ruling in copy.exceptions}
+        assert left_out == {"program": DIED_HERE, **({"lives": RUNS_HERE} if others else {})}
+        assert await ids(theirs) == ["own"]
+
+
+async def test_a_job_is_copied_once_its_program_has_recovered_it(source: Path, target: Path) -> None:
+    """Its own policy decides: here, the program gives up after one failure."""
+    async with opened(source) as ours:
+        await add(ours, "program", handler="h")
+        await claim_only(ours, await ours.join(gone(), NOON))
+    clock = VirtualClock(from_micros(NOON + MINUTE))
+    async with Scheduler(source, retry=Retry.backoff(disable_after=1), clock=clock):
+        pass
+
+    async with opened(source) as ours, opened(target) as theirs:
+        copy = Copy(ours, theirs, await recover_dead_nodes(ours, clock))
+        async for _ in copy.slices():
+            pass
+
+        assert copy.exceptions == []
+        assert (await job_of(theirs, "program")).status is Status.DISABLED
+        assert Outcome.INTERRUPTED in {row.outcome for row in await runs(theirs)}
 
 
 async def test_what_is_running_is_left_out_until_it_has_ended(source: Path, target: Path) -> None:

@@ -22,7 +22,7 @@ import asyncpg
 import pytest
 
 from scheduler_async import Cron, Delay, Every, JobSpec, Manual, Result, Retry, Run, Scheduler, StoreError
-from scheduler_async.cli import json_output, render
+from scheduler_async.cli import json_output, run_views
 from scheduler_async.stores.messages import NodeIdentity
 from scheduler_async.stores.run_codec import is_unreadable
 from scheduler_async.testing import VirtualClock
@@ -230,7 +230,7 @@ async def ask_all(scheduler: Scheduler, there: set[str], case: Case) -> None:
     rows = await scheduler.run_log(limit=None)
     for row in [*rows[:5], *filter(is_unreadable, rows)]:
         shown(json_output.row_form(row))
-        render.story_of(row)
+        run_views.story_of(row)
     for node in await scheduler.nodes():
         shown(json_output.node_form(node))
     for upcoming in await scheduler.preview("5m"):

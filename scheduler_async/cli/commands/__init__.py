@@ -1,5 +1,5 @@
-"""The commands, a module for each family: what a command takes, and what it calls.
+"""The commands, a module for each family: their options, and the calls that they make.
 
-What several commands share is in `options`, `store_access` and `job_names`; how answers look is in `render`, `live` and
-`json_output`. `app` lists the commands in the order of the help.
+Code that several commands share is in `options`, `store_access` and `job_names`. The modules `…_views`, `live` and
+`json_output` print results. `app` lists the commands in the order of the help. The docstring of a command is its help.
 """

@@ -64,21 +64,23 @@ def add(
     group: GroupOption = None,
     cwd: CwdOption = None,
     env: EnvOption = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Add it, and let it wait to be resumed.")] = False,
+    disabled: Annotated[
+        bool, typer.Option("--disabled", help="Add the job, and do not run it until it is resumed.")
+    ] = False,
     namespace: Annotated[
         str, typer.Option("--namespace", metavar="NAME", help="The namespace of the job.")
     ] = DEFAULT_NAMESPACE,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a job that runs COMMAND in a shell. Without a schedule, it runs when it is triggered."""
+    """Add a job that runs COMMAND in a shell. Without a schedule, it runs only when it is triggered."""
     from scheduler_async import Manual, Retry
     from scheduler_async.command import HANDLER, Command
     from scheduler_async.jobs.names import check_name
 
     schedule = schedule_of(cron, every, after, at, manual, unless_none(tz)) or Manual()
     if tz is not None and isinstance(schedule, Manual):
-        misused("--tz is for --cron and --at, and neither is given.")
+        misused("--tz needs --cron or --at.")
     where = directory_of(cwd, store) or str(Path.cwd())
     task = Command(command, where, environment_of(env), payload_of(payload))
     given: dict[str, Any] = {"priority": priority, "misfire": misfire}
@@ -99,7 +101,7 @@ def add(
                 **{name: value for name, value in given.items() if value is not None},
             )
 
-    tell_of_job(run_async(write(), about_jobs=False), "Added", as_json)
+    print_job(run_async(write(), about_jobs=False), "Added", as_json)
 
 
 def edit(
@@ -122,14 +124,14 @@ def edit(
     cwd: CwdOption = None,
     env: EnvOption = None,
     unset_env: UnsetEnvOption = None,
-    disabled: Annotated[bool | None, typer.Option("--disabled/--enabled", help="Take it out, or back in.")] = None,
+    disabled: Annotated[bool | None, typer.Option("--disabled/--enabled", help="Disable or enable the job.")] = None,
     namespace: NamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change what is given, and nothing else. A changed schedule counts from now.
+    """Change a job. Only the options you pass change; a new schedule counts from now.
 
-    The word none takes away: --timeout none, --group none, --tz none. So do --manual, --payload null and --unset-env.
+    To clear a setting, pass --timeout none, --group none, --tz none, --manual, --payload null or --unset-env.
     """
     from dataclasses import replace
 
@@ -141,11 +143,11 @@ def edit(
 
     def changed_task(job: Job) -> Command:
         if job.handler != HANDLER:
-            raise InvalidJobError(f"The job {slug} runs no command: its handler is {job.handler}.", "handler")
+            raise InvalidJobError(f'Job "{slug}" does not run a command: its handler is {job.handler}.', "handler")
         task = Command.from_payload(job.payload)
         missing = [name for name in unset_env or [] if name not in task.env]
         if missing:
-            raise InvalidJobError(f"--unset-env {missing[0]}: no --env has added that to {slug}.", "payload")
+            raise InvalidJobError(f'--unset-env {missing[0]}: job "{slug}" has no such variable.', "payload")
         kept = {name: value for name, value in task.env.items() if name not in (unset_env or [])}
         return replace(
             task,
@@ -169,9 +171,7 @@ def edit(
         if any(part is not None for part in (command, payload, cwd, env, unset_env)):
             changes["payload"] = changed_task(job).to_payload()
         if not changes:
-            raise InvalidJobError(
-                'Nothing to change was given. "scheduler-async edit --help" shows what can be.', "changes"
-            )
+            raise InvalidJobError('Nothing to change. "scheduler-async edit --help" shows the options.', "changes")
         return changes
 
     async def write() -> Job:
@@ -179,32 +179,32 @@ def edit(
             where, job_id = await resolve(scheduler, slug, namespace)
             return await scheduler._edit_job(job_id, where, changes_of)
 
-    tell_of_job(run_async(write(), about_jobs=False), "Changed", as_json)
+    print_job(run_async(write(), about_jobs=False), "Changed", as_json)
 
 
 def remove(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """Forget a job and its runs."""
+    """Remove a job, and cancel its run in progress. The log keeps its runs for a week."""
     changed(slug, namespace, store, as_json, "remove_job", "Removed")
 
 
 def pause(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """Let a job not start until it is resumed. A run in progress goes on."""
+    """Pause a job until it is resumed. A run in progress goes on."""
     changed(slug, namespace, store, as_json, "pause_job", "Paused")
 
 
 def resume(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """Let a job go on that was paused, disabled or failing. It gets a clean slate."""
+    """Resume a job that was paused or disabled, and reset its count of failures."""
     changed(slug, namespace, store, as_json, "resume_job", "Resumed")
 
 
 def changed(slug: str, namespace: str | None, store: str | None, as_json: bool, call: str, did: str) -> None:
-    """Do to a job what a method of the scheduler does, and say so."""
+    """Change a job with the method *call* of the scheduler, and print what it *did*."""
 
     async def write() -> Job:
         async with open_scheduler(store) as scheduler:
@@ -218,11 +218,11 @@ def changed(slug: str, namespace: str | None, store: str | None, as_json: bool, 
 
         terminal.say(f"Removed {name_of(job.namespace, job.id)}")
     else:
-        tell_of_job(job, did, as_json)
+        print_job(job, did, as_json)
 
 
 def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | None:
-    """What an edit makes of the schedule: another expression keeps the zone, another zone keeps the expression."""
+    """Return the edited schedule: a new expression keeps the zone, and a new zone keeps the expression."""
     from dataclasses import replace
 
     from scheduler_async import Cron, InvalidJobError
@@ -233,15 +233,15 @@ def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | Non
     if schedule is not None or tz is None:
         return schedule
     if not isinstance(old, Cron):
-        raise InvalidJobError("--tz is for jobs with --cron; give the schedule too.", "schedule")
+        raise InvalidJobError("--tz alone applies to a job with a cron schedule. Pass --cron or --at too.", "schedule")
     return replace(old, tz=unless_none(tz))
 
 
-def tell_of_job(job: Job, did: str, as_json: bool) -> None:
-    """What became of a job: a sentence, or all of it."""
-    from scheduler_async.cli import json_output, render, terminal
+def print_job(job: Job, did: str, as_json: bool) -> None:
+    """Print what was done to a job: as a sentence, or the whole job as JSON."""
+    from scheduler_async.cli import job_views, json_output, terminal
 
     if as_json:
         put_json(json_output.job_form(job))
     else:
-        terminal.say(f"{did} {name_of(job.namespace, job.id)}: {render.outlook(job)}")
+        terminal.say(f"{did} {name_of(job.namespace, job.id)}: {job_views.outlook(job)}")

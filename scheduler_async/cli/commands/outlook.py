@@ -1,4 +1,4 @@
-"""Commands about what is to come: preview, explain, next."""
+"""Commands about the future: preview, explain, next."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
 from scheduler_async.cli.job_names import find
 from scheduler_async.cli.options import (
+    ExpressionTzOption,
     JsonOption,
     NamespaceOption,
     SlugArgument,
     StoreOption,
     WholeNumber,
     moment_of,
-    zones,
 )
 from scheduler_async.cli.printing import put_json
 from scheduler_async.cli.store_access import open_scheduler
@@ -27,34 +27,38 @@ if TYPE_CHECKING:
 
 def preview(
     window: Annotated[
-        str, typer.Option("--window", metavar="DURATION", help="How far: minutes, or a duration such as 2h or 1d.")
+        str,
+        typer.Option("--window", metavar="DURATION", help="How far to look: minutes, or a duration such as 2h or 1d."),
     ] = "60",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What would run now and within the window, in order. Nothing is run, and nothing changes."""
-    from scheduler_async.cli import json_output, render
+    """Show which jobs run now and within the window, in order. This runs and changes nothing."""
+    from scheduler_async.cli import json_output, outlook_views, terminal
     from scheduler_async.cli.program_rules import as_far_as_known
     from scheduler_async.timekeeping.durations import parse_interval
+    from scheduler_async.timekeeping.instants import to_micros
 
     duration = parse_interval(f"{window}m" if window.strip().isdigit() else window)
 
     async def read() -> list[Any]:
         async with open_scheduler(store) as scheduler:
-            return as_far_as_known(await scheduler.preview(duration))
+            upcoming = await scheduler.preview(duration)
+            now = terminal.now()
+            return as_far_as_known(upcoming, await scheduler.list_jobs(due_before=now), to_micros(now))
 
     upcoming = run_async(read())
     if as_json:
         put_json([json_output.upcoming_form(line) for line in upcoming])
     else:
-        render.show_preview(upcoming, duration)
+        outlook_views.show_preview(upcoming, duration)
 
 
 def explain(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """Why a job is not running right now."""
-    from scheduler_async.cli import json_output, render, terminal
+    """Explain why a job is not running right now."""
+    from scheduler_async.cli import job_views, json_output, terminal
     from scheduler_async.cli.error_text import explained
 
     async def read() -> tuple[Job, Any]:
@@ -66,31 +70,29 @@ def explain(
     if as_json:
         put_json(json_output.explanation_form(explanation, explained(job, explanation)))
     else:
-        render.say_why(job, explanation)
+        job_views.say_why(job, explanation)
 
 
 def following(
     expression: Annotated[str, typer.Argument(metavar="EXPR")],
-    tz: Annotated[
-        str | None,
-        typer.Option("--tz", metavar="ZONE", help="The zone of the expression. Default: here.", autocompletion=zones),
-    ] = None,
+    tz: ExpressionTzOption = None,
     count: Annotated[
-        int, typer.Option("-n", "--count", metavar="N", click_type=WholeNumber(1, 1000), help="How many times.")
+        int,
+        typer.Option("-n", "--count", metavar="N", click_type=WholeNumber(1, 1000), help="The number of occurrences."),
     ] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """When a schedule would run, and what to look out for."""
+    """Show when a schedule would run, and warn about its traps."""
     from scheduler_async import At, Cron, parse_schedule
-    from scheduler_async.cli import render
+    from scheduler_async.cli import outlook_views
     from scheduler_async.timekeeping.zones import check_zone
 
     zone = None if tz is None else check_zone(tz)
     is_date = expression.strip()[:4].isdigit() and "-" in expression[:6]
     schedule = moment_of(expression, zone) if is_date else parse_schedule(expression, zone)
     if zone is not None and not isinstance(schedule, Cron | At):
-        misused(f"--tz is for cron expressions and times; {expression!r} is the same in every zone.")
+        misused(f"--tz applies to cron expressions and times; {expression!r} is the same in every zone.")
     if as_json:
-        put_json(render.following_form(schedule, count))
+        put_json(outlook_views.following_form(schedule, count))
     else:
-        render.show_following(schedule, count)
+        outlook_views.show_following(schedule, count)

@@ -1,4 +1,4 @@
-"""Commands that show what is there: list, show, log, stats, nodes."""
+"""Commands that read the store: list, show, log, stats, nodes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 from scheduler_async.cli import INTERRUPTED
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
-from scheduler_async.cli.job_names import DEFAULT_NAMESPACE, find, resolve
+from scheduler_async.cli.job_names import find, resolve
 from scheduler_async.cli.options import (
+    DONE,
     PRIORITIES,
     STATUSES,
     AnyNamespaceOption,
@@ -34,28 +35,30 @@ if TYPE_CHECKING:
 
 
 def list_jobs(
-    due: Annotated[bool, typer.Option("--due", help="Only what is due now.")] = False,
+    due: Annotated[bool, typer.Option("--due", help="Only jobs that are due now.")] = False,
     priority: Annotated[
-        str | None, typer.Option("--priority", click_type=one_of(PRIORITIES), help="Only those with it.")
+        str | None, typer.Option("--priority", click_type=one_of(PRIORITIES), help="Only jobs with this priority.")
     ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", click_type=one_of(STATUSES), help="Only those with it.")
+        str | None, typer.Option("--status", click_type=one_of((*STATUSES, DONE)), help="Only jobs with this status.")
     ] = None,
     namespace: AnyNamespaceOption = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the table every second.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The jobs, by their next run."""
-    from scheduler_async.cli import json_output, live, render, terminal
+    """List the jobs, ordered by their next run."""
+    from scheduler_async.cli import job_views, json_output, live, terminal
 
     if watch and (as_json or not sys.stdout.isatty()):
-        misused("--watch is for a terminal; a program asks again, with --json.")
+        misused("--watch needs a terminal, and does not go with --json.")
 
     async def read(scheduler: Scheduler) -> list[Job]:
-        wanted = {"priority": priority, "status": status, "namespace": namespace}
+        wanted = {"priority": priority, "status": "disabled" if status == DONE else status, "namespace": namespace}
         now = terminal.now()
         jobs = await scheduler.list_jobs(**wanted, due_before=now if due else None)  # type: ignore[arg-type]
+        if status == DONE:
+            jobs = [job for job in jobs if job_views.is_done(job)]
         return [job for job in jobs if job.status == "idle"] if due else jobs
 
     async def show() -> None:
@@ -65,7 +68,7 @@ def list_jobs(
             elif as_json:
                 put_json([json_output.listed_form(job) for job in await read(scheduler)])
             else:
-                render.show_jobs(await read(scheduler))
+                job_views.show_jobs(await read(scheduler))
 
     run_async(show())
 
@@ -73,8 +76,8 @@ def list_jobs(
 def show(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """All about a job."""
-    from scheduler_async.cli import json_output, render, terminal
+    """Show every field of a job, and why it is not running."""
+    from scheduler_async.cli import job_views, json_output, terminal
 
     async def read() -> tuple[Job, Any]:
         async with open_scheduler(store) as scheduler:
@@ -85,22 +88,22 @@ def show(
     if as_json:
         put_json(json_output.job_form(job))
     else:
-        render.show_job(job, explanation)
+        job_views.show_job(job, explanation)
 
 
 def log(
     slug: AnySlugArgument = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", click_type=WholeNumber(0), help="How many runs at most.")
+        int, typer.Option("--limit", metavar="N", click_type=WholeNumber(0), help="The largest number of runs.")
     ] = 20,
-    output: Annotated[bool, typer.Option("--output", help="With what the runs wrote.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as runs end.")] = False,
+    output: Annotated[bool, typer.Option("--output", help="Show the output of each run.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing runs as they end.")] = False,
     namespace: AnyNamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What ran and what did not, newest first. With --follow: as it comes."""
-    from scheduler_async.cli import json_output, live, render
+    """Show the runs and the skipped occurrences, newest first. With --follow, oldest first."""
+    from scheduler_async.cli import json_output, live, run_views
 
     async def read() -> None:
         async with open_scheduler(store) as scheduler:
@@ -108,7 +111,7 @@ def log(
             if slug is not None:
                 where, job_id = await resolve(scheduler, slug, namespace, with_removed=True)
             rows = await scheduler.run_log(job_id, namespace=where, limit=limit)
-            if job_id is not None and not rows:  # of a job that was removed, there may be rows
+            if job_id is not None and not rows:  # a removed job may have left rows
                 await find(scheduler, job_id, where)
             outputs = {row.id: await scheduler.run_output(row.id) for row in rows} if output else {}
             if as_json and not follow:
@@ -120,39 +123,39 @@ def log(
                     )
                 )
             else:
-                render.show_rows(rows, outputs)
+                run_views.show_rows(rows, outputs)
 
     run_async(read())
 
 
 def stats(
     slug: AnySlugArgument = None,
-    namespace: NamespaceOption = None,
+    namespace: AnyNamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How runs went: how many, how well, how long, how late."""
-    from scheduler_async.cli import json_output, render
+    """Show statistics of runs: count, success rate, duration and delay."""
+    from scheduler_async.cli import json_output, run_views
 
     async def read() -> list[tuple[Job, Any]]:
         async with open_scheduler(store) as scheduler:
             if slug is None:
-                jobs = await scheduler.list_jobs(namespace=DEFAULT_NAMESPACE if namespace is None else namespace)
+                jobs = await scheduler.list_jobs(namespace=namespace)
             else:
                 jobs = [await find(scheduler, slug, namespace)]
             return [(job, await scheduler.run_stats(job.id, namespace=job.namespace)) for job in jobs]
 
     found = run_async(read())
     if as_json:
-        all_of_it = [json_output.stats_form(job.id, of_job) for job, of_job in found]
+        all_of_it = [json_output.stats_form(job, of_job) for job, of_job in found]
         put_json(all_of_it if slug is None else all_of_it[0])
     else:
-        render.show_stats(found)
+        run_views.show_stats(found)
 
 
 def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """The schedulers that share the store, and what each has claimed."""
-    from scheduler_async.cli import json_output, render
+    """List the schedulers that share the store."""
+    from scheduler_async.cli import job_views, json_output
 
     async def read() -> list[Any]:
         async with open_scheduler(store) as scheduler:
@@ -162,11 +165,11 @@ def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         put_json([json_output.node_form(node) for node in found])
     else:
-        render.show_nodes(found)
+        job_views.show_nodes(found)
 
 
 async def until_enough(show: Callable[[asyncio.Event], Awaitable[None]]) -> NoReturn:
-    """Show something until a signal says that it is enough."""
+    """Run *show* until a signal comes."""
     import asyncio
 
     from scheduler_async.signals import told_of_signals

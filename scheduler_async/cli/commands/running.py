@@ -15,9 +15,15 @@ from scheduler_async.cli import INTERRUPTED
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import fail, misused, put_error
 from scheduler_async.cli.job_names import find
-from scheduler_async.cli.options import AppOption, JsonOption, NamespaceOption, SlugArgument, StoreOption, WholeNumber
+from scheduler_async.cli.options import AppOption, JsonOption, NamespaceOption, SlugArgument, StoreOption
 from scheduler_async.cli.printing import put_json, put_output
-from scheduler_async.cli.store_access import guard_file, is_named, open_scheduler, store_before_command, store_path
+from scheduler_async.cli.store_access import (
+    guard_file,
+    is_store_given,
+    open_scheduler,
+    store_path,
+    suggesting_names,
+)
 
 if TYPE_CHECKING:
     from scheduler_async import Scheduler
@@ -32,15 +38,18 @@ def trigger(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a job now, in this process, and wait for it. Its schedule stays as it is."""
-    from scheduler_async.cli import json_output, render
+    """Run a job now, in this process, and wait for it. Its schedule does not change."""
+    from scheduler_async.cli import json_output, run_views
     from scheduler_async.command import HANDLER
 
     async def run_it() -> tuple[Any, str | None, bool]:
         async with ready_to_run(target, store, create=False) as scheduler:
             job = await find(scheduler, slug, namespace)
             if target is None and job.handler != HANDLER:
-                misused(f"The job {slug} runs no command; --app names the program that has its handler {job.handler}.")
+                misused(
+                    f'Job "{slug}" does not run a command. Pass --app with the program that has its handler '
+                    f"{job.handler}."
+                )
 
             async def to_its_end() -> int:
                 number = await scheduler.trigger_job(job.id, namespace=job.namespace)
@@ -50,7 +59,7 @@ def trigger(
             number, was_interrupted = await heeding_signals(scheduler, to_its_end())
             row = await scheduler.get_run(number)
             if row is None:
-                fail(f"The job {slug} was removed while it ran, and its run was ended.", 1)
+                fail(f'Job "{slug}" was removed while it ran, and its run was cancelled.', 1)
             return row, await scheduler.run_output(number), was_interrupted
 
     row, output, was_interrupted = run_async(run_it())
@@ -59,7 +68,7 @@ def trigger(
     else:
         if output:
             put_output(output)
-        render.tell_of_run(row)
+        run_views.say_how_it_ended(row)
     if row.outcome == "cancelled" and was_interrupted:
         raise typer.Exit(INTERRUPTED)
     if row.outcome.is_failure or row.outcome == "cancelled":
@@ -67,21 +76,19 @@ def trigger(
 
 
 def cron(
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many at a time.")
-    ] = 1,
+    jobs: JobsOption = None,
     target: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One pass: run what is due, in order, and say how it went. For the system's cron, every minute."""
+    """Run all jobs that are due, in order, print a summary, and end. Call it every minute from the system's cron."""
     from scheduler_async.cli import json_output, live, terminal
 
-    if target is not None and jobs > 1:
-        misused(f"{target} has a limit of its own: leave out --jobs.")
+    check_limit(target, jobs)
 
     async def one_pass() -> Any:
-        options = {} if target is not None else {"max_concurrent": jobs if jobs > 1 else None}
+        # Without a limit, a pass runs one job after the other.
+        options = {} if target is not None else {"max_concurrent": jobs if jobs and jobs > 1 else None}
         async with ready_to_run(target, store, create=False, **options) as scheduler, live.progress(scheduler):
             return await heeding_signals(scheduler, scheduler.run_pending())
 
@@ -96,42 +103,43 @@ def cron(
 
 def run(
     target: Annotated[str | None, typer.Argument(metavar="[MODULE:SCHEDULER]")] = None,
-    max_concurrent: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many at a time. Default: all."),
-    ] = None,
+    jobs: JobsOption = None,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="DURATION", help="What runs get to finish when it is asked to end.")
+        str, typer.Option("--timeout", metavar="DURATION", help="How long runs may take to finish after a signal.")
     ] = "30s",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run jobs when they are due, until SIGTERM or SIGINT. The second one ends what runs."""
+    """Run jobs when they are due, until SIGTERM or SIGINT. A second signal cancels the runs in progress."""
     from scheduler_async import SchedulerShutdownError
-    from scheduler_async.cli import live, terminal
+    from scheduler_async.cli import live
     from scheduler_async.cli.error_text import sentence_of
     from scheduler_async.stores.addresses import redacted
     from scheduler_async.timekeeping.durations import parse_interval
 
+    check_limit(target, jobs)
     patience = parse_interval(timeout).total_seconds()
 
     async def until_asked_to_end() -> None:
         where = redacted(target or store_path(store))
-        terminal.say_aside(f"Running the jobs of {where} when they are due, until Ctrl-C.")
-        options = {} if target is not None else {"max_concurrent": max_concurrent}
+        options = {} if target is not None else {"max_concurrent": jobs}
         async with (
             ready_to_run(target, store, create=True, **options) as scheduler,
-            live.telling(scheduler, as_json=as_json),
+            live.reporting(scheduler, where, as_json=as_json),
         ):
             try:
                 await scheduler.run_until_signal(patience)
             except SchedulerShutdownError as error:
                 put_error(sentence_of(error))
-                os._exit(1)  # who does not end when told to must not keep the program; the next start records it
+                os._exit(1)  # a run that ignores its cancellation must not keep the process alive
 
-    if target is not None and max_concurrent is not None:
-        misused(f"{target} has a limit of its own: leave out --jobs.")
     run_async(until_asked_to_end())
+
+
+def check_limit(target: str | None, jobs: int | None) -> None:
+    """Refuse --jobs for the scheduler of a program."""
+    if target is not None and jobs is not None:
+        misused(f"{target} has its own limit: leave out --jobs.")
 
 
 @asynccontextmanager
@@ -140,46 +148,43 @@ async def ready_to_run(
 ) -> AsyncIterator[Scheduler]:
     """Yield the scheduler of a program, or one that runs commands.
 
-    A program's scheduler keeps the handlers that the program gave it: `command` would let everyone who may add a job
-    run a shell.
+    A program's scheduler keeps its own handlers: `command` would let every tenant who may add a job run a shell.
     """
-    if target is not None and is_named(store_before_command() or store):
-        misused(f"{target} has a store of its own: leave out --store.")
+    if target is not None and is_store_given():
+        misused(f"{target} has its own store: leave out --store.")
     if target is None:
         async with open_scheduler(store, create=create, **options) as scheduler:
             yield scheduler
         return
     scheduler = load(target)
     guard_file(scheduler._store)
-    try:
+    async with suggesting_names(scheduler):
         yield scheduler
-    finally:
-        await scheduler.stop()
 
 
 def load(target: str) -> Scheduler:
-    """A program's scheduler: "module:name", found from the working directory."""
+    """Import a program's scheduler, "module:name", from the working directory."""
     from importlib import import_module
 
     from scheduler_async import Scheduler
 
     name, colon, attribute = target.partition(":")
     if not name or not colon or not attribute:
-        misused(f"{target!r} is not MODULE:SCHEDULER, such as myapp.jobs:scheduler.")
+        misused(f"{target!r} must be MODULE:SCHEDULER, such as myapp.jobs:scheduler.")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = import_module(name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (Exception, SystemExit) as error:  # whatever a program may do when it is imported
+    except (Exception, SystemExit) as error:  # a program may raise anything when it is imported
         fail(f"Cannot load {target}: {type(error).__name__}: {error}", 1)
     if not isinstance(found, Scheduler):
-        fail(f"{target} is no Scheduler, but {type(found).__name__}.", 1)
+        fail(f"{target} is not a Scheduler: its type is {type(found).__name__}.", 1)
     return found
 
 
 async def heeding_signals(scheduler: Scheduler, work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """What *work* comes to, and whether somebody asked to end meanwhile: then what runs is cancelled, and recorded."""
+    """Return the result of *work*, and whether a signal came. A signal cancels the runs, which are recorded."""
     import asyncio
 
     from scheduler_async.signals import told_of_signals

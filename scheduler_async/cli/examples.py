@@ -1,0 +1,55 @@
+"""The examples at the end of each `--help`."""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "add": (
+        "scheduler-async add backup 'backup.sh --all' --cron '0 3 * * *' --priority high",
+        "scheduler-async add sync 'python sync.py' --every 15m --timeout 5m --retries 3",
+        "scheduler-async add reminder 'notify-send Lunch' --at 2099-06-15T12:00",
+    ),
+    "edit": (
+        "scheduler-async edit backup --cron '30 3 * * *'",
+        "scheduler-async edit sync 'python sync.py --full' --timeout none --env LANG=C",
+    ),
+    "remove": ("scheduler-async remove backup", "scheduler-async remove tenant/backup"),
+    "pause": ("scheduler-async pause backup", "scheduler-async pause tenant/backup"),
+    "resume": ("scheduler-async resume backup", "scheduler-async resume tenant/backup"),
+    "list": (
+        "scheduler-async list",
+        "scheduler-async list --due --priority high",
+        "scheduler-async list --watch --namespace tenant",
+    ),
+    "show": ("scheduler-async show backup", "scheduler-async show tenant/backup --json"),
+    "log": (
+        "scheduler-async log",
+        "scheduler-async log backup --limit 3 --output",
+        "scheduler-async log --follow",
+    ),
+    "stats": ("scheduler-async stats", "scheduler-async stats backup --json"),
+    "preview": ("scheduler-async preview", "scheduler-async preview --window 1d"),
+    "explain": ("scheduler-async explain backup",),
+    "nodes": ("scheduler-async nodes", "scheduler-async nodes --store jobs.db"),
+    "next": (
+        "scheduler-async next '0 9 * * 1-5' --tz Europe/Stockholm",
+        "scheduler-async next 'every 5m' -n 3",
+    ),
+    "copy": (
+        "scheduler-async copy scheduler.db backup.db",
+        "scheduler-async copy scheduler.db postgresql://localhost/jobs",
+    ),
+    "trigger": (
+        "scheduler-async trigger backup",
+        "scheduler-async trigger report --app myapp:scheduler",
+    ),
+    "cron": (
+        "scheduler-async cron",
+        "scheduler-async cron --jobs 4 --store /var/lib/jobs.db",
+        "* * * * * scheduler-async cron   # in a crontab",
+    ),
+    "run": (
+        "scheduler-async run",
+        "scheduler-async run --jobs 4 --timeout 1m",
+        "scheduler-async run myapp:scheduler",
+    ),
+}

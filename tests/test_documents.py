@@ -269,7 +269,9 @@ def options_in(heading: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("heading", "call"), [("Scheduler", Scheduler.__init__), ("add_job", Scheduler.add_job)], ids=["Scheduler", "add_job"]
+    ("heading", "call"),
+    [("Scheduler", Scheduler.__init__), ("add_job", Scheduler.add_job)],
+    ids=["Scheduler", "add_job"],
 )
 def test_the_guide_has_every_option_with_its_default(heading: str, call: Any) -> None:
     named = {
@@ -364,14 +366,17 @@ def test_with_structlog_the_ids_are_keys(tmp_path: Path) -> None:
     started, ran, stopped = (json.loads(line) for line in logged_after(block, tmp_path))
 
     datetime.fromisoformat(ran["timestamp"])
-    assert ran.items() >= {
-        "level": "info",
-        "job": "default/daily",
-        "run": 1,
-        "attempt": 1,
-        "outcome": "success",
-        "duration_ms": 2000.0,
-    }.items()
+    assert (
+        ran.items()
+        >= {
+            "level": "info",
+            "job": "default/daily",
+            "run": 1,
+            "attempt": 1,
+            "outcome": "success",
+            "duration_ms": 2000.0,
+        }.items()
+    )
     assert list(started) == list(stopped) == ["event", "level", "timestamp"]
     for key in ran:
         assert f'"{key}": ' in block.text

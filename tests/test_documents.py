@@ -32,7 +32,8 @@ from fastapi import FastAPI
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from scheduler_async import Scheduler
+import scheduler_async
+from scheduler_async import EventKind, Outcome, RunRow, Scheduler, SkipReason
 from scheduler_async.telemetry import instrument
 from scheduler_async.testing import VirtualClock
 
@@ -285,6 +286,24 @@ def test_the_guide_has_every_option_with_its_default(heading: str, call: Any) ->
         assert shown.pop("retry") == "Retry.backoff()"  # which None stands for
         del named["retry"]
     assert shown == named
+
+
+@pytest.mark.parametrize(
+    ("guide", "names"),
+    [
+        ("concepts.md", list(SkipReason)),
+        ("concepts.md", list(Outcome)),
+        ("jobs.md", list(EventKind)),
+        ("jobs.md", list(RunRow.__annotations__)),
+        ("jobs.md", [name for name in scheduler_async.__all__ if name.endswith("Error")]),
+    ],
+    ids=["skip reasons", "outcomes", "events", "run rows", "errors"],
+)
+def test_the_guides_name_all_of_them(guide: str, names: list[str]) -> None:
+    text = (ROOT / "examples" / guide).read_text(encoding="utf-8")
+    text += (ROOT / "examples" / "schedules.md").read_text(encoding="utf-8")  # which has the errors of schedules
+
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 # ---------------------------------------------------------------- services

@@ -1,4 +1,4 @@
-"""A service of reminders: aiohttp, a job declared in code, and jobs that users add over HTTP.
+"""A reminder service: aiohttp, a job declared in code, and jobs that users add over HTTP.
 
 pip install scheduler-async aiohttp
 python examples/aiohttp_service.py
@@ -39,35 +39,35 @@ scheduler = Scheduler(os.environ.get("REMINDERS", "reminders.db"), max_concurren
 routes = web.RouteTableDef()
 
 
-# ---------------------------------------------------------------- what the jobs do
+# ---------------------------------------------------------------- jobs
 
 
 @scheduler.handler("remind")
 async def remind(run: Run) -> None:
-    print(f"Reminder for {run.user_id}: {run.payload['text']}", flush=True)  # here, send a mail
+    print(f"Reminder for {run.user_id}: {run.payload['text']}", flush=True)  # send a mail instead
 
 
 @scheduler.job(Cron("0 3 * * *", tz="UTC"), id="tidy")
 async def tidy() -> Result:
-    """Forget the reminders that were for once, and those that have failed for good."""
+    """Remove the reminders that are done, and those that were disabled because they kept failing."""
     over = await scheduler.list_jobs(status="disabled", handler="remind")
     for job in over:
         await scheduler.remove_job(job.id, namespace=job.namespace)
-    return Result(Outcome.SUCCESS if over else Outcome.NOOP, message=f"{len(over)} reminders forgotten")
+    return Result(Outcome.SUCCESS if over else Outcome.NOOP, message=f"{len(over)} reminders removed")
 
 
-# ---------------------------------------------------------------- what users ask for
+# ---------------------------------------------------------------- the API
 
 
 def user_of(request: web.Request) -> str:
-    """Who asks. Put your authentication here: whoever can say who they are could be anybody."""
+    """Return the name of the user. Replace this with your authentication: a header proves nothing."""
     if "X-User" not in request.headers:
-        raise web.HTTPUnauthorized(text="The header X-User says who you are.")
+        raise web.HTTPUnauthorized(text="The header X-User is missing.")
     return request.headers["X-User"]
 
 
 def space_of(request: web.Request) -> str:
-    """The namespace of who asks: nobody can see, change or run the reminders of others, or the service's own jobs."""
+    """Return the namespace of the user. It keeps the jobs of other users, and of the service itself, out of reach."""
     return f"user-{user_of(request)}"
 
 
@@ -89,9 +89,11 @@ answer = partial(web.json_response, dumps=partial(json.dumps, default=str))
 async def add(request: web.Request) -> web.Response:
     new = await request.json()
     if not isinstance(new, dict) or not isinstance(new.get("text"), str):
-        raise InvalidJobError('A reminder is a JSON object with a "schedule" and a "text".', "text")
+        raise InvalidJobError('A reminder must be a JSON object with a "schedule" and a "text".', "text")
     if not re.fullmatch(r"[\w.-]+", str(new.get("id", "-"))):
-        raise InvalidJobError("The id of a reminder is part of a URL: letters, digits, and - _ . alone.", "id")
+        raise InvalidJobError(
+            "The id of a reminder is part of a URL: use letters, digits, '-', '_' and '.' only.", "id"
+        )
     job = await scheduler.add_job(
         parse_schedule(new.get("schedule", ""), new.get("tz")),
         handler="remind",
@@ -143,7 +145,7 @@ async def health(_request: web.Request) -> web.Response:
 
 @web.middleware
 async def refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors are sentences for people: what was wrong, and what would be right."""
+    """Turn errors of the scheduler into responses. Their messages say what was wrong and what to do."""
     try:
         return await handler(request)
     except JobNotFoundError as error:
@@ -154,7 +156,7 @@ async def refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer({"detail": str(error)}, status=422)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         return answer({"detail": f"The body is not JSON: {error}"}, status=422)
-    except SchedulerError as error:  # the store fails, or the scheduler is stopping
+    except SchedulerError as error:  # the store has failed, or the scheduler is stopping
         return answer({"detail": str(error)}, status=503)
 
 

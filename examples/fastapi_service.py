@@ -1,8 +1,8 @@
-"""A service of reminders: FastAPI, a job declared in code, and jobs that users add over HTTP.
+"""A reminder service: FastAPI, a job declared in code, and jobs that users add over HTTP.
 
 pip install scheduler-async fastapi uvicorn
-uvicorn examples.fastapi_service:app               # as many --workers as you like: they share the file
-python examples/fastapi_service.py                 # the same, with one
+uvicorn examples.fastapi_service:app               # with --workers 4, four processes share the jobs
+python examples/fastapi_service.py                 # or like this, with one process
 
 curl -X POST localhost:8000/reminders -H "X-User: ada" -H "Content-Type: application/json" \
      -d '{"id": "tea", "schedule": "every 5m", "text": "Tea?"}'
@@ -41,24 +41,24 @@ scheduler = Scheduler(os.environ.get("REMINDERS", "reminders.db"), max_concurren
 app = FastAPI(title="Reminders", lifespan=scheduler.lifespan)
 
 
-# ---------------------------------------------------------------- what the jobs do
+# ---------------------------------------------------------------- jobs
 
 
 @scheduler.handler("remind")
 async def remind(run: Run) -> None:
-    print(f"Reminder for {run.user_id}: {run.payload['text']}", flush=True)  # here, send a mail
+    print(f"Reminder for {run.user_id}: {run.payload['text']}", flush=True)  # send a mail instead
 
 
 @scheduler.job(Cron("0 3 * * *", tz="UTC"), id="tidy")
 async def tidy() -> Result:
-    """Forget the reminders that were for once, and those that have failed for good."""
+    """Remove the reminders that are done, and those that were disabled because they kept failing."""
     over = await scheduler.list_jobs(status="disabled", handler="remind")
     for job in over:
         await scheduler.remove_job(job.id, namespace=job.namespace)
-    return Result(Outcome.SUCCESS if over else Outcome.NOOP, message=f"{len(over)} reminders forgotten")
+    return Result(Outcome.SUCCESS if over else Outcome.NOOP, message=f"{len(over)} reminders removed")
 
 
-# ---------------------------------------------------------------- what users ask for
+# ---------------------------------------------------------------- the API
 
 
 class NewReminder(BaseModel):
@@ -90,7 +90,7 @@ class Reminder(BaseModel):
 
 
 def user_of(x_user: Annotated[str, Header()]) -> str:
-    """Who asks. Put your authentication here: whoever can say who they are could be anybody."""
+    """Return the name of the user. Replace this with your authentication: a header proves nothing."""
     return x_user
 
 
@@ -98,7 +98,7 @@ User = Annotated[str, Depends(user_of)]
 
 
 def space_of(user: User) -> str:
-    """The namespace of who asks: nobody can see, change or run the reminders of others, or the service's own jobs."""
+    """Return the namespace of the user. It keeps the jobs of other users, and of the service itself, out of reach."""
     return f"user-{user}"
 
 
@@ -155,7 +155,7 @@ async def health(response: Response) -> dict[str, object]:
 
 @app.exception_handler(SchedulerError)
 async def refuse(_request: Request, error: SchedulerError) -> JSONResponse:
-    """Its errors are sentences for people: what was wrong, and what would be right."""
+    """Turn errors of the scheduler into responses. Their messages say what was wrong and what to do."""
     match error:
         case JobNotFoundError():
             status = 404
@@ -163,7 +163,7 @@ async def refuse(_request: Request, error: SchedulerError) -> JSONResponse:
             status = 409
         case InvalidScheduleError() | InvalidJobError():
             status = 422
-        case _:  # the store fails, or the scheduler is stopping
+        case _:  # the store has failed, or the scheduler is stopping
             status = 503
     return JSONResponse({"detail": str(error)}, status)
 

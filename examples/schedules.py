@@ -1,4 +1,4 @@
-"""When would it run? Five kinds of schedules, and what daylight saving does to them.
+"""Print the next occurrences of five kinds of schedules, and what daylight saving does to them.
 
 python examples/schedules.py
 """
@@ -14,7 +14,7 @@ STOCKHOLM = ZoneInfo("Europe/Stockholm")
 
 
 def show(schedule: Schedule, now: datetime, count: int = 3) -> None:
-    """Print what a schedule means and its next occurrences, as a clock on the wall in Stockholm shows them."""
+    """Print the description of a schedule and its next occurrences, in Stockholm time."""
     print(f"\n{schedule.describe()}")
     moment = schedule.next_after(now)
     for _ in range(count):
@@ -33,16 +33,16 @@ def main() -> None:
     show(At("2026-06-15T09:00:00Z"), noon)
     show(Manual(), noon)
 
-    print("\n-- Tonight 02:00 becomes 03:00. A fixed time runs once all the same; a cadence keeps its pace.")
+    print("\n-- Tonight the clocks skip from 02:00 to 03:00. A fixed time still runs once; a cadence keeps its pace.")
     show(Cron("30 2 * * *", tz="Europe/Stockholm"), noon)
     show(Cron("*/20 1-3 * * *", tz="Europe/Stockholm"), noon, count=7)
 
-    print("\n-- In October the hour from 02:00 comes twice.")
+    print("\n-- In October the hour from 02:00 to 03:00 comes twice.")
     october = datetime(2026, 10, 24, 12, tzinfo=UTC)
     show(Cron("30 2 * * *", tz="Europe/Stockholm"), october)
     show(Cron("*/30 2 * * *", tz="Europe/Stockholm"), october, count=5)
 
-    print("\n-- What people type, and what they are told when they mistype.")
+    print("\n-- Schedules as people type them, and the answer to a mistake.")
     for text in ("every 5m", "@daily", "2026-06-15T09:00:00Z", "0 9 * * 1-5"):
         print(f"{text:>22} -> {parse_schedule(text).describe()}")
     try:

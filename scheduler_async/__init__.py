@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         StoreOutdatedError,
         UnknownZoneError,
     )
-    from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
+    from scheduler_async.jobs.answers import Explanation, Node, PassSummary, SchedulerState, Upcoming
     from scheduler_async.jobs.enums import (
         Misfire,
         OnConflict,
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from scheduler_async.jobs.spec import JobSpec
     from scheduler_async.jobs.statistics import RunStats
     from scheduler_async.namespace import Namespace
+    from scheduler_async.options import JobChanges, JobFilters, JobOptions
     from scheduler_async.running.handlers import current_run
-    from scheduler_async.scheduler import Scheduler, SchedulerState
+    from scheduler_async.scheduler import Scheduler
     from scheduler_async.schedules.at import At
     from scheduler_async.schedules.base import Schedule
     from scheduler_async.schedules.cron import Cron
@@ -77,9 +78,12 @@ __all__ = [
     "InvalidScheduleError",
     "Job",
     "JobAlreadyRunningError",
+    "JobChanges",
     "JobEndedError",
     "JobExistsError",
+    "JobFilters",
     "JobNotFoundError",
+    "JobOptions",
     "JobSpec",
     "Manual",
     "Misfire",
@@ -142,6 +146,7 @@ _NAMES = {
         "Explanation",
         "Node",
         "PassSummary",
+        "SchedulerState",
         "Upcoming",
     ),
     "jobs.enums": (
@@ -168,11 +173,13 @@ _NAMES = {
     "jobs.spec": ("JobSpec",),
     "jobs.statistics": ("RunStats",),
     "namespace": ("Namespace",),
-    "running.handlers": ("current_run",),
-    "scheduler": (
-        "Scheduler",
-        "SchedulerState",
+    "options": (
+        "JobChanges",
+        "JobFilters",
+        "JobOptions",
     ),
+    "running.handlers": ("current_run",),
+    "scheduler": ("Scheduler",),
     "schedules.at": ("At",),
     "schedules.base": ("Schedule",),
     "schedules.cron": ("Cron",),

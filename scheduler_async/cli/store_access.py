@@ -41,9 +41,9 @@ async def open_scheduler(store: str | None, *, create: bool = False, **options: 
 
 def store_at(path: str) -> Store:
     """Return the store at *path*, which is the path of a file or a URL."""
-    from scheduler_async.scheduler import _store_of
+    from scheduler_async.options import store_of
 
-    store = _store_of(path)
+    store = store_of(path)
     guard_file(store)
     return store
 

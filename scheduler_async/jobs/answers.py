@@ -81,3 +81,27 @@ class Node:
     is_self: bool = False
     unreadable: str | None = None
     """What cannot be read of its row in the store, if anything; its other fields are what can be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerState:
+    """What a scheduler is doing, as `Scheduler.state` returns it."""
+
+    status: str
+    """"stopped", "running" or "stopping"."""
+    started_at: datetime | None
+    """When it was started; None while it is stopped."""
+    tick_count: int
+    """How many passes the loop has made since the start."""
+    trigger_count: int
+    """How many runs have been claimed since the start."""
+    last_tick_at: datetime | None
+    """When the loop last looked at what is due."""
+    next_wake_at: datetime | None
+    """When the loop looks again, unless something changes before that."""
+    running: int
+    """How many runs are in progress in this process."""
+    queued: int
+    """How many claimed runs wait for a slot."""
+    problem: str | None = None
+    """What keeps it from working, if anything does: the store fails, or the clock has jumped too far."""

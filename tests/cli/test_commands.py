@@ -746,7 +746,7 @@ def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
         _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0
-    assert err.startswith("Asked to end")
+    assert err.startswith("Received a signal")
     assert {row["outcome"] for row in well(here, "log", "--json").json} == {"success"}
 
 
@@ -764,7 +764,7 @@ def test_the_second_signal_ends_what_runs(number: signal.Signals, here: Path) ->
         process.send_signal(number)
         _, err = process.communicate(timeout=PATIENCE)
 
-    assert asked == "Asked to end; runs have 30 s to finish. The next signal cancels them\n"
+    assert asked == "Received a signal; runs have 30 s to finish. The next signal cancels them\n"
     assert (process.returncode, err) == (0, "")
     (row,) = well(here, "log", "slow", "--json").json
     assert row["outcome"] == "cancelled"

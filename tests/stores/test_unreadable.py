@@ -533,8 +533,8 @@ async def test_a_job_that_somebody_disabled_stays_so_when_it_is_repaired(
     scheduler = new_scheduler(full)
     await scheduler.disable_job("b", reason="enough")
 
-    for changes in ({"payload": "new"}, {"name": "New"}):
-        await scheduler.update_job("b", **changes)
+    await scheduler.update_job("b", payload="new")
+    await scheduler.update_job("b", name="New")
 
     assert (await job_of(scheduler, "b")).disabled_reason == "enough"
 

@@ -24,7 +24,7 @@ from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.logs import say
 from scheduler_async.rules import edits, terms
 from scheduler_async.shielding import in_breaths
-from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.messages import Change, Decision, Edit
 from scheduler_async.timekeeping.instants import Micros
 
@@ -126,6 +126,8 @@ class Editor:
 
     def _resumed(self, job: Job, now: Micros) -> terms.Change:
         self._check_user(job.user_id)
+        refuse_unreadable_state(job)
+        refuse_stand_ins(job)
         return edits.resume(job, now)
 
     async def _change_state(

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-# As type checkers know it. To load `typing` takes a while, in which the command line cannot be interrupted in style.
+# Type checkers know this name. Importing `typing` takes a while, during which Ctrl-C would show a traceback.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ __all__ = [
     "parse_schedule",
 ]
 
-# Names are fetched when they are first asked for: all of it takes ten times as long as `scheduler-async --help`.
+# Names are imported when they are first used: importing all takes ten times as long as `scheduler-async --help`.
 _NAMES = {
     "engine.health": ("Health",),
     "errors": (
@@ -198,7 +198,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for granted
+if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:

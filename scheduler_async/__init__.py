@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-# As type checkers know it. To load `typing` takes a while, in which the command line cannot be interrupted in style.
+# Type checkers know this name. Importing `typing` takes a while, during which Ctrl-C would show a traceback.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         StoreOutdatedError,
         UnknownZoneError,
     )
-    from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
+    from scheduler_async.jobs.answers import Explanation, Node, PassSummary, SchedulerState, Upcoming
     from scheduler_async.jobs.enums import (
         Misfire,
         OnConflict,
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from scheduler_async.jobs.spec import JobSpec
     from scheduler_async.jobs.statistics import RunStats
     from scheduler_async.namespace import Namespace
+    from scheduler_async.options import JobChanges, JobFilters, JobOptions
     from scheduler_async.running.handlers import current_run
-    from scheduler_async.scheduler import Scheduler, SchedulerState
+    from scheduler_async.scheduler import Scheduler
     from scheduler_async.schedules.at import At
     from scheduler_async.schedules.base import Schedule
     from scheduler_async.schedules.cron import Cron
@@ -77,9 +78,12 @@ __all__ = [
     "InvalidScheduleError",
     "Job",
     "JobAlreadyRunningError",
+    "JobChanges",
     "JobEndedError",
     "JobExistsError",
+    "JobFilters",
     "JobNotFoundError",
+    "JobOptions",
     "JobSpec",
     "Manual",
     "Misfire",
@@ -117,7 +121,7 @@ __all__ = [
     "parse_schedule",
 ]
 
-# Names are fetched when they are first asked for: all of it takes ten times as long as `scheduler-async --help`.
+# Names are imported when they are first used: importing all takes ten times as long as `scheduler-async --help`.
 _NAMES = {
     "engine.health": ("Health",),
     "errors": (
@@ -142,6 +146,7 @@ _NAMES = {
         "Explanation",
         "Node",
         "PassSummary",
+        "SchedulerState",
         "Upcoming",
     ),
     "jobs.enums": (
@@ -168,11 +173,13 @@ _NAMES = {
     "jobs.spec": ("JobSpec",),
     "jobs.statistics": ("RunStats",),
     "namespace": ("Namespace",),
-    "running.handlers": ("current_run",),
-    "scheduler": (
-        "Scheduler",
-        "SchedulerState",
+    "options": (
+        "JobChanges",
+        "JobFilters",
+        "JobOptions",
     ),
+    "running.handlers": ("current_run",),
+    "scheduler": ("Scheduler",),
     "schedules.at": ("At",),
     "schedules.base": ("Schedule",),
     "schedules.cron": ("Cron",),
@@ -191,7 +198,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for granted
+if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:

@@ -1,7 +1,7 @@
-"""Everything the scheduler raises on purpose.
+"""The errors that the scheduler raises.
 
     SchedulerError
-    ├── InvalidScheduleError       (ValueError)    a schedule that makes no sense
+    ├── InvalidScheduleError       (ValueError)    a schedule that is not valid
     │   ├── IntervalParseError                     "5x", "0m", "-5m"           .interval
     │   ├── CronParseError                         "61 * * * *"                .expression .field
     │   └── UnknownZoneError                       "Europe/Stokholm"           .zone
@@ -17,22 +17,22 @@
     └── StoreError                 (OSError)       the store cannot be used
         └── StoreOutdatedError                     a newer version upgraded it    .store .version .known
 
-Each is raised before anything has changed, and its message says what was wrong and what would be right. Where that
-is a call, it stands apart: `.sentence` says what was wrong, `.remedy` what to call, and whoever shows it to people
-that call nothing writes a remedy of its own.
+Each is raised before anything has changed. Its message says what is wrong and how to fix it. If the fix is a call,
+the message has two parts: `.sentence` says what is wrong, and `.remedy` which call helps. The command line shows the
+sentence, with a remedy of its own.
 """
 
 from __future__ import annotations
 
-# Long enough to recognise what one typed, short enough for one line of a log.
+# Long enough to recognise the input, short enough for one line of a log.
 _QUOTED_LENGTH = 60
 
 
 def quoted(value: object) -> str:
-    """*value* as it goes into a message: in double quotes, and cut when it is long."""
+    """Return *value* for a message: a string in double quotes, cut if it is long, or the name of its type."""
     if isinstance(value, str):
         text, closing = value, '"'
-        # repr() of ten megabytes would be slow; what is cut off needs no escaping.
+        # repr() of ten megabytes would be slow. The part that is cut off needs no escaping.
         if len(text) > _QUOTED_LENGTH:
             text, closing = text[:_QUOTED_LENGTH], f'…" ({len(value):,} characters)'
         return f'"{text.encode("unicode_escape").decode("ascii")}{closing}'
@@ -40,15 +40,15 @@ def quoted(value: object) -> str:
 
 
 class SchedulerError(Exception):
-    """The root of everything the scheduler raises on purpose."""
+    """The base class of all errors that the scheduler raises."""
 
 
 class InvalidScheduleError(SchedulerError, ValueError):
-    """A schedule was described in a way that makes no sense."""
+    """A schedule is not valid."""
 
 
 class IntervalParseError(InvalidScheduleError):
-    """A duration such as "5m" could not be read; *interval* is what was given."""
+    """A duration such as "5m" cannot be read; *interval* is the value that was given."""
 
     def __init__(self, message: str, interval: object) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class IntervalParseError(InvalidScheduleError):
 
 
 class CronParseError(InvalidScheduleError):
-    """A cron expression was refused; *field* names the part that is wrong, if it is one part."""
+    """A cron expression is not valid; *field* names the field that is wrong, if it is a single one."""
 
     def __init__(self, message: str, expression: object, field: str | None = None) -> None:
         super().__init__(message)
@@ -71,15 +71,15 @@ class CronParseError(InvalidScheduleError):
 
 
 class UnknownZoneError(InvalidScheduleError):
-    """A time zone that the zone database does not have, or that cannot be stored."""
+    """A time zone is not in the zone database, or cannot be stored."""
 
     def __init__(self, zone: object, suggestion: str | None = None, problem: str | None = None) -> None:
         hint = f" Did you mean {quoted(suggestion)}?" if suggestion else ""
         super().__init__(
             f'{problem} Use ZoneInfo("Europe/Stockholm"), the name of a zone, or an offset such as "+05:30".'
             if problem
-            else f"Unknown time zone {quoted(zone)}.{hint} Zones have IANA names, such as "
-            '"Europe/Stockholm" or "UTC", or are offsets such as "+05:30".'
+            else f"Unknown time zone {quoted(zone)}.{hint} Use an IANA name such as "
+            '"Europe/Stockholm" or "UTC", or an offset such as "+05:30".'
         )
         self.zone = zone
         self.suggestion = suggestion
@@ -90,7 +90,7 @@ class UnknownZoneError(InvalidScheduleError):
 
 
 class InvalidJobError(SchedulerError, ValueError):
-    """A job was described in a way that makes no sense; *field* names the argument."""
+    """An argument is not valid; *field* names it."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -105,12 +105,12 @@ def _named(job_id: str, namespace: str) -> str:
 
 
 class JobEndedError(InvalidJobError):
-    """Nothing is left of the job's schedule, so that it cannot go on."""
+    """The schedule of the job has no occurrences left, so it cannot be resumed."""
 
-    remedy = "Give it a new one with update_job(), or run it once more with trigger_job()."
+    remedy = "Give it a new schedule with update_job(), or run it once more with trigger_job()."
 
     def __init__(self, job_id: str, namespace: str = "default") -> None:
-        self.sentence = f"Job {_named(job_id, namespace)} has ended: nothing is left of its schedule."
+        self.sentence = f"Job {_named(job_id, namespace)} has ended: its schedule has no occurrences left."
         super().__init__(f"{self.sentence} {self.remedy}", "schedule")
         self.job_id = job_id
         self.namespace = namespace
@@ -120,7 +120,7 @@ class JobEndedError(InvalidJobError):
 
 
 class _JobError(SchedulerError):
-    """An error about one job that the caller named."""
+    """An error about the job that the caller named."""
 
     pattern: str
     remedy: str
@@ -136,7 +136,7 @@ class _JobError(SchedulerError):
 
 
 class PayloadError(InvalidJobError):
-    """A payload does not fit what its handler takes; *problem* says why."""
+    """The handler does not take this payload; *problem* says why."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"The payload does not fit the handler: {problem}.", "payload")
@@ -147,24 +147,24 @@ class PayloadError(InvalidJobError):
 
 
 class JobExistsError(_JobError, ValueError):
-    """A job with this id is there already."""
+    """A job with this id already exists."""
 
-    pattern = "There is a job {job} already."
+    pattern = "Job {job} already exists."
     remedy = 'Choose another id, or pass on_conflict="replace" to change it or on_conflict="keep" to leave it as it is.'
 
 
 class JobNotFoundError(_JobError, LookupError):
-    """No job has this id."""
+    """No job has this id in the namespace."""
 
-    pattern = "There is no job {job}."
-    remedy = "list_jobs() shows the jobs there are."
+    pattern = "Job {job} not found."
+    remedy = "list_jobs() shows the jobs that exist."
 
 
 class HandlerNotFoundError(SchedulerError, LookupError):
     """No handler is registered under this name."""
 
     def __init__(self, handler: object) -> None:
-        super().__init__(f"Handler {quoted(handler)} not found. Pass the name under which it was registered.")
+        super().__init__(f"Handler {quoted(handler)} not found. Pass the name under which it is registered.")
         self.handler = handler
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -172,14 +172,14 @@ class HandlerNotFoundError(SchedulerError, LookupError):
 
 
 class JobAlreadyRunningError(_JobError, RuntimeError):
-    """The job is running, and a job runs once at a time."""
+    """The job is already running, and only one run of a job may be in progress."""
 
-    pattern = "Job {job} is running already."
-    remedy = "A job runs once at a time: try again when it is done."
+    pattern = "Job {job} is already running."
+    remedy = "Only one run of a job may be in progress. Try again when it has ended."
 
 
 class SchedulerStoppingError(SchedulerError, RuntimeError):
-    """The scheduler is stopping, or was stopped while it was asked to run something."""
+    """The scheduler is stopping, or stopped during the call, and cannot start a run."""
 
     def __init__(self) -> None:
         super().__init__("The scheduler is stopping and starts no new runs. Call again once it has stopped.")
@@ -189,14 +189,14 @@ class SchedulerStoppingError(SchedulerError, RuntimeError):
 
 
 class SchedulerShutdownError(SchedulerError, TimeoutError):
-    """stop() gave up waiting; *running* runs were still going."""
+    """stop() reached its timeout; *running* runs were still in progress."""
 
-    remedy = "Give stop() a longer timeout, or cancel=True to end them."
+    remedy = "Call stop() with a longer timeout, or with cancel=True to cancel them."
 
     def __init__(self, timeout: float | None, running: int) -> None:
-        runs = "1 run" if running == 1 else f"{running} runs"
+        runs = "1 run is" if running == 1 else f"{running} runs are"
         waited = "" if timeout is None else f" after {timeout:g} s"
-        self.sentence = f"Still waiting for {runs}{waited}."
+        self.sentence = f"{runs} still in progress{waited}."
         super().__init__(f"{self.sentence} {self.remedy}")
         self.timeout = timeout
         self.running = running
@@ -207,16 +207,16 @@ class SchedulerShutdownError(SchedulerError, TimeoutError):
 
 
 class StoreError(SchedulerError, OSError):
-    """The store cannot be read or written; nothing in it was changed."""
+    """The store cannot be read or written. Nothing in it was changed."""
 
 
 class StoreOutdatedError(StoreError):
-    """A newer version has upgraded the *store* to a schema *version* beyond *known*; this one can only read it."""
+    """A newer scheduler_async has upgraded the *store* to schema *version*; this one supports up to *known*."""
 
     def __init__(self, store: str, version: int, known: int) -> None:
         super().__init__(
-            f"The store {store} has schema version {version}, and this scheduler_async knows up to {known}. "
-            "A newer version made it: upgrade scheduler_async."
+            f"The store {store} has schema version {version}; this version of scheduler_async supports up to {known}. "
+            "A newer version has upgraded the store: upgrade scheduler_async here too."
         )
         self.store = store
         self.version = version

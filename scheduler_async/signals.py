@@ -1,4 +1,4 @@
-"""How the system asks a program to end: SIGINT from a keyboard, SIGTERM from a supervisor."""
+"""The signals that end a program: SIGINT from a keyboard, SIGTERM from a supervisor."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def told_of_signals(tell: Callable[[], object]) -> Iterator[None]:
-    """Call *tell* on the event loop for each signal that asks to end; how they were handled before is restored.
+    """Call *tell* on the event loop for each signal that ends a program. Restore the previous handlers afterwards.
 
-    A signal is heard in two ways, since each of them can miss one. The event loop reads it from a pipe, which may be
-    full of what threads have to say. The interpreter calls us, but only once for two that come close together.
+    Two mechanisms receive each signal, since either can miss one. The event loop reads signals from a pipe, which
+    threads may have filled. The interpreter calls a handler, but only once for two signals in quick succession.
     """
     if threading.current_thread() is not threading.main_thread():
         raise SchedulerError(
-            "Signals reach only the main thread of a program. Call run_until_signal() there; in another thread, use "
+            "run_until_signal() must be called in the main thread: no other receives signals. In another thread, use "
             '"async with scheduler", or start() and stop().'
         )
     loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ def told_of_signals(tell: Callable[[], object]) -> Iterator[None]:
         with suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, hear, number, "read")
         signal.signal(number, called)
-    # That the pipe is full is nothing to complain about: we are called all the same.
+    # A full pipe needs no warning: the interpreter still calls the handler.
     signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
     try:
         yield

@@ -1,6 +1,6 @@
-"""What OpenTelemetry is told of a scheduler: a span for each run, counts, durations, and what is going on right now.
+"""OpenTelemetry: a span for each run, and metrics of runs, skips, durations and the current load.
 
-It needs the package `opentelemetry-api`, which the extra `otel` brings. Where the data goes is for providers to say.
+It needs the package `opentelemetry-api`, which the extra `otel` installs. Your providers decide where the data goes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Value: TypeAlias = str | bool | int | float
 
 # In seconds. Most runs take from milliseconds to minutes, and some take hours.
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
-# A run is late by milliseconds, unless there was no room for it, or nobody to run it.
+# A run is late by milliseconds, unless a limit was reached or no scheduler was running.
 LATENESSES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600, 86400)
 
-# Metrics are counted where no span of theirs is current: they must not be shown as examples of another.
+# Metrics are recorded in an empty context, so that they do not become exemplars of an unrelated span.
 NOWHERE = Context()
 
-# Whose handler has no name of its own, so that any number of names may come.
+# The name in metrics of handlers that are not registered by name: there may be any number of them.
 OTHER = "_OTHER"
 
 SPLITS: Mapping[str, tuple[str, Callable[[Job], str]]] = {
@@ -61,19 +61,23 @@ def instrument(
     attributes: Mapping[str, Value] | None = None,
     split_by: Collection[str] = (),
 ) -> None:
-    """Tell OpenTelemetry what *scheduler* does, from now on: the global providers, or those that are given.
+    """Send spans and metrics of *scheduler* to OpenTelemetry from now on.
 
-    *attributes* are put on all spans and metrics, and tell several schedulers apart. Metrics know handlers and
-    outcomes; to *split_by* "namespace", "job" or "group" as well makes a series for each of them.
+    tracer_provider=None, meter_provider=None
+        The providers to use. None is the global provider.
+    attributes=None
+        Attributes for all spans and metrics, to tell several schedulers apart.
+    split_by=()
+        Metrics have a series for each handler and outcome. A list of "namespace", "job" or "group" splits them further.
     """
     if not isinstance(scheduler, Scheduler):
-        raise SchedulerError(f"instrument() takes a Scheduler, not {quoted(scheduler)}.")
+        raise SchedulerError(f"scheduler must be a Scheduler, not {quoted(scheduler)}.")
     unknown = [word for word in ([split_by] if isinstance(split_by, str) else split_by) if word not in SPLITS]
     if unknown or isinstance(split_by, str):
         wrong = split_by if isinstance(split_by, str) else unknown[0]
-        raise SchedulerError(f"split_by is a list of {', '.join(map(quoted, SPLITS))}, not {quoted(wrong)}.")
+        raise SchedulerError(f"split_by must be a list of {', '.join(map(quoted, SPLITS))}, not {quoted(wrong)}.")
     if _telemetry_of(scheduler) is not None:
-        raise SchedulerError("This scheduler is instrumented already. uninstrument() it first.")
+        raise SchedulerError("This scheduler is already instrumented. Call uninstrument() first.")
     telemetry = _Telemetry(
         scheduler._engine,
         get_tracer("scheduler_async", __version__, tracer_provider),
@@ -88,7 +92,7 @@ def instrument(
 
 
 def uninstrument(scheduler: Scheduler) -> None:
-    """Tell OpenTelemetry nothing more of *scheduler*; the spans of runs in progress still end."""
+    """Send nothing more about *scheduler* to OpenTelemetry. The spans of runs in progress still end."""
     telemetry = _telemetry_of(scheduler)
     if telemetry is not None:
         scheduler._engine.events.observers.remove(telemetry)
@@ -97,7 +101,7 @@ def uninstrument(scheduler: Scheduler) -> None:
 
 
 class _Telemetry:
-    """What is told of one scheduler. Its engine holds it, and nobody else."""
+    """The instruments of one scheduler. Only its engine holds a reference."""
 
     def __init__(
         self,
@@ -113,52 +117,52 @@ class _Telemetry:
         self._failing: set[object] = set()
         self._runs = meter.create_counter("scheduler_async.runs", "{run}", "Runs that ended, by outcome.")
         self._skips = meter.create_counter(
-            "scheduler_async.skips", "{occurrence}", "Occurrences that were deliberately not run, by reason."
+            "scheduler_async.skips", "{occurrence}", "Occurrences that were skipped, by reason."
         )
         self._duration = meter.create_histogram(
             "scheduler_async.run.duration",
             "s",
-            "How long runs took.",
+            "Durations of runs.",
             explicit_bucket_boundaries_advisory=DURATIONS,
         )
         self._lateness = meter.create_histogram(
             "scheduler_async.run.lateness",
             "s",
-            "How long after their time scheduled runs began; retries and runs by hand do not count.",
+            "How late scheduled runs started. Retries and manual runs do not count.",
             explicit_bucket_boundaries_advisory=LATENESSES,
         )
-        # They add up over processes, as up-down counters do and gauges do not.
+        # Up-down counters, since the sum over all processes makes sense.
         meter.create_observable_up_down_counter(
             "scheduler_async.running",
             [_sums(meter_provider, lambda engine: engine.session.runner.running)],
             "{run}",
-            "Runs that are in progress.",
+            "Runs in progress.",
         )
         meter.create_observable_up_down_counter(
             "scheduler_async.queued",
             [_sums(meter_provider, lambda engine: engine.session.runner.queued)],
             "{run}",
-            "Runs that are due, claimed, and wait for a slot.",
+            "Claimed runs that wait for a slot.",
         )
-        # The same jobs, whoever counts them: a gauge.
+        # A gauge, since every process counts the same jobs.
         meter.create_observable_gauge(
             "scheduler_async.due",
             [_sums(meter_provider, lambda engine: engine.session.checkup.due)],
             "{job}",
-            "Jobs that are due and that nobody has begun, in the whole store.",
+            "Jobs in the store that are due and have not started.",
         )
 
     # ============================================================ spans
 
     def run_begins(self, run: Run) -> Callable[[Ending | None, BaseException | None], None]:
-        """Begin the span of *run*, and let the handler work below it."""
+        """Begin the span of *run*, and make it current for the handler."""
         span = self._harmlessly("spans", self._begin_span, run)
         if span is None:
             return lambda _ending, _error: None
         return lambda ending, error: self._harmlessly("spans", _end_span, span, ending, error)
 
     def _begin_span(self, run: Run) -> Span:
-        # In an empty context: whoever started the scheduler or triggered the run is not its parent.
+        # In an empty context: the span that started the scheduler or triggered the run is not its parent.
         span = self._tracer.start_span(
             f"run {self._handler(run.job)}",
             Context(),
@@ -173,13 +177,13 @@ class _Telemetry:
                 "scheduler_async.run.scheduled_for": run.scheduled_for.isoformat().replace("+00:00", "Z"),
             },
         )
-        attach(set_span_in_context(span, Context()))  # to the run's own context, which ends with it
+        attach(set_span_in_context(span, Context()))  # in the context of the run, which ends with it
         return span
 
     # ============================================================ metrics
 
     def heard(self, event: Event) -> None:
-        """Count what is on record."""
+        """Count a run that has ended, or skipped occurrences."""
         if event.kind is EventKind.RUN_FINISHED:
             self._harmlessly("metrics", self._count_run, event)
         elif event.kind is EventKind.RUN_SKIPPED:
@@ -192,7 +196,7 @@ class _Telemetry:
         ended = {**attributes, "scheduler_async.run.outcome": row.outcome.value}
         self._runs.add(1, ended, NOWHERE)
         if row.outcome is Outcome.INTERRUPTED:
-            return  # nobody knows when it ended, and who found it may not be who ran it
+            return  # its end is unknown, and another process may have run it
         if row.duration_ms is not None:
             self._duration.record(row.duration_ms / 1000, ended, NOWHERE)
         if row.delay_ms is not None and row.trigger in (Trigger.SCHEDULE, Trigger.CATCH_UP):
@@ -212,18 +216,18 @@ class _Telemetry:
         return attributes
 
     def _handler(self, job: Job) -> str:
-        """The handler's name; if one handler serves all names there are, they are too many to tell apart."""
+        """Return the name of the handler, or OTHER for names that only the fallback serves: there may be too many."""
         handlers = self.engine.handlers
         return job.handler if handlers.has(job.handler) or handlers.names is not None else OTHER
 
     def _harmlessly(self, what: str, do: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
-        """What *do* returns. Whatever a provider does, runs go on; it is told once, until it works again."""
+        """Call *do*, and return its result. If a provider raises, log it once until it works again, and go on."""
         try:
             result = do(*arguments, **options)
         except Exception:
             if do not in self._failing:
                 self._failing.add(do)
-                say(ERROR, "OpenTelemetry takes no %s; runs go on without", what, exc_info=True)
+                say(ERROR, "Cannot send %s to OpenTelemetry; runs continue without them", what, exc_info=True)
             return None
         self._failing.discard(do)
         return result
@@ -237,9 +241,9 @@ def _end_span(span: Span, ending: Ending | None, error: BaseException | None) ->
 
 
 def _describe(span: Span, ending: Ending | None, error: BaseException | None) -> None:
-    """Note on *span* how its run ended."""
+    """Record on *span* how its run ended."""
     if ending is None:
-        words = "The job was removed, or others have taken the run over; its result was dropped."
+        words = "The result was discarded: the job was removed, or another node has taken over the run."
         span.set_status(Status(StatusCode.ERROR, words))
         return
     span.set_attribute("scheduler_async.run.outcome", ending.outcome.value)
@@ -247,7 +251,7 @@ def _describe(span: Span, ending: Ending | None, error: BaseException | None) ->
         span.set_attribute("error.type", _type_of(ending, error))
         span.set_status(Status(StatusCode.ERROR, ending.error))
         if error is not None:
-            # As `Span.record_exception` does it, which puts no bound to what an exception has to say.
+            # As `Span.record_exception` does, which does not limit the length of the message.
             said = {
                 "exception.type": _name_of(type(error)),
                 "exception.message": message_of(error),
@@ -266,7 +270,7 @@ def _name_of(kind: type[BaseException]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-# Who is observed when metrics are collected, which happens in other threads.
+# The instrumented schedulers. Providers collect metrics in other threads.
 _instrumented: WeakSet[_Telemetry] = WeakSet()
 _lock = Lock()
 
@@ -279,10 +283,10 @@ def _telemetry_of(scheduler: Scheduler) -> _Telemetry | None:
 def _sums(
     meter_provider: MeterProvider | None, count: Callable[[Engine], int]
 ) -> Callable[[CallbackOptions], list[Observation]]:
-    """What to observe: the sum of *count* over all schedulers with equal attributes.
+    """Return a callback that observes the sum of *count* over all schedulers with equal attributes.
 
-    A provider calls only the first callback that it is given under a name, and keeps it for good: that one answers
-    for all schedulers with this provider, now and later.
+    A provider calls only the first callback that is registered under a name, and keeps it forever. So that callback
+    answers for all schedulers with this provider, also for later ones.
     """
 
     def observe(_options: CallbackOptions) -> list[Observation]:

@@ -1,4 +1,4 @@
-"""Time that moves when a test says so, for the whole scheduler, its loop included."""
+"""Virtual time for tests: the whole scheduler, including its loop, follows a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -14,21 +14,38 @@ from scheduler_async.timekeeping.clock import Clock, Timer
 from scheduler_async.timekeeping.durations import parse_interval
 from scheduler_async.timekeeping.instants import LAST, SECOND, Micros, parse_instant, span, to_micros
 
-# How long a step waits, in real time, for functions in threads: one that waits for the test must not hold it up.
+# How long a step waits for functions in threads, in real time. One that waits for the test must not block it.
 THREAD_PATIENCE = 0.25
 
-# How long `stop()` waits, in real time, for a handler that does not wait for this clock.
+# How long `stop()` waits for a handler that does not wait for this clock, in real time.
 REAL_PATIENCE = 1.0
 
-# On event loops that do not show what is ready, this many quiet turns let everything that can happen do so.
+# On event loops that do not show their ready callbacks, everything has settled after this many quiet turns.
 BLIND_TURNS = 50
 
 
 class VirtualClock(Clock):
-    """A clock for tests: hand it to a `Scheduler`, and move it with `advance`.
+    """A clock for tests: pass it to a `Scheduler`, and move it with `advance`. Otherwise it stands still.
 
-    It stands still otherwise, so that a test sees exactly what the scheduler does at each moment. Inside a handler,
-    `await clock.sleep("30s")` takes virtual time.
+    >>> import asyncio
+    >>> from scheduler_async import Every, Scheduler
+    >>> from scheduler_async.testing import VirtualClock
+    >>> async def test_it_runs_every_hour() -> None:
+    ...     clock = VirtualClock("2026-01-05T12:00:00Z")
+    ...     scheduler = Scheduler(":memory:", clock=clock)
+    ...     @scheduler.job(Every("1h"))
+    ...     async def sync() -> None:
+    ...         print("synced at", clock.now())
+    ...     async with scheduler:
+    ...         await clock.advance("2h")
+    >>> asyncio.run(test_it_runs_every_hour())
+    synced at 2026-01-05 13:00:00+00:00
+    synced at 2026-01-05 14:00:00+00:00
+
+    Inside a handler, `await clock.sleep("30s")` takes virtual time.
+
+    now="2026-01-05T12:00:00Z"
+        What the clock shows first: an aware `datetime`, or ISO 8601 text with a time zone.
     """
 
     tells_of_jumps = True
@@ -46,29 +63,32 @@ class VirtualClock(Clock):
         self._advancing = asyncio.Lock()
 
     def micros(self) -> Micros:
-        """The wall clock, in microseconds since the epoch."""
+        """Return the time of the wall clock, in microseconds since the epoch."""
         return self._wall
 
     def monotonic(self) -> float:
-        """The seconds this clock has been advanced in all; jumps do not count."""
+        """Return by how many seconds the clock has been advanced in total; jumps do not count."""
         return self._elapsed / SECOND
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
-        """Call *callback* when the clock has been advanced by *delay* seconds."""
+        """Call *callback* after the clock has been advanced by *delay* seconds."""
         timer = _VirtualTimer(callback)
-        # To the nearest, since a float is a little off: a timer that fires a microsecond early finds nothing due.
+        # Rounded, since a float is not exact: a timer that fires a microsecond early finds nothing due.
         at = self._elapsed + round(delay * SECOND)
         heapq.heappush(self._timers, (at, next(self._numbers), timer))
         return timer
 
     async def advance(self, duration: str | timedelta = timedelta(0)) -> None:
-        """Move on by *duration*, through every wake-up on the way, and return when nothing more can happen.
+        """Advance by *duration*, through every wake-up on the way, and return when nothing more can happen.
 
-        A handler that waits for something else than this clock does not hold it up.
+        A handler that waits for something other than this clock does not block it. The default lets everything happen
+        that is due now.
         """
         if isinstance(duration, timedelta):
             if duration < timedelta(0):
-                raise InvalidScheduleError("Time only advances. clock.set() makes the wall clock jump back.")
+                raise InvalidScheduleError(
+                    "duration must not be negative. To make the wall clock jump back, call clock.set()."
+                )
             distance = span(duration)
         elif isinstance(duration, str) and duration.strip() in ("0", "0s"):
             distance = 0
@@ -78,11 +98,11 @@ class VirtualClock(Clock):
             await self._move_through(self._elapsed + distance, lambda: False)
 
     async def wait_for_end(self, work: asyncio.Future[None], timeout: float | None) -> None:
-        """Wait until *work* is done, and let time pass for it: up to *timeout* seconds of this clock.
+        """Wait until *work* is done, and advance the clock by up to *timeout* seconds for it.
 
-        That way `stop()` lets a handler end that sleeps on this clock, and one that never ends does not hang the test.
+        So `stop()` lets a handler end that sleeps on this clock, and a handler that never ends does not hang the test.
         """
-        if self._advancing.locked():  # somebody else moves the clock
+        if self._advancing.locked():  # another task advances the clock
             timer = None if timeout is None else self.call_later(timeout, work.cancel)
             await asyncio.wait([work])
             if timer is not None:
@@ -92,25 +112,25 @@ class VirtualClock(Clock):
             end = None if timeout is None else self._elapsed + int(timeout * SECOND)
             await self._move_through(end, work.done)
             if not work.done():
-                # It waits for something else: for real time, for one.
+                # It waits for something else, such as real time.
                 await asyncio.wait([work], timeout=None if timeout is None else min(timeout, REAL_PATIENCE))
 
     def set(self, now: str | datetime) -> None:
-        """Make the wall clock jump, as an NTP step or a suspended laptop does."""
+        """Make the wall clock jump to *now*, as after an NTP step or a suspend."""
         if not isinstance(now, str | datetime):
-            raise InvalidScheduleError(f"A clock is set to a datetime or ISO 8601 text, not {quoted(now)}.")
+            raise InvalidScheduleError(f"now must be a datetime or an ISO 8601 string, not {quoted(now)}.")
         self._wall = to_micros(parse_instant(now))
         for listener in list(self._listeners):
             listener()
 
     def on_jump(self, listener: Callable[[], object], /) -> Callable[[], None]:
-        """Call *listener* at each `set`."""
+        """Call *listener* at each `set`. Return a function that ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Hold `advance` up until this is done."""
+        """Make `advance` wait until the scope ends."""
         self._busy += 1
         try:
             yield
@@ -121,7 +141,7 @@ class VirtualClock(Clock):
 
     @contextmanager
     def working_in_thread(self) -> Iterator[None]:
-        """Hold `advance` up for a moment of real time, or until this is done."""
+        """Make `advance` wait until the scope ends, or for a moment of real time."""
         self._in_threads += 1
         try:
             yield
@@ -130,7 +150,7 @@ class VirtualClock(Clock):
             self._thread_ended.set()
 
     async def _move_through(self, end: Micros | None, is_enough: Callable[[], bool]) -> None:
-        """Move on to *end*, or as far as there are timers, through all of them and no further than is enough."""
+        """Advance to *end*, or to the last timer, through every timer on the way, until *is_enough* returns True."""
         await self._settle()
         while not is_enough() and (at := self._next_timer()) is not None and (end is None or at <= end):
             self._move_to(max(at, self._elapsed))
@@ -141,7 +161,7 @@ class VirtualClock(Clock):
             self._move_to(end)
 
     def _move_to(self, elapsed: Micros) -> None:
-        self._wall = min(self._wall + elapsed - self._elapsed, LAST)  # which a wall clock can show
+        self._wall = min(self._wall + elapsed - self._elapsed, LAST)  # the last moment that a datetime can hold
         self._elapsed = elapsed
 
     def _next_timer(self) -> Micros | None:
@@ -150,12 +170,12 @@ class VirtualClock(Clock):
         return self._timers[0][0] if self._timers else None
 
     async def _settle(self) -> None:
-        """Return when nothing more can happen without time moving."""
+        """Return when nothing more can happen before time advances."""
         ready = getattr(asyncio.get_running_loop(), "_ready", None)
         enough = BLIND_TURNS if ready is None else 1
         patient = True
         while True:
-            quiet = 0  # turns of the event loop, one after another, in which nothing happened
+            quiet = 0  # consecutive turns of the event loop in which nothing happened
             while quiet < enough:
                 await asyncio.sleep(0)
                 if self._busy:

@@ -32,7 +32,9 @@ ROOMS = [
     "running",
     "engine",
     "command",
+    "options",
     "namespace",
+    "services",
     "scheduler",
     "testing",
     "telemetry",
@@ -44,7 +46,7 @@ MOST_MODULES_AT_THE_TOP = 15
 # Rooms in which nothing waits: no event loop, no I/O.
 PURE = {"errors", "escapes", "texts", "schedules", "rules"}
 # What a type checker alone needs may point the other way.
-ONLY_FOR_TYPES = {"namespace": {"scheduler"}}
+ONLY_FOR_TYPES = {"namespace": {"scheduler"}, "services": {"scheduler"}}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -270,8 +270,8 @@ async def test_a_timeout_may_be_longer_than_the_calendar(
         pytest.param("x" * 1_001, "at most 1,000 characters, not 1,001", id="too long"),
         pytest.param("", "must say why", id="empty"),
         pytest.param(" \n", "must say why", id="blank"),
-        pytest.param(None, "reason is a text, not None", id="None"),
-        pytest.param(b"gone", "reason is a text, not a value of type bytes", id="bytes"),
+        pytest.param(None, "reason must be a string, not None", id="None"),
+        pytest.param(b"gone", "reason must be a string, not a value of type bytes", id="bytes"),
         pytest.param("a\0b", "without NUL characters", id="NUL"),
         pytest.param("\ud800", "must be Unicode text", id="half a character"),
         pytest.param("ended", "reserved", id="that of a job whose schedule has ended"),
@@ -337,7 +337,7 @@ def test_bad_limits_of_groups_are_refused_with_what_would_be_right(limits: Any, 
 
 
 def test_a_class_is_no_store() -> None:
-    with pytest.raises(SchedulerError, match=r"pass SQLiteStore\(\.\.\.\), not the class"):
+    with pytest.raises(SchedulerError, match=r"not a class: pass SQLiteStore\(\.\.\.\)"):
         Scheduler(SQLiteStore)  # type: ignore[arg-type]
 
 

@@ -79,12 +79,12 @@ def test_an_error_is_also_the_builtin_that_callers_expect(error: type, builtin: 
 
 def test_the_messages_say_what_to_do_next() -> None:
     assert str(JobNotFoundError("daily", "my-extension")) == (
-        'There is no job "daily" in namespace "my-extension". list_jobs() shows the jobs there are.'
+        'Job "daily" in namespace "my-extension" not found. list_jobs() shows the jobs that exist.'
     )
     assert 'on_conflict="replace"' in str(JobExistsError("daily"))
     assert 'Did you mean "Europe/Stockholm"?' in str(UnknownZoneError("Europe/Stokholm", "Europe/Stockholm"))
     assert "Did you mean" not in str(UnknownZoneError("x"))
-    assert str(SchedulerShutdownError(0.5, 1)).startswith("Still waiting for 1 run after 0.5 s.")
+    assert str(SchedulerShutdownError(0.5, 1)).startswith("1 run is still in progress after 0.5 s.")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,14 @@ import ast
 import inspect
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import scheduler_async
+from scheduler_async import Every, JobFilters, JobOptions, Scheduler
 
 # Names that the contract promises: they may be joined by others, and never go away.
 PROMISED = {
@@ -75,3 +78,55 @@ def test_every_public_name_has_a_docstring_of_its_own(name: str) -> None:
 
 def test_the_package_is_typed() -> None:
     assert Path(scheduler_async.__file__).with_name("py.typed").exists()
+
+
+# ---------------------------------------------------------------- keyword arguments
+
+# The ignored errors are part of the test: mypy complains about a comment that ignores nothing.
+TYPOS: list[Callable[[Scheduler], Awaitable[object]]] = [
+    lambda scheduler: scheduler.add_job(Every("5m"), handler="work", tiemout="5m"),  # type: ignore[call-arg]
+    lambda scheduler: scheduler.update_job("a", tiemout="5m"),  # type: ignore[call-arg]
+    lambda scheduler: scheduler.list_jobs(stauts="idle"),  # type: ignore[call-arg]
+    lambda scheduler: scheduler.namespace("n").schedule(
+        Every("5m"),
+        handler="work",
+        tiemout="5m",  # type: ignore[call-arg]
+    ),
+    lambda scheduler: scheduler.namespace("n").list(stauts="idle"),  # type: ignore[call-arg]
+]
+
+
+@pytest.mark.parametrize("call", TYPOS, ids=["add_job", "update_job", "list_jobs", "Namespace.schedule", "list"])
+async def test_a_misspelt_argument_is_refused_by_type_checkers_and_at_run_time(
+    call: Callable[[Scheduler], Awaitable[object]],
+) -> None:
+    scheduler = Scheduler(":memory:")
+    await scheduler.add_job(Every("5m"), handler="work", id="a")
+
+    with pytest.raises(TypeError, match=r"tiemout|stauts"):
+        await call(scheduler)
+
+    await scheduler.stop()
+
+
+def test_a_misspelt_argument_of_a_declared_job_is_refused() -> None:
+    async def work() -> None: ...
+
+    with pytest.raises(TypeError, match="tiemout"):
+        Scheduler(":memory:").job(Every("5m"), tiemout="5m")(work)  # type: ignore[call-arg]
+
+
+def test_an_argument_of_the_wrong_type_is_found_by_type_checkers() -> None:
+    async def work() -> None: ...
+
+    with pytest.raises(scheduler_async.InvalidJobError):
+        Scheduler(":memory:").job(Every("5m"), enabled="yes")(work)  # type: ignore[arg-type]
+
+
+def test_the_options_of_a_job_are_the_same_wherever_they_are_given() -> None:
+    """They are spelled out in `add_job`, where people look for them, and declared once for all others."""
+    add_job, list_jobs = get_type_hints(Scheduler.add_job), get_type_hints(Scheduler.list_jobs)
+    of_its_own = {"schedule", "handler", "id", "namespace", "on_conflict", "return"}
+
+    assert get_type_hints(JobOptions) == {name: add_job[name] for name in add_job.keys() - of_its_own}
+    assert get_type_hints(JobFilters) == {name: list_jobs[name] for name in list_jobs.keys() - {"namespace", "return"}}

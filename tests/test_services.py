@@ -150,6 +150,6 @@ async def test_the_end_of_an_application_says_so_when_a_run_cannot_be_ended(
 
     await service.add_job(Manual(), handler="deaf", id="a")
 
-    with pytest.raises(SchedulerShutdownError, match="Still waiting for 1 run after 5 s"):
+    with pytest.raises(SchedulerShutdownError, match="1 run is still in progress after 5 s"):
         async with service.lifespan(None):
             await service.trigger_job("a")

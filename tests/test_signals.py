@@ -298,7 +298,7 @@ async def test_outside_the_main_thread_an_error_says_what_to_do() -> None:
     def run() -> None:
         asyncio.run(scheduler.run_until_signal())
 
-    with pytest.raises(SchedulerError, match=r"Call run_until_signal\(\) there; .* start\(\) and stop\(\)"):
+    with pytest.raises(SchedulerError, match=r"must be called in the main thread.* start\(\) and stop\(\)"):
         await asyncio.to_thread(run)
 
     assert scheduler.status == "stopped"

@@ -667,7 +667,7 @@ async def test_it_can_be_put_on_again(
 
 
 async def test_once_is_enough(watched: Scheduler, collector: Collector) -> None:
-    with pytest.raises(SchedulerError, match="This scheduler is instrumented already"):
+    with pytest.raises(SchedulerError, match="This scheduler is already instrumented"):
         collector.instrument(watched)
 
 
@@ -676,13 +676,13 @@ async def test_once_is_enough(watched: Scheduler, collector: Collector) -> None:
 )
 def test_an_unknown_split_is_refused(split_by: Any, named: str) -> None:
     scheduler = Scheduler(":memory:")
-    with pytest.raises(SchedulerError, match=f'split_by is a list of "namespace", "job", "group", not {named}'):
+    with pytest.raises(SchedulerError, match=f'split_by must be a list of "namespace", "job", "group", not {named}'):
         instrument(scheduler, split_by=split_by)
     assert scheduler._engine.events.observers == []
 
 
 def test_only_schedulers_are_instrumented() -> None:
-    with pytest.raises(SchedulerError, match='takes a Scheduler, not "jobs'):
+    with pytest.raises(SchedulerError, match='must be a Scheduler, not "jobs'):
         instrument("jobs.db")  # type: ignore[arg-type]
 
 
@@ -757,7 +757,9 @@ async def test_a_provider_that_fails_costs_no_run_and_is_told_of_once(
 
     assert [row.outcome for row in await scheduler.run_log()] == [Outcome.SUCCESS] * 3
     complaints = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [record.getMessage() for record in complaints] == ["OpenTelemetry takes no spans; runs go on without"]
+    assert [record.getMessage() for record in complaints] == [
+        "Cannot send spans to OpenTelemetry; runs continue without them"
+    ]
     assert collector.points("runs") == [({"handler": "work", "outcome": "success"}, 3)]
 
 
@@ -773,7 +775,7 @@ async def test_a_provider_that_fails_again_is_told_of_again(
 
     assert [row.outcome for row in await scheduler.run_log()] == [Outcome.SUCCESS] * 5
     complaints = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert complaints == ["OpenTelemetry takes no metrics; runs go on without"] * 2
+    assert complaints == ["Cannot send metrics to OpenTelemetry; runs continue without them"] * 2
 
 
 class Moody(NoOpMeterProvider):

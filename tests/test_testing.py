@@ -159,7 +159,7 @@ async def test_stopping_does_not_wait_in_real_time_for_what_never_ends() -> None
     await scheduler.start()
     await clock.advance("1h")
 
-    with pytest.raises(SchedulerShutdownError, match="Still waiting for 1 run after 3600 s"):
+    with pytest.raises(SchedulerShutdownError, match="1 run is still in progress after 3600 s"):
         await scheduler.stop(timeout=3600)
 
     assert scheduler.status == "stopping"

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 from scheduler_async import Every, Run, Scheduler, SQLiteStore
-from scheduler_async.scheduler import LAST_WORDS
+from scheduler_async.services import LAST_WORDS
 from scheduler_async.stores.messages import Claims, ClaimTerms
 from torturing.accounts import MILLISECOND, Goals, Line, percentile
 from torturing.crew import PATIENCE, Log, wait_until

@@ -56,9 +56,9 @@ async def suggesting_names(scheduler: Scheduler) -> AsyncIterator[None]:
 
 def store_at(path: str) -> Store:
     """Return the store at *path*, which is the path of a file or a URL."""
-    from scheduler_async.scheduler import _store_of
+    from scheduler_async.options import store_of
 
-    store = _store_of(path)
+    store = store_of(path)
     guard_file(store)
     return store
 

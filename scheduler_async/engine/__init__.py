@@ -6,6 +6,7 @@
 - `ended_runs` wait for the `recorder`, which commits them and follows up. `announcer` writes events and log lines.
 - `agenda` knows what is due next and wakes the loop; `lookahead` says how far ahead of its time it is claimed.
 - `membership` keeps this process alive as a node, which `own_node` describes. `janitor` removes what is old.
+- `editor` changes jobs. `single_pass` and `manual_run` run them without the loop. `outlook` tells what would run.
 - `clock_watch` notices jumps of the wall clock, `troubles` those of the store. `checkup` and `health` tell of them.
 - `setting`, `locks` and `tasks` are what the parts stand on.
 

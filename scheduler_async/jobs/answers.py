@@ -1,4 +1,4 @@
-"""What the scheduler answers when it is asked about jobs and nodes."""
+"""The answers of the scheduler: explanations, previews, summaries, nodes, and its state."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from scheduler_async.jobs.job import Job
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why a job is not running right now. As a text, it is a sentence for a person."""
+    """Why a job is not running now. `str()` of it is a sentence for people."""
 
     reason: SkipReason | None
-    """None when it would run."""
+    """The reason, or None if the job would run."""
     until: datetime | None
-    """When that will change, if it is known."""
+    """When the reason ends, if that is known."""
     sentence: str
-    """What the matter is."""
+    """The reason in words."""
     remedy: str | None = None
-    """What to call about it, if anything."""
+    """The call that would change it, if there is one."""
 
     def __str__(self) -> str:
         return self.sentence if self.remedy is None else f"{self.sentence} {self.remedy}"
@@ -28,27 +28,27 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True)
 class Upcoming:
-    """One line of a preview."""
+    """A run that is expected, as `Scheduler.preview` returns it."""
 
     job: Job
     at: datetime
     retries_left: int | None
-    """How many more failures are borne; None is any number."""
+    """How many more failures the retry policy allows; None is any number."""
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassSummary:
-    """What one pass did."""
+    """The counts of one pass. `str()` of it is a sentence."""
 
     executed: int = 0
     succeeded: int = 0
     failed: int = 0
     retry_queued: int = 0
-    """How many of the failed are tried again."""
+    """How many of the failed runs will be retried."""
     skipped: int = 0
     cancelled: int = 0
-    """How many were ended because the pass was."""
+    """How many runs were cancelled because the scheduler stopped."""
 
     def __str__(self) -> str:
         parts = [
@@ -65,19 +65,43 @@ class PassSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A scheduler that shares the store: one that runs jobs, or could."""
+    """A scheduler that shares the store and can run jobs."""
 
     id: str
-    """Its name, as run rows have it."""
+    """Its name, as in the `node` column of the run log."""
     host: str
     pid: int
     since: datetime
     lease: timedelta
-    """How long the others wait for its next sign of life; zero when they may take over its runs."""
+    """How long the other nodes wait for its next heartbeat; zero if they may take over its runs."""
     running: int
-    """How many runs it has claimed, queued ones included."""
+    """How many runs it has claimed, including queued ones."""
     clock_skew: timedelta
-    """How far its clock is ahead of the store's. More than a second, either way, is something to look at."""
+    """How far its clock is ahead of the clock of the store. Look into more than a second, either way."""
     is_self: bool = False
     unreadable: str | None = None
-    """What cannot be read of its row in the store, if anything; its other fields are what can be read."""
+    """Which part of its row cannot be read from the store, if any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerState:
+    """What a scheduler is doing, as `Scheduler.state` returns it."""
+
+    status: str
+    """"stopped", "running" or "stopping"."""
+    started_at: datetime | None
+    """When it was started; None while it is stopped."""
+    tick_count: int
+    """How many passes the loop has made since the start."""
+    trigger_count: int
+    """How many runs have been claimed since the start."""
+    last_tick_at: datetime | None
+    """When the loop last looked at what is due."""
+    next_wake_at: datetime | None
+    """When the loop looks again, unless something changes before that."""
+    running: int
+    """How many runs are in progress in this process."""
+    queued: int
+    """How many claimed runs wait for a slot."""
+    problem: str | None = None
+    """What keeps it from working, if anything does: the store fails, or the clock has jumped too far."""

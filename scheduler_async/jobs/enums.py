@@ -1,4 +1,4 @@
-"""The words that jobs and runs are described by."""
+"""The enums of jobs and runs: outcomes, statuses, policies, and reasons."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
 
     is_failure: bool
-    """Whether it counts against the job."""
+    """Whether it counts as a failure of the job."""
 
     def __init__(self, value: str) -> None:
         self.is_failure = value in ("error", "timeout", "interrupted")
 
 
 class Status(StrEnum):
-    """What a job is doing."""
+    """The state of a job: waiting, queued, running, paused or disabled."""
 
     IDLE = "idle"
     QUEUED = "queued"
@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 class Priority(StrEnum):
-    """Who goes first when not all can go."""
+    """Which jobs start first if not all can start at once."""
 
     HIGH = "high"
     STANDARD = "standard"
@@ -46,7 +46,7 @@ class Priority(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Lower goes first."""
+        """The place in the order; lower starts first."""
         return _RANKS[self]
 
 
@@ -54,21 +54,21 @@ _RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 
 
 class Misfire(StrEnum):
-    """What becomes of an occurrence that was missed."""
+    """What to do about occurrences that were missed: run the job once now, or skip them."""
 
     RUN_ONCE = "run_once"
     SKIP = "skip"
 
 
 class OnInterrupt(StrEnum):
-    """What becomes of a run whose process died."""
+    """What to do about a run whose process died: run the occurrence again, or skip it."""
 
     RERUN = "rerun"
     SKIP = "skip"
 
 
 class OnConflict(StrEnum):
-    """What adding a job does when its id is taken."""
+    """What `add_job` does if the id is taken: raise an error, replace the job, or keep it."""
 
     RAISE = "raise"
     REPLACE = "replace"
@@ -76,7 +76,7 @@ class OnConflict(StrEnum):
 
 
 class Trigger(StrEnum):
-    """Why a run started."""
+    """Why a run started: by schedule, as a retry, to catch up on missed occurrences, or by hand."""
 
     SCHEDULE = "schedule"
     RETRY = "retry"
@@ -105,7 +105,7 @@ class SkipReason(StrEnum):
 
 
 class Phase(StrEnum):
-    """Whether a job takes part in scheduling, whatever it is doing just now."""
+    """Whether a job takes part in scheduling, whether or not it is running now."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -113,17 +113,17 @@ class Phase(StrEnum):
 
 
 ENDED = "ended"
-"""The `disabled_reason` of a job whose schedule has nothing left."""
+"""The `disabled_reason` of a job whose schedule has no occurrences left."""
 
 
 Choice = TypeVar("Choice", bound=Enum)
 
 
 def check_choice(kind: type[Choice], value: object, what: str) -> Choice:
-    """*value* as a member of *kind*."""
+    """Return *value* as a member of *kind*; *what* names it in the error."""
     if isinstance(value, kind):
         return value
     found = next((choice for choice in kind if choice.value == value), None)
     if found is None:
-        refuse(what, f"is one of {', '.join(str(choice.value) for choice in kind)}, not {quoted(value)}")
+        refuse(what, f"must be one of {', '.join(str(choice.value) for choice in kind)}, not {quoted(value)}")
     return found

@@ -1,4 +1,4 @@
-"""What observers are told, and when: after it has been committed, and without ever slowing the scheduler."""
+"""Events: what happened, sent to readers after it is committed. A slow reader never slows the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler_async.jobs.enums import SkipReason
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Ending, Run, RunRow
 
-# A reader who falls further behind loses the oldest events.
+# A reader that falls further behind loses the oldest events.
 MAX_UNREAD = 1_000
 
 
@@ -41,30 +41,34 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened, and what it happened to."""
+    """Something that happened to the scheduler, a job or a run."""
 
     kind: EventKind
     at: datetime
     job: Job | None = None
+    """The job after the event; None if the event is not about a job."""
     run: RunRow | None = None
+    """The row of the run log; None if the event is not about a run."""
     reason: SkipReason | str | None = None
+    """Why it happened, for skipped runs, disabled jobs and problems."""
 
 
 class Observer(Protocol):
-    """Somebody who is told everything at once, on the event loop, and so is quick and never raises."""
+    """Receives everything at once, on the event loop. It must be fast, and must not raise."""
 
     def run_begins(self, run: Run) -> Callable[[Ending | None, BaseException | None], None]:
-        """Called in the context of *run*, before its handler: what is set there, the handler finds.
+        """Prepare the context of *run*: the handler is called in it next.
 
-        What it returns is told how the handler ended and with which exception; no ending is of no interest any more.
+        Return a function to call when the handler has ended, with its ending and its exception. The ending is None if
+        the result of the run is discarded.
         """
 
     def heard(self, event: Event) -> None:
-        """Something happened, and is committed."""
+        """Take note of a committed *event*."""
 
 
 class EventStream(AsyncIterator[Event]):
-    """Events from the moment it was made, for one reader."""
+    """The events since the stream was made, for one reader: `async for event in stream`."""
 
     def __init__(self, events: Events) -> None:
         self._unread: deque[Event] = deque(maxlen=MAX_UNREAD)
@@ -72,7 +76,7 @@ class EventStream(AsyncIterator[Event]):
         self._closed = False
         self._events = events
         self.lost = 0
-        """How many events this reader was too slow for."""
+        """How many events were dropped because the reader was too slow."""
 
     def __aiter__(self) -> Self:
         return self
@@ -91,12 +95,12 @@ class EventStream(AsyncIterator[Event]):
         self.close()
 
     def close(self) -> None:
-        """End after what is unread."""
+        """End the stream after the unread events."""
         self._closed = True
         self._arrived.set()
 
     def put(self, event: Event) -> None:
-        """Tell the reader, who may be slow."""
+        """Add an event, and drop the oldest if too many are unread."""
         if len(self._unread) == MAX_UNREAD:
             self.lost += 1
         self._unread.append(event)
@@ -104,40 +108,42 @@ class EventStream(AsyncIterator[Event]):
 
 
 class Events:
-    """All who listen. A stream that nobody holds any more is forgotten."""
+    """All streams and observers. A stream without references is dropped."""
 
     def __init__(self) -> None:
-        self._streams: set[ref[EventStream]] = set()  # asked far more often than told: a WeakSet would take long
+        self._streams: set[ref[EventStream]] = (
+            set()
+        )  # `has_listeners` is asked far more often than `tell`: a WeakSet would be slow
         self.observers: list[Observer] = []
 
     @property
     def has_listeners(self) -> bool:
-        """Whether it is worth telling."""
+        """Whether anything receives events."""
         return bool(self.observers or self._streams)
 
     @property
     def has_readers(self) -> bool:
-        """Whether it is worth telling what observers have learned by `run_begins`."""
+        """Whether any stream is read. Observers learn of a start by `run_begins`."""
         return bool(self._streams)
 
     def listen(self) -> EventStream:
-        """A stream of what happens from now on."""
+        """Return a stream of the events from now on."""
         stream = EventStream(self)
         self._streams.add(ref(stream, self._streams.discard))
         return stream
 
     def forget(self, stream: EventStream) -> None:
-        """Tell *stream* nothing more."""
+        """Send no more events to *stream*."""
         self._streams.discard(ref(stream))
 
     def close(self) -> None:
-        """End all streams, after what is unread."""
+        """End all streams after their unread events."""
         for stream in self._readers():
             stream.close()
         self._streams.clear()
 
     def tell(self, event: Event) -> None:
-        """Tell everybody."""
+        """Send *event* to all observers and streams."""
         for observer in self.observers:
             observer.heard(event)
         for stream in self._readers():

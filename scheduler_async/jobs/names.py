@@ -1,4 +1,4 @@
-"""What may name a job, a namespace, a handler or a group; and the key of a job among all jobs."""
+"""Names of jobs, namespaces, handlers and groups: which are valid, and the key of a job among all jobs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def key_of(namespace: str, id: str) -> str:
 
 
 def check_name(value: object, what: str) -> str:
-    """*value*, if it can name something; *what* says what it would name."""
+    """Return *value* if it is a valid name; *what* says in the error which name it is."""
     if not isinstance(value, str):
-        refuse(what, f"is a text, not {quoted(value)}")
+        refuse(what, f"must be a string, not {quoted(value)}")
     if not value or value != value.strip():
-        refuse(what, f"is a text without blanks around it, not {quoted(value)}")
+        refuse(what, f"must be a string without whitespace around it, and not empty; {quoted(value)} is not")
     if len(value) > MAX_NAME_LENGTH:
-        refuse(what, f"has at most {MAX_NAME_LENGTH} characters; {quoted(value)} has more")
+        refuse(what, f"must have at most {MAX_NAME_LENGTH} characters; {quoted(value)} has more")
     if not value.isprintable():
-        refuse(what, f"has printable characters only; {quoted(value)} has others")
+        refuse(what, f"must have printable characters only; {quoted(value)} has others")
     return value
 
 
 def refuse(what: str, problem: str) -> NoReturn:
-    """Raise the error that says what is wrong with the field *what*."""
+    """Raise `InvalidJobError` for the field *what*; *problem* continues the sentence, such as "must be …"."""
     raise InvalidJobError(f"The {what} of a job {problem}.", what)

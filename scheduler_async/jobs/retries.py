@@ -1,4 +1,4 @@
-"""What a failure costs: when a job is tried again, and when it is given up. Pure."""
+"""Retry policies: when to run a job again after a failure, and when to disable it. Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from scheduler_async.timekeeping.instants import LAST, MINUTE, Micros, span
 
 JSON_VERSION = 1
 
-# A job that takes its process down each time is given up after this many, whatever its policy says.
+# A job that kills its process this many times in a row is disabled, whatever its policy.
 MAX_INTERRUPTIONS = 5
 
-# Beyond this many minutes the doubling has outgrown every period, and most calendars.
+# 2**40 minutes is longer than any period.
 _LARGEST_POWER = 40
 
 
 class RetryKind(StrEnum):
-    """The four ways to deal with failures."""
+    """The four kinds of retry policies."""
 
     BACKOFF = "backoff"
     IN_WINDOW = "in_window"
@@ -45,10 +45,10 @@ _NEEDED: dict[RetryKind, tuple[str, ...]] = {
 
 
 class Consequence(NamedTuple):
-    """What follows from one failure."""
+    """The consequence of a failure."""
 
     disable: bool = False
-    """The job is given up."""
+    """Whether the job is disabled."""
     retry_at: Micros | None = None
     """The same occurrence is due again at this moment."""
     not_before: Micros | None = None
@@ -56,12 +56,33 @@ class Consequence(NamedTuple):
     retry_count: int = 0
     period_start: Micros | None = None
     held: bool = False
-    """All retries of the period are spent: `retry_at` is when it ends."""
+    """Whether all retries of the period are used up; `retry_at` is the end of the period."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """A policy for failures. Make one with `backoff`, `in_window`, `budget` or `none`."""
+    """What happens after a run fails. Make a policy with `backoff`, `in_window`, `budget` or `none`.
+
+    >>> from scheduler_async import Retry
+    >>> Retry.backoff().describe()
+    'waits 30 seconds, 1 minute, 5 minutes, 15 minutes, 1 hour by failures in a row; disabled after 5 failures in a row'
+    >>> Retry.in_window(3, delay="10s").describe()
+    '3 retries before the next regular time'
+    >>> Retry.budget(max_retries=5, period="1d").describe()
+    '5 failures in 1 day'
+    >>> Retry.none(disable_after=10).describe()
+    'no retries; disabled after 10 failures in a row'
+
+    `Retry.backoff()`, the default, postpones the next regular run after each failure. `Retry.in_window()` retries soon,
+    and waits for the next regular time after that. `Retry.budget()` retries after growing delays until the budget of a
+    period is used up. `Retry.none()` waits for the next regular time.
+
+    Pass it as `Scheduler(retry=…)` for all jobs, or as `add_job(retry=…)` for one. A run fails if its handler raises,
+    returns the outcome "error", exceeds its timeout, or if its process dies. A success resets the count, and so does
+    `resume_job`. With *disable_after*, the job is disabled after that many failures in a row; None never disables it.
+
+    A job with an `At` schedule has one attempt, unless the job has a policy of its own.
+    """
 
     kind: RetryKind
     delays: tuple[timedelta, ...] = ()
@@ -72,8 +93,8 @@ class Retry:
     def __post_init__(self) -> None:
         if self.kind not in list(RetryKind):
             raise InvalidJobError(
-                f"A retry policy is Retry.backoff(), Retry.in_window(), Retry.budget() or Retry.none(); "
-                f"its kind cannot be {quoted(self.kind)}.",
+                "A retry policy must be Retry.backoff(), Retry.in_window(), Retry.budget() or Retry.none(); "
+                f"its kind must not be {quoted(self.kind)}.",
                 "retry",
             )
         missing = [name for name in _NEEDED[self.kind] if getattr(self, name) in (None, ())]
@@ -89,13 +110,19 @@ class Retry:
         *,
         disable_after: int | None = 5,
     ) -> Retry:
-        """Postpone the next regular run by *delays*, longer with each failure in a row; give up after *disable_after*.
+        """Postpone the next regular run after each failure in a row, by the first of *delays*, then the second, …
 
-        A delay only ever postpones: a job that is due later anyway runs at its regular time.
+        A delay never makes a run earlier: a job that is due later anyway runs at its regular time. `Retry.backoff()`
+        waits at least 30 s, 1 min, 5 min, 15 min and 1 h, and disables the job after 5 failures in a row.
+
+        delays=("30s", "1m", "5m", "15m", "60m")
+            Durations. The last one also holds for all further failures.
+        disable_after=5
+            Disables the job after this many failures in a row. None: never.
         """
         if isinstance(delays, str) or not isinstance(delays, Iterable):
             raise InvalidJobError(
-                f'delays is a list of durations such as ["30s", "5m"], not {quoted(delays)}.', "retry"
+                f'delays must be a list of durations such as ["30s", "5m"], not {quoted(delays)}.', "retry"
             )
         steps = tuple(parse_interval(delay) for delay in delays)
         return cls(kind=RetryKind.BACKOFF, delays=steps, disable_after=_count(disable_after, "disable_after"))
@@ -104,9 +131,14 @@ class Retry:
     def in_window(
         cls, max_retries: int = 2, *, delay: str | timedelta | None = None, disable_after: int | None = None
     ) -> Retry:
-        """Try again at the next pass (or after *delay*), *max_retries* times; then wait for the next regular time.
+        """Retry soon, up to *max_retries* times; then wait for the next regular time, which has all retries again.
 
-        Each regular time begins with all its retries. The loop waits at least one second before each retry.
+        max_retries=2
+            How many retries each regular time has.
+        delay=None
+            How long to wait before each retry. None retries at the next pass, which the loop makes after one second.
+        disable_after=None
+            Disables the job after this many failures in a row. None: never.
         """
         return cls(
             kind=RetryKind.IN_WINDOW,
@@ -117,9 +149,16 @@ class Retry:
 
     @classmethod
     def budget(cls, max_retries: int = 5, period: str | timedelta = "1d", *, disable_after: int | None = None) -> Retry:
-        """Try again after 2, 4, 8, … minutes; after *max_retries* failures hold still until *period* has passed.
+        """Retry after 2, 4, 8, … minutes; after *max_retries* failures, wait until the *period* has passed.
 
         The period begins with its first failure. Regular times in between do not run.
+
+        max_retries=5
+            How many failures a period allows.
+        period="1d"
+            The length of a period, as a duration.
+        disable_after=None
+            Disables the job after this many failures in a row. None: never.
         """
         return cls(
             kind=RetryKind.BUDGET,
@@ -130,10 +169,13 @@ class Retry:
 
     @classmethod
     def none(cls, *, disable_after: int | None = None) -> Retry:
-        """Go on to the next regular time as if nothing had happened.
+        """Wait for the next regular time, without retries.
 
-        A run whose process died is run again all the same, and a job that was interrupted five times in a row is
-        disabled, unless *disable_after* says otherwise: it may be what kills the process.
+        A run whose process died still runs again, as `on_interrupt` says. After five such interruptions in a row the
+        job is disabled, since it may be the cause.
+
+        disable_after=None
+            Disables the job after this many failures in a row, and replaces the limit of five interruptions.
         """
         return cls(kind=RetryKind.NONE, disable_after=_count(disable_after, "disable_after"))
 
@@ -147,10 +189,10 @@ class Retry:
         at_once: bool = False,
         interruptions: int = 0,
     ) -> Consequence:
-        """What follows from a failure at *failed_at*, which *consecutive_errors* counts already.
+        """Return the consequence of a failure at *failed_at*, which *consecutive_errors* already includes.
 
-        *at_once* is for runs that were interrupted: what would be retried later, or not at all, is retried now,
-        as long as the counts allow. *interruptions* are how many such there were in a row, this one included.
+        *at_once* is for interrupted runs: they run again now, as long as the counts allow. *interruptions* is how many
+        of them there were in a row, including this one.
         """
         if self.disable_after is None:
             is_enough = at_once and interruptions >= MAX_INTERRUPTIONS
@@ -168,7 +210,7 @@ class Retry:
                 assert self.max_retries is not None
                 if retry_count >= self.max_retries:
                     return Consequence(retry_count=retry_count)
-                # One microsecond makes it the *next* pass: this one asks what was due when it began.
+                # One microsecond later, so that the current pass, which began before, does not run it.
                 wait = span(self.delays[0]) if self.delays else 1
                 return Consequence(
                     retry_at=min(failed_at + (0 if at_once else wait), LAST), retry_count=retry_count + 1
@@ -188,11 +230,11 @@ class Retry:
                 return Consequence(retry_at=failed_at if at_once else None)
 
     def is_exhausted(self, retry_count: int) -> bool:
-        """Whether *retry_count* has used up what the policy allows for now."""
+        """Return whether *retry_count* has used up the retries that the policy allows for now."""
         return self.max_retries is not None and retry_count >= self.max_retries
 
     def retries_left(self, consecutive_errors: int, retry_count: int) -> int | None:
-        """How many more failures are borne before the job is held or given up; None is any number."""
+        """Return how many more failures are allowed before the job is held or disabled; None is any number."""
         if self.max_retries is not None:
             return max(self.max_retries - retry_count, 0)
         if self.disable_after is not None:
@@ -201,11 +243,11 @@ class Retry:
 
     @property
     def regular_times_go_on(self) -> bool:
-        """Whether a regular time that comes while a retry waits takes its place."""
+        """Whether a regular time replaces a retry that is still waiting."""
         return self.kind is not RetryKind.BUDGET
 
     def describe(self) -> str:
-        """The policy in plain English."""
+        """Return the policy in plain English."""
         match self.kind:
             case RetryKind.BACKOFF:
                 words = f"waits {', '.join(map(describe_duration, self.delays))} by failures in a row"
@@ -221,7 +263,7 @@ class Retry:
         return words
 
     def to_json(self) -> dict[str, Any]:
-        """The policy as JSON values, with a version; `from_json` makes an equal one of them."""
+        """Return the policy as a dict of JSON values, from which `from_json` makes an equal policy."""
         form = {
             "version": JSON_VERSION,
             "kind": self.kind.value,
@@ -234,13 +276,13 @@ class Retry:
 
     @classmethod
     def from_json(cls, form: str | Mapping[str, Any]) -> Retry:
-        """The policy that `to_json` was asked of; *form* may be text too."""
+        """Return the policy that `to_json` described; *form* may also be JSON text."""
         try:
             parts = dict(json.loads(form) if isinstance(form, str) else form)
             if parts["version"] != JSON_VERSION:
                 raise InvalidJobError(
-                    f"This retry policy has version {quoted(str(parts['version']))} of the JSON form, and only version "
-                    f"{JSON_VERSION} is known here: a newer scheduler_async wrote it.",
+                    f"This retry policy has version {quoted(str(parts['version']))} of the JSON form; this version of "
+                    f"scheduler_async supports version {JSON_VERSION}. Upgrade scheduler_async.",
                     "retry",
                 )
             period = parts.get("period")
@@ -256,7 +298,7 @@ class Retry:
                 raise
             raise InvalidJobError(
                 f"This is not the JSON form of a retry policy ({type(error).__name__}: {error}). "
-                'One looks like {"version": 1, "kind": "in_window", "max_retries": 2}.',
+                'It must look like {"version": 1, "kind": "in_window", "max_retries": 2}.',
                 "retry",
             ) from error
 
@@ -265,7 +307,7 @@ def _count(number: int | None, name: str) -> int | None:
     smallest = 0 if name == "max_retries" else 1
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < smallest):
         given = number if isinstance(number, int) and not isinstance(number, bool) else quoted(number)
-        raise InvalidJobError(f"{name} is a whole number from {smallest} up, not {given}.", "retry")
+        raise InvalidJobError(f"{name} must be a whole number from {smallest} up, not {given}.", "retry")
     return number
 
 

@@ -1,4 +1,4 @@
-"""What the rows of the run log add up to. Pure."""
+"""Statistics over rows of the run log. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from scheduler_async.jobs.run import RunRow
 
 @dataclass(frozen=True, kw_only=True)
 class RunStats:
-    """How the runs of a job went. Durations and delays are in milliseconds, None where there are none."""
+    """Statistics of the runs of a job. Durations and delays are in milliseconds, or None if no run has one."""
 
     total: int
+    """How many runs have ended."""
     counts: Mapping[str, int]
+    """How many occurrences had each outcome, skipped ones included."""
     success_rate: float | None
+    """The share of successes among successes and failures."""
     mean_ms: float | None
     p50_ms: float | None
     p95_ms: float | None
@@ -26,7 +29,7 @@ class RunStats:
 
 
 def stats_of(rows: Sequence[RunRow]) -> RunStats:
-    """What rows of the run log add up to. Delays are those of first attempts: a retry is late on purpose."""
+    """Return the statistics of *rows*. Only first attempts have delays: a retry is late on purpose."""
     runs = [row for row in rows if row.attempt > 0 and row.outcome is not None]
     counts: dict[str, int] = {}
     for row in rows:
@@ -55,5 +58,5 @@ def stats_of(rows: Sequence[RunRow]) -> RunStats:
 
 
 def _percentile(values: Sequence[float], percent: int) -> float | None:
-    """The smallest of *values*, which are sorted, that at least *percent* of them do not exceed."""
+    """Return the smallest of the sorted *values* that at least *percent* of them do not exceed."""
     return values[max(-(-len(values) * percent // 100) - 1, 0)] if values else None

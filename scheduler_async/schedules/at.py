@@ -18,7 +18,22 @@ from scheduler_async.timekeeping.instants import (
 
 @dataclass(frozen=True, init=False)
 class At(Schedule):
-    """Once, at a moment: an aware datetime, or ISO 8601 text with a zone."""
+    """Runs once, at a given moment.
+
+    >>> from scheduler_async import At
+    >>> At("2026-06-15T09:00:00+02:00").at
+    datetime.datetime(2026, 6, 15, 7, 0, tzinfo=datetime.timezone.utc)
+
+    If the moment has passed when the job is added, the `misfire` option of the job decides: by default it runs now.
+    After its run the job has ended: it is disabled, and stays listed.
+
+    at
+        An aware `datetime`, or ISO 8601 text with a zone, such as "2026-06-15T09:00:00Z".
+    jitter=None
+        The longest random delay to add, as a duration such as "30s".
+    start=None, end=None
+        Bounds, as other schedules have them. The moment must lie within them.
+    """
 
     kind: ClassVar[str] = "at"
     runs_once: ClassVar[bool] = True
@@ -41,12 +56,13 @@ class At(Schedule):
         self._set_bounds(jitter, start, end)
         if isinstance(self.jitter, float):
             raise InvalidScheduleError(
-                'An At has no interval that jitter could be a percentage of. Give a duration, such as jitter="30s".'
+                'The jitter of an At must be a duration, such as jitter="30s": there is no interval to take a '
+                "percentage of."
             )
         if (self.start and self.at < self.start) or (self.end and self.at > self.end):
             raise InvalidScheduleError(
-                f"The moment {self.at.isoformat()} lies outside start and end, so that it would never come. "
-                "Leave the bounds out: an At runs once anyway."
+                f"The moment {self.at.isoformat()} must lie between start and end; otherwise the job never runs. "
+                "Leave the bounds out: an At runs only once."
             )
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
@@ -59,7 +75,7 @@ class At(Schedule):
         return min(int(after < self._at <= until), cap)
 
     def first_micros(self, now: Micros) -> Micros | None:
-        return self._at  # also when it has passed: then the misfire policy decides
+        return self._at  # even if it has passed: then the misfire policy decides
 
     def describe(self, zone: str | tzinfo = UTC) -> str:
         return f"once at {describe_instant(self.at, zone)}{self._describe_bounds(zone)}"
@@ -67,7 +83,7 @@ class At(Schedule):
     def json_text(self) -> str:
         if self.jitter is not None or self.start is not None or self.end is not None:
             return super().json_text()
-        # Thousands may be added at once, each with a moment of its own: to remember those would help nobody.
+        # Thousands may be added at once, each with a moment of its own, so a cache would not help.
         return f'{{"version":{JSON_VERSION},"kind":"at","at":"{iso_text(self.at)}"}}'
 
     def _parts(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What all schedules have in common: bounds, jitter, a description and a JSON form. Pure."""
+"""The base class of schedules: bounds, jitter, a description and a JSON form. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _KINDS: dict[str, type[Schedule]] = {}  # by what their JSON forms say
 
 
 class Schedule(ABC):
-    """What all schedules have in common: bounds, jitter, a description and a JSON form."""
+    """The base class of `Every`, `Delay`, `Cron`, `At` and `Manual`: frozen values that say when a job runs.
+
+    A schedule knows no job, no store and no clock. Two schedules with the same arguments are equal.
+    """
 
     kind: ClassVar[str]
     runs_by_itself: ClassVar[bool] = True
@@ -49,10 +52,10 @@ class Schedule(ABC):
     counts_from_end: ClassVar[bool] = False
     """Whether its next occurrence depends on when the last run ended."""
     jitter: timedelta | float | None = None
-    """The longest delay to add: a duration, or a fraction of the interval."""
+    """The longest random delay to add: a duration, or a fraction of the interval."""
     start: datetime | None = None
     end: datetime | None = None
-    # The same in microseconds, worked out once: the scheduler asks often.
+    # The same in microseconds, computed once: the scheduler asks often.
     _start: Micros | None = None
     _end: Micros = LAST
 
@@ -61,37 +64,37 @@ class Schedule(ABC):
         _KINDS[cls.kind] = cls
 
     def next_after(self, now: datetime) -> datetime | None:
-        """The first occurrence strictly later than *now*, or None when there are no more."""
+        """Return the first occurrence strictly after *now*, or None if no more will come."""
         found = self.next_micros(to_micros(parse_instant(now)))
         return None if found is None else from_micros(found)
 
     def previous(self, now: datetime) -> datetime | None:
-        """The latest occurrence at or before *now*, or None if there was none or it depends on what ran."""
+        """Return the latest occurrence at or before *now*, or None if there was none or it depends on past runs."""
         found = self.latest_micros(to_micros(parse_instant(now)))
         return None if found is None else from_micros(found)
 
     @abstractmethod
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
-        """`next_after` in microseconds; *anchor* is where the job's grid begins if the schedule does not say."""
+        """Return `next_after` in microseconds; *anchor* is the origin of the grid if the schedule has none."""
 
     @abstractmethod
     def latest_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
-        """`previous` in microseconds."""
+        """Return `previous` in microseconds."""
 
     @abstractmethod
     def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
-        """How many occurrences are later than *after* and not later than *until*, at most *cap*."""
+        """Return how many occurrences are later than *after* and not later than *until*, at most *cap*."""
 
     def first_micros(self, now: Micros) -> Micros | None:
-        """When a job that is added *now* runs first."""
+        """Return the first occurrence of a job that is added *now*."""
         return self.next_micros(now, now)
 
     def anchor_before(self, now: Micros, anchor: Micros) -> Micros:
-        """Where the same grid begins if the clock has gone back to before its *anchor*."""
+        """Return an anchor of the same grid that is not after *now*, for a clock that has gone back."""
         return anchor
 
     def jittered(self, at: Micros, key: str) -> Micros:
-        """The occurrence *at* with the delay that jitter adds for the job *key*: the same one every time."""
+        """Return the occurrence *at* plus the jitter of the job *key*, which is the same every time."""
         if self.jitter is None:
             return at
         gap = self._gap_after(at)
@@ -107,15 +110,15 @@ class Schedule(ABC):
         return min(at + int.from_bytes(digest) % (longest + 1), LAST)
 
     def raised_to(self, minimum: timedelta) -> Self:
-        """This schedule, or one with its interval raised to *minimum* if it is shorter."""
+        """Return this schedule, with its interval raised to *minimum* if it is shorter."""
         return self
 
     @abstractmethod
     def describe(self, zone: str | tzinfo = UTC) -> str:
-        """When it runs, in plain English; *zone* is that of the reader, on whose clock single moments are."""
+        """Return when it runs, in plain English; single moments are shown in the *zone* of the reader."""
 
     def to_json(self) -> dict[str, Any]:
-        """The schedule as JSON values, with a version; `from_json` makes an equal one of them."""
+        """Return the schedule as a dict of JSON values, from which `from_json` makes an equal schedule."""
         form = {
             "version": JSON_VERSION,
             "kind": self.kind,
@@ -127,19 +130,19 @@ class Schedule(ABC):
         return {name: value for name, value in form.items() if value is not None}
 
     def json_text(self) -> str:
-        """`to_json` as text, as stores keep it."""
+        """Return `to_json` as text, as stores keep it."""
         return _remembered_text(self)
 
     @staticmethod
     def from_json(form: str | Mapping[str, Any]) -> Schedule:
-        """The schedule that `to_json` was asked of; *form* may be text too."""
+        """Return the schedule that `to_json` or `json_text` described."""
         try:
             parts = dict(json.loads(form) if isinstance(form, str) else form)
             version = parts.pop("version")
             if version != JSON_VERSION:
                 raise InvalidScheduleError(
-                    f"This schedule has version {quoted(str(version))} of the JSON form, and only version "
-                    f"{JSON_VERSION} is known here: a newer scheduler_async wrote it."
+                    f"This schedule has version {quoted(str(version))} of the JSON form; this version of "
+                    f"scheduler_async supports version {JSON_VERSION}. Upgrade scheduler_async."
                 )
             kind = _KINDS[parts.pop("kind")]
             if parts.get("jitter") is not None:
@@ -150,7 +153,7 @@ class Schedule(ABC):
                 raise
             raise InvalidScheduleError(
                 f"This is not the JSON form of a schedule ({describe_error(error)[:200]}). "
-                'One looks like {"version": 1, "kind": "every", "interval": "5m"}.'
+                'It must look like {"version": 1, "kind": "every", "interval": "5m"}.'
             ) from error
 
     @classmethod
@@ -159,10 +162,10 @@ class Schedule(ABC):
 
     @abstractmethod
     def _parts(self) -> dict[str, Any]:
-        """What is particular to this kind, as JSON values."""
+        """Return the fields that only this kind has, as JSON values."""
 
     def _gap_after(self, at: Micros) -> Micros | None:
-        """How long it is from the occurrence *at* to the next, if that can be known."""
+        """Return the time from the occurrence *at* to the next, or None if it is unknown."""
         following = self.next_micros(at, at)
         return None if following is None else following - at
 
@@ -177,12 +180,12 @@ class Schedule(ABC):
             fill_in(self, end=last, _end=to_micros(last))
         if self.start and self.end and self.start > self.end:
             raise InvalidScheduleError(
-                f"The schedule ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}), "
-                "so that it would never run. Swap start and end."
+                f"end ({self.end.isoformat()}) must not be before start ({self.start.isoformat()}); otherwise the job "
+                "never runs. Swap them."
             )
 
     def _not_before_start(self, now: Micros) -> Micros:
-        """*now*, or the last moment before the schedule's start: whatever follows is within bounds."""
+        """Return *now*, or the last moment before `start` if that is later: all that follows is within bounds."""
         return now if self._start is None else max(now, self._start - 1)
 
     def _until_end(self, at: Micros) -> Micros | None:
@@ -201,27 +204,27 @@ class Schedule(ABC):
         return words
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each text
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make a new encoder for each text
 
 
 @lru_cache(maxsize=4096)
 def _remembered_text(schedule: Schedule) -> str:
-    """Its JSON form: many jobs have equal schedules, and every edit writes one."""
+    """Return the JSON form. It is cached: many jobs have equal schedules, and every edit writes one."""
     return _encode(schedule.to_json())
 
 
 def fill_in(schedule: Schedule, **values: object) -> None:
-    """Set *values* of a frozen schedule while it is being made."""
+    """Set *values* of a frozen schedule in its constructor."""
     schedule.__dict__.update(values)
 
 
 def check_flag(value: object) -> bool:
     """Return *value* if it is True or False."""
     if not isinstance(value, bool):
-        raise InvalidScheduleError(f"immediately is True or False, not {quoted(value)}.")
+        raise InvalidScheduleError(f"immediately must be True or False, not {quoted(value)}.")
     return value
 
 
 def iso_text(moment: datetime | None) -> str | None:
-    """Return *moment* as JSON forms have it."""
+    """Return *moment* as it stands in JSON forms."""
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")

@@ -18,12 +18,36 @@ from scheduler_async.timekeeping.zones import check_zone, find_zone
 
 @dataclass(frozen=True, init=False)
 class Cron(Schedule):
-    """At the times of a cron *expression* (5 fields, or 6 with seconds first), on the clocks of the zone *tz*.
+    """Runs at the times of a cron *expression*, on the clocks of the time zone *tz*.
 
-    *tz* is a name such as "Europe/Stockholm", an offset such as "+05:30", a `ZoneInfo`, or a `tzinfo` with a fixed
-    offset. The schedule keeps it as a name. Without *tz* it is the zone of the system.
+    >>> from datetime import UTC, datetime
+    >>> from scheduler_async import Cron
+    >>> weekdays = Cron("0 9 * * 1-5", tz="Europe/Stockholm")
+    >>> weekdays.describe()
+    'at 09:00 on Monday to Friday (Europe/Stockholm)'
+    >>> weekdays.next_after(datetime(2026, 1, 3, 12, tzinfo=UTC))  # a Saturday
+    datetime.datetime(2026, 1, 5, 8, 0, tzinfo=datetime.timezone.utc)
 
-    Around daylight saving, "30 2 * * *" runs exactly once every day, and "*/15 * * * *" goes on every fifteen minutes.
+    An expression has five fields: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or JAN-DEC) and day of
+    week (0-7 or SUN-SAT; 0 and 7 are Sunday). A sixth field may come first: second (0-59). A field takes "*", values,
+    ranges ("1-5"), lists ("1,15") and steps ("*/15", "8-18/2"). "L" is the last day of the month, "5L" the last Friday
+    and "1#2" the second Monday. If both day fields are restricted, a day matches either of them. The names "@hourly",
+    "@daily", "@midnight", "@weekly", "@monthly", "@yearly" and "@annually" work too.
+
+    Around daylight saving time, "30 2 * * *" runs exactly once every day, and "*/15 * * * *" keeps running every
+    fifteen minutes.
+
+    expression
+        The cron expression, as text. `CronParseError` tells which field is not valid.
+    tz=None
+        A name such as "Europe/Stockholm", an offset such as "+05:30", a `ZoneInfo`, or a `tzinfo` with a fixed offset.
+        None is the time zone of the system.
+    jitter=None
+        The longest random delay to add to each run: a duration such as "30s", or a percentage of the time to the next
+        run up to "10%".
+    start=None, end=None
+        The first and the last moment at which the job may run: aware `datetime`s, or ISO 8601 text with a zone.
+        None is no bound.
     """
 
     kind: ClassVar[str] = "cron"

@@ -18,7 +18,7 @@ _FEW_TIMES = 6
 
 
 def describe_line(line: CronLine) -> str:
-    """When *line* runs, in words."""
+    """Return when *line* runs, in words."""
     days, months = _days(line), _months(line.month)
     if months and line.day_of_week.is_unrestricted and days:
         return f"{_times(line)} {days.removesuffix('the month')}{months}"
@@ -69,7 +69,7 @@ def _plain(field: Field, unit: str) -> str:
 
 
 def _period(values: Sequence[int], size: int) -> int | None:
-    """The step with which *values* go round evenly from 0, as */15 does; */7 begins anew each hour, and does not."""
+    """Return the step with which *values* go round evenly from 0, as */15 does and */7 does not; None otherwise."""
     step = size // len(values)
     return step if len(values) > 1 and tuple(values) == tuple(range(0, size, step)) and size % step == 0 else None
 
@@ -103,7 +103,7 @@ def _ordinal(number: int) -> str:
 
 
 def _ranges(values: Sequence[int], name: Callable[[int], str]) -> list[str]:
-    """*values* in words, with runs of three and more drawn together."""
+    """Return *values* in words; three or more in a row become a range."""
     words: list[str] = []
     for first, last in _runs(values):
         if last - first < 2:
@@ -114,7 +114,7 @@ def _ranges(values: Sequence[int], name: Callable[[int], str]) -> list[str]:
 
 
 def _runs(values: Sequence[int]) -> list[tuple[int, int]]:
-    """*values*, which are sorted, as (first, last) of each stretch without holes."""
+    """Return the (first, last) of each stretch of consecutive *values*, which are sorted."""
     runs: list[tuple[int, int]] = []
     for value in values:
         if runs and runs[-1][1] == value - 1:
@@ -125,6 +125,6 @@ def _runs(values: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """*words* as one reads them aloud: "a", "a and b", "a, b and c"."""
+    """Return *words* as a list in a sentence: "a", "a and b", "a, b and c"."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -1,11 +1,11 @@
-"""One cron line: which instants does it mean? Pure.
+"""Cron expressions: parse one, and find the instants that match it. Pure.
 
-The grammar is ours and strict. croniter finds the matching *days*; the times within a day are sorted numbers, and a
-`Zone` says which instant a wall-clock time is, so that one pass over a change of offset settles the daylight-saving
-rules of both kinds of lines:
+The grammar is strict. croniter finds the matching *days*; the times within a day are sorted numbers, and a `Zone`
+converts wall-clock times to instants. One pass over a change of offset applies the daylight-saving rules of both kinds
+of lines:
 
-* *fixed* lines ("30 2 * * *") run once for times that a gap swallowed, at the first instant after it, and only the
-  first time round when the clock shows the same times again;
+* *fixed* lines ("30 2 * * *") run once for times that fall into a gap, at the first instant after it, and only
+  the first time if the clock shows the same times twice;
 * *wildcard* lines, whose second, minute or hour begins with `*`, run at exactly the instants whose wall time matches.
 """
 
@@ -25,13 +25,13 @@ from typing import Any, NoReturn
 from scheduler_async.errors import CronParseError, quoted
 from scheduler_async.timekeeping.zones import DAY, Zone
 
-# A longer gap is a correction of the calendar, such as the day that Apia left out in 2011, and is not made up for.
+# A longer gap is a correction of the calendar, such as the day that Apia skipped in 2011. Its times do not run.
 LONGEST_GAP = 3 * 3600
 
-# No line waits longer, unless the clock is put forward whenever it would run: "* 2 * 3 SUNL" in Stockholm.
+# No line waits longer, unless the clock always skips its times: "* 2 * 3 SUNL" in Stockholm.
 LONGEST_WAIT = 50 * 366 * DAY
 
-# Whether a zone ever shows a line's times is asked of the years after this moment, since there is no clock here.
+# The search for a line that never matches in a zone begins here, since this module has no clock.
 OUR_TIME = 1_767_225_600  # 2026
 
 MAX_LENGTH = 256
@@ -48,7 +48,7 @@ SHORTHANDS = {
 
 
 class CronLine:
-    """A parsed cron expression. Ask `parse_cron` for one; lines are shared, and cheap to ask."""
+    """A parsed cron expression, as `parse_cron` returns it. Equal expressions share one."""
 
     def __init__(self, text: str, fields: tuple[Field, ...], days: Days) -> None:
         second, minute, hour, self.day_of_month, self.month, self.day_of_week = fields
@@ -60,7 +60,7 @@ class CronLine:
         self._seconds = second.values
 
     def next_after(self, moment: int, zone: Zone) -> int | None:
-        """The first occurrence later than *moment*; both are seconds since the epoch."""
+        """Return the first occurrence later than *moment*; both are seconds since the epoch."""
         period = zone.period_at(moment)
         if period is None:
             return None
@@ -69,7 +69,7 @@ class CronLine:
         while True:
             if self.fixed:
                 wall = max(wall, period.repeated_until)
-            # Still the first match from here, unless the clock went back or has passed it.
+            # It is still the first match from here, unless the clock went back or has passed it.
             if match is None or not searched_from <= wall <= match:
                 searched_from, match = wall, self._wall_from(wall)
                 if match is None:
@@ -85,7 +85,7 @@ class CronLine:
             period = following
 
     def previous(self, moment: int, zone: Zone) -> int | None:
-        """The last occurrence at or before *moment*; both are seconds since the epoch."""
+        """Return the last occurrence at or before *moment*; both are seconds since the epoch."""
         period = zone.period_at(moment)
         if period is None:
             return None
@@ -108,7 +108,7 @@ class CronLine:
             period = before
 
     def count(self, after: int, until: int, zone: Zone, cap: int) -> int:
-        """How many occurrences there are later than *after* and not later than *until*, at most *cap*."""
+        """Return how many occurrences are later than *after* and not later than *until*, at most *cap*."""
         total = 0
         first, period = after + 1, zone.period_at(after)
         while period is not None and first <= until and total < cap:
@@ -128,15 +128,15 @@ class CronLine:
         return min(total, cap)
 
     def refuse_if_never_in(self, zone: Zone) -> None:
-        """Raise if the clocks of *zone* are put forward over every time that this line means."""
+        """Raise `CronParseError` if the clocks of *zone* skip every time that matches this line."""
         within_a_gap = self._minutes[-1] - self._minutes[0] < LONGEST_GAP // 60
         if self.fixed or self.days.unrestricted or not within_a_gap:
             return
         if self.next_after(OUR_TIME, zone) is None:
             raise CronParseError(
-                f"Invalid cron expression {quoted(self.text)}: it never matches in {zone.name}, where the clocks are "
-                "put forward over these times whenever they come. Choose another hour, or fixed times such as "
-                '"30 2 * * *", which are made up for.',
+                f"Invalid cron expression {quoted(self.text)}: it never matches in {zone.name}, where the clocks "
+                "always skip these times. Choose another hour, or fixed times such as "
+                '"30 2 * * *", which run right after the skipped time.',
                 self.text,
             )
 
@@ -144,7 +144,7 @@ class CronLine:
         return self.fixed and 0 < gap <= LONGEST_GAP
 
     def _wall_from(self, wall: int) -> int | None:
-        """The first matching wall time at or after *wall*."""
+        """Return the first matching wall time at or after *wall*."""
         day, second_of_day = divmod(wall, DAY)
         found = self.days.on_or_after(day)
         if found == day:
@@ -155,7 +155,7 @@ class CronLine:
         return None if found is None else found * DAY + self._minutes[0] * 60 + self._seconds[0]
 
     def _wall_until(self, wall: int) -> int | None:
-        """The last matching wall time at or before *wall*."""
+        """Return the last matching wall time at or before *wall*."""
         day, second_of_day = divmod(wall, DAY)
         found = self.days.on_or_before(day)
         if found == day:
@@ -186,7 +186,7 @@ class CronLine:
         return self._minutes[place] * 60 + self._seconds[-1] if place >= 0 else None
 
     def _count_walls(self, first: int, last: int, cap: int) -> int:
-        """How many wall times from *first* to *last* match: whole days at a time."""
+        """Return how many wall times from *first* to *last* match, counting whole days at a time."""
         if first > last:
             return 0
         total = 0
@@ -201,7 +201,7 @@ class CronLine:
         return total
 
     def _count_times(self, until: int) -> int:
-        """How many times of a day match, from midnight up to and including second *until*."""
+        """Return how many times of a day match, from midnight up to and including second *until*."""
         minute, second = divmod(until, 60)
         whole = bisect_left(self._minutes, minute)
         count = whole * len(self._seconds)
@@ -211,20 +211,20 @@ class CronLine:
 
 
 class Days:
-    """The days on which a line runs, as days since the epoch. Found by croniter, remembered here.
+    """The days on which a line runs, as days since the epoch. croniter finds them; this caches them.
 
-    Many lines share their day fields (`* * 1-5`), whatever their time and zone: they share a `Days` too.
+    Lines with the same day fields (`* * 1-5`) share one object, whatever their time and zone.
     """
 
     def __init__(self, rules: tuple[str, ...]) -> None:
         self.unrestricted = rules == ("* * *",)
         self._rules = rules
-        self._lock = Lock()  # a croniter object is where it last stood
+        self._lock = Lock()  # a croniter object keeps its position
         self._after: dict[int, int | None] = {}
         self._before: dict[int, int | None] = {}
 
     def on_or_after(self, day: int) -> int | None:
-        """The first day that matches and is not earlier than *day*."""
+        """Return the first matching day that is not earlier than *day*."""
         if self.unrestricted:
             return day
         found = self._after.get(day, _UNKNOWN)
@@ -234,7 +234,7 @@ class Days:
         return found
 
     def on_or_before(self, day: int) -> int | None:
-        """The last day that matches and is not later than *day*."""
+        """Return the last matching day that is not later than *day*."""
         if self.unrestricted:
             return day
         found = self._before.get(day, _UNKNOWN)
@@ -245,16 +245,16 @@ class Days:
 
     @cached_property
     def _searches(self) -> list[Any]:
-        from croniter import croniter  # noqa: PLC0415 - loading it takes as long as many a command
+        from croniter import croniter  # noqa: PLC0415 - loading it takes as long as many commands
 
         return [croniter(f"0 0 {rule}", _EPOCH) for rule in self._rules]
 
     def _search(self, day: int, direction: int) -> list[int]:
-        """The nearest match of each rule, from *day* on in *direction*."""
+        """Return the nearest match of each rule, from *day* on in *direction*."""
         found = []
         for search in self._searches:
             try:
-                # croniter looks strictly beyond its start; a second to the other side includes the day itself.
+                # croniter searches strictly beyond its start; one second earlier includes the day itself.
                 start = _EPOCH + timedelta(days=day, seconds=-direction)
                 with self._lock:
                     search.set_current(start, force=True)
@@ -269,7 +269,7 @@ class Days:
             self._after.clear()
             self._before.clear()
         answers[day] = found
-        if found is not None:  # the next question is about that very day
+        if found is not None:  # the next question is usually about that day
             self._after[found] = self._before[found] = found
 
 
@@ -283,7 +283,7 @@ _shared_days = lru_cache(maxsize=256)(Days)
 
 @dataclass(frozen=True, kw_only=True)
 class FieldKind:
-    """What one of the six fields of a line may hold."""
+    """The values that one of the six fields may have."""
 
     name: str
     low: int
@@ -293,7 +293,7 @@ class FieldKind:
 
     @property
     def expected(self) -> str:
-        """What the field takes, for an error message."""
+        """The values that the field takes, for an error message."""
         names = f" or {self.names[0]}-{self.names[-1]}" if self.names else ""
         return f'The {self.name} field takes {self.low}-{self.high}{names}, for example "{self.example}"'
 
@@ -312,26 +312,26 @@ KINDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One field of a line: what was written, and the values it means, in order."""
+    """One field of a line: its text, and the values that match, in order."""
 
     kind: FieldKind
     text: str
     values: tuple[int, ...]
     last_day: bool = False
-    """Whether the last day of the month is meant too (`L`)."""
+    """Whether the last day of the month matches too (`L`)."""
     nth: tuple[tuple[int, int], ...] = ()
-    """Days of the week that are meant once a month: (5, 2) is the second Friday, (5, -1) the last."""
+    """Weekdays that match once a month: (5, 2) is the second Friday, (5, -1) the last."""
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether the field says nothing: `*` or `?`, and not `*/2`."""
+        """Whether every value matches, by `*` or `?`; `*/2` is a restriction."""
         return self.text in ("*", "?")
 
 
 def parse_cron(expression: str) -> CronLine:
-    """The line that *expression* means; `CronParseError` says what is wrong with it."""
+    """Return the parsed *expression*, or raise `CronParseError`."""
     if not isinstance(expression, str):  # it may not even be hashable
-        _refuse_line(expression, "it is not a text.")
+        _refuse_line(expression, "it is not a string.")
     return _parse(expression)
 
 
@@ -344,9 +344,9 @@ def _parse(expression: str) -> CronLine:
         longest = max(calendar.monthrange(2024, number)[1] for number in month.values)  # a leap year
         if day_of_month.values[0] > longest:
             raise CronParseError(
-                f"Invalid cron expression {quoted(expression)}: it never matches, since day "
-                f"{day_of_month.values[0]} is in no year part of "
-                f"{_listed(MONTHS[number - 1] for number in month.values)}. {DAY_OF_MONTH.expected}",
+                f"Invalid cron expression {quoted(expression)}: it never matches, since no year has a day "
+                f"{day_of_month.values[0]} in {_listed(MONTHS[number - 1] for number in month.values)}. "
+                f"{DAY_OF_MONTH.expected}",
                 expression,
                 DAY_OF_MONTH.name,
             )
@@ -354,7 +354,7 @@ def _parse(expression: str) -> CronLine:
 
 
 def _split(expression: str) -> tuple[str, list[str]]:
-    """*expression* in its normal form, and its six fields."""
+    """Return *expression* in its normal form, and its six fields."""
     if len(expression) > MAX_LENGTH:
         _refuse_line(expression, f"it is longer than {MAX_LENGTH} characters.")
     if not re.fullmatch(r"[\t -~]*", expression):
@@ -365,7 +365,7 @@ def _split(expression: str) -> tuple[str, list[str]]:
     if parts[0].startswith("@"):
         word = " ".join(parts).lower()
         if word not in SHORTHANDS:
-            _refuse_line(expression, f"the words are {', '.join(SHORTHANDS)}.")
+            _refuse_line(expression, f"a word must be one of {', '.join(SHORTHANDS)}.")
         return word, ["0", *SHORTHANDS[word].split()]
     if len(parts) not in (5, 6):
         _refuse_line(expression, f"it has {len(parts)} field{'s' if len(parts) != 1 else ''}.")
@@ -389,23 +389,23 @@ def _listed(words: Iterable[str]) -> str:
 _ITEM = re.compile(r"(?P<first>\d+|[A-Z]{3})(?:-(?P<last>\d+|[A-Z]{3}))?(?:/(?P<step>\d+))?", re.ASCII)
 _EVERY = re.compile(r"\*(?:/(?P<step>\d+))?", re.ASCII)
 _NTH = re.compile(r"(?P<day>[0-7]|[A-Z]{3})(?:L|#(?P<which>\d+|L))", re.ASCII)
-# What other crons have and this one has not, and why it was refused.
+# The syntax of other crons that this one does not support, and what to say about it.
 _ELSEWHERE = (
     (re.compile(r"(\d+|L)?W|W.*"), '"W" (the nearest weekday) is not supported'),
     (re.compile(r"L-\d+"), '"L-n" (days before the end of the month) is not supported'),
     (re.compile(r"L\d"), 'write "5L" for the last Friday, not "L5"'),
     (
         re.compile(r"(?:H|R)(?![A-Z]{2}).*"),
-        '"H" and "R" (a time chosen for you) are not supported: choose one, or use jitter',
+        '"H" and "R" (a random time) are not supported: choose a time, or use jitter',
     ),
-    (re.compile(r".*~.*"), '"~" (a random value) is not supported: choose one, or use jitter'),
-    (re.compile(r"L.*"), '"L" stands alone in the day-of-month field, and after a weekday in the day-of-week field'),
-    (re.compile(r"\?.*"), '"?" stands alone in a day field'),
+    (re.compile(r".*~.*"), '"~" (a random value) is not supported: choose a value, or use jitter'),
+    (re.compile(r"L.*"), '"L" must stand alone in the day-of-month field, or after a weekday in the day-of-week field'),
+    (re.compile(r"\?.*"), '"?" must stand alone in a day field'),
 )
 
 
 class _FieldParser:
-    """Reads one field, and refuses it with a sentence that names it."""
+    """Parses one field. Its errors name the field."""
 
     def __init__(self, expression: str, kind: FieldKind, text: str) -> None:
         self.expression, self.kind, self.text = expression, kind, text
@@ -421,7 +421,7 @@ class _FieldParser:
             items = self.text.split(",")
             for item in items:
                 if item == "*" and len(items) > 1:
-                    self._refuse('"*" means every value and cannot stand beside others in a list')
+                    self._refuse('"*" matches every value and must not stand in a list')
                 if self.kind is DAY_OF_MONTH and item == "L":
                     last_day = True
                 elif self.kind is DAY_OF_WEEK and (match := _NTH.fullmatch(item)):
@@ -440,7 +440,7 @@ class _FieldParser:
 
     def _item(self, item: str) -> range:
         if not item:
-            self._refuse("there is an empty item in its list")
+            self._refuse("the list has an empty item")
         if every := _EVERY.fullmatch(item):
             return self._range(None, every["step"])
         match = _ITEM.fullmatch(item)
@@ -467,9 +467,9 @@ class _FieldParser:
         first, last = bounds or (self.kind.low, self._top)
         width = 1 if step is None else self._number(step)
         if width == 0:
-            self._refuse("a step of 0 leads nowhere")
+            self._refuse("a step must be at least 1, not 0")
         if width > self.kind.high:
-            self._refuse(f"a step of {step} is larger than the field")
+            self._refuse(f"a step of {step} is larger than the field allows")
         return range(first, last + 1, width)
 
     def _value(self, text: str, *, closing: bool = False) -> int:
@@ -478,14 +478,14 @@ class _FieldParser:
                 return 7
             return self.kind.names.index(text) + self.kind.low
         if not text.isdigit():
-            self._refuse(f"{quoted(text)} is no name it knows")
+            self._refuse(f"{quoted(text)} is not a valid name")
         value = self._number(text)
         if not self.kind.low <= value <= self.kind.high:
             self._refuse(f"{text} is out of range")
         return value
 
     def _number(self, text: str) -> int:
-        # No number of a field has three digits; int() of very many is slow, and refused by Python itself.
+        # No valid number has four digits. int() of very many digits is slow, and Python refuses it.
         digits = text.lstrip("0")
         return int(digits or "0") if len(digits) < 4 else 9999
 
@@ -508,15 +508,15 @@ class _FieldParser:
 
 
 def _day_rules(day_of_month: Field, month: Field, day_of_week: Field) -> tuple[str, ...]:
-    """The last three fields as rules for croniter, of which any one may match.
+    """Return the last three fields as rules for croniter. A day that matches any of them matches the line.
 
-    One kind of day per rule: croniter takes the *and* of some kinds, and forgets plain weekdays beside "5#2".
+    Each rule has one kind of day: croniter combines some kinds by *and*, and ignores plain weekdays beside "5#2".
     """
     months = "*" if len(month.values) == 12 else _numbers(month.values)
     rules = []
     if not day_of_month.is_unrestricted:
         rules += [f"{_numbers(day_of_month.values)} {months} *"] if day_of_month.values else []
-        rules += [f"l {months} *"] if day_of_month.last_day else []  # on its own: 31 items are * to croniter
+        rules += [f"l {months} *"] if day_of_month.last_day else []  # on its own: croniter takes 31 items for *
     if not day_of_week.is_unrestricted:
         rules += [f"* {months} {_numbers(day_of_week.values)}"] if day_of_week.values else []
         nth = [f"l{day}" if which < 0 else f"{day}#{which}" for day, which in day_of_week.nth]

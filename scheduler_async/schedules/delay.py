@@ -21,7 +21,22 @@ from scheduler_async.timekeeping.instants import (
 
 @dataclass(frozen=True, init=False)
 class Delay(Schedule):
-    """One *interval* after the previous run finished; the first run at once, unless *immediately* is False."""
+    """Runs one *interval* after the previous run has finished, so that two runs never follow each other closely.
+
+    >>> from scheduler_async import Delay
+    >>> Delay("5m").describe()
+    '5 minutes after the previous run finished'
+
+    interval
+        A duration such as "30s", "5m", "2h" or "1d", or a `timedelta`.
+    immediately=True
+        True runs the job for the first time as soon as it is added. False waits for one interval.
+    jitter=None
+        The longest random delay to add to each run: a duration, or a percentage of the interval up to "10%".
+    start=None, end=None
+        The first and the last moment at which the job may run: aware `datetime`s, or ISO 8601 text with a zone.
+        None is no bound.
+    """
 
     kind: ClassVar[str] = "delay"
     counts_from_end: ClassVar[bool] = True
@@ -50,7 +65,7 @@ class Delay(Schedule):
         return None
 
     def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
-        return 0  # without a run there is no next occurrence, so that none can be missed
+        return 0  # each occurrence depends on the run before it, so none can be missed
 
     def first_micros(self, now: Micros) -> Micros | None:
         return self._until_end(max(now, self._start or now)) if self.immediately else super().first_micros(now)

@@ -24,9 +24,29 @@ from scheduler_async.timekeeping.instants import (
 
 @dataclass(frozen=True, init=False)
 class Every(Schedule):
-    """On a fixed grid: every *interval*, counted from *anchor* (default: when the job is added).
+    """Runs on a fixed grid: every *interval*, counted from *anchor*.
 
-    The first run comes after one interval, at the anchor if that lies ahead, or at once with *immediately*.
+    How long a run takes does not move the grid. `Delay` counts from the end of the previous run instead.
+
+    >>> from datetime import UTC, datetime
+    >>> from scheduler_async import Every
+    >>> Every("15m", anchor="2026-01-05T09:00:00Z").next_after(datetime(2026, 1, 5, 9, 20, tzinfo=UTC))
+    datetime.datetime(2026, 1, 5, 9, 30, tzinfo=datetime.timezone.utc)
+    >>> Every("1h", jitter="5%").describe()
+    'every hour, up to 5% of the interval later'
+
+    interval
+        A duration such as "30s", "5m", "2h" or "1d", or a `timedelta`.
+    anchor=None
+        A moment on the grid: an aware `datetime`, or ISO 8601 text with a zone. If it lies in the future, it is the
+        first run. None is the moment at which the job is added.
+    immediately=False
+        True runs the job once at the moment it is added. False waits for the first moment on the grid.
+    jitter=None
+        The longest random delay to add to each run, to spread the load: a duration, or a percentage of the interval
+        up to "10%". The same occurrence of a job always has the same delay.
+    start=None, end=None
+        The first and the last moment at which the job may run. None is no bound.
     """
 
     kind: ClassVar[str] = "every"
@@ -62,7 +82,7 @@ class Every(Schedule):
         self._set_bounds(jitter, start, end)
 
     def next_after(self, now: datetime) -> datetime | None:
-        """The first occurrence strictly later than *now*, or None when there are no more."""
+        """Return the first occurrence strictly after *now*, or None if no more will come."""
         if self.start is not None or self.end is not None or getattr(now, "tzinfo", None) is not UTC:
             return super().next_after(now)
         # What `next_micros` says, without the way there and back: that takes longer than the arithmetic.
@@ -137,6 +157,6 @@ class Every(Schedule):
 
 
 def _one_dropped(interval: timedelta) -> str:
-    """The words that follow "every": "hour" rather than "1 hour"."""
+    """Return the words that follow "every": "hour" rather than "1 hour"."""
     words = describe_duration(interval)
     return words.removeprefix("1 ") if words.count(" ") == 1 else words

@@ -1,4 +1,4 @@
-"""The longest delay that a schedule adds to an occurrence, as people write it and as it is stored. Pure."""
+"""Jitter: the longest delay that a schedule adds to an occurrence, as text and as a value. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler_async.timekeeping.durations import (
 _PERCENTAGE = re.compile(r"(\d{1,3}(?:\.\d{1,3})?) ?%", re.ASCII)
 
 
-_LARGEST_FRACTION = 0.1  # more would be another schedule
+_LARGEST_FRACTION = 0.1  # a larger delay would amount to another schedule
 
 
 def parse_jitter(jitter: object) -> timedelta | float:
@@ -41,7 +41,7 @@ def stored_jitter(text: str) -> timedelta | float:
 
 
 def jitter_text(jitter: timedelta | float | None) -> str | None:
-    """Return *jitter* as JSON forms have it."""
+    """Return *jitter* as it stands in JSON forms."""
     if jitter is None:
         return None
     return format_interval(jitter) if isinstance(jitter, timedelta) else f"{round(jitter * 100, 3):g}%"

@@ -14,7 +14,13 @@ from scheduler_async.timekeeping.instants import (
 
 @dataclass(frozen=True)
 class Manual(Schedule):
-    """Never by itself, only when it is triggered: by a webhook, a chat message, a person."""
+    """Never runs by itself, only through `Scheduler.trigger_job`: for a webhook, a chat message or a button.
+
+    >>> from datetime import UTC, datetime
+    >>> from scheduler_async import Manual
+    >>> print(Manual().next_after(datetime(2026, 1, 5, tzinfo=UTC)))
+    None
+    """
 
     kind: ClassVar[str] = "manual"
     runs_by_itself: ClassVar[bool] = False

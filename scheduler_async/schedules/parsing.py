@@ -16,14 +16,26 @@ from scheduler_async.schedules.manual import Manual
 
 
 def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
-    """The schedule that a person means by *text*; *tz* is the zone of a cron expression, as `Cron` takes it.
+    """Return the schedule that *text* describes; *tz* is the time zone of a cron expression, as `Cron` takes it.
 
-    "every 5m", "after 5m", "0 9 * * *", "@daily", "2026-06-15T09:00:00Z" or "manual".
+    >>> from scheduler_async import parse_schedule
+    >>> for text in ("every 5m", "after 5m", "0 9 * * *", "@daily", "2026-06-15T09:00:00Z", "manual"):
+    ...     print(parse_schedule(text, tz="UTC").describe())
+    every 5 minutes
+    5 minutes after the previous run finished
+    at 09:00 (UTC)
+    at 00:00 (UTC)
+    once at 2026-06-15 09:00 UTC
+    only when triggered
+
+    Raise `InvalidScheduleError`, `CronParseError` or `IntervalParseError` if the text is none of these.
     """
     if not isinstance(text, str):
-        raise InvalidScheduleError(f"A schedule is a text, not {quoted(text)}. {_FORMS}")
+        raise InvalidScheduleError(f"A schedule must be a string, not {quoted(text)}. {_FORMS}")
     if len(text) > MAX_LENGTH:
-        raise InvalidScheduleError(f"A schedule has at most {MAX_LENGTH} characters; {quoted(text)} has more. {_FORMS}")
+        raise InvalidScheduleError(
+            f"A schedule must have at most {MAX_LENGTH} characters; {quoted(text)} has more. {_FORMS}"
+        )
     word, _, rest = text.strip().partition(" ")
     match word.lower():
         case "every":

@@ -1,6 +1,6 @@
-"""The only place that asks the machine for the time, and the only place that waits for it.
+"""Clocks. Only this module asks the machine for the time, and only this module waits for it.
 
-The wall clock decides *when* something is due. The monotonic clock only measures how long to sleep: it does not jump.
+The wall clock decides when a job is due. The monotonic clock, which never jumps, measures how long to sleep.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from scheduler_async.timekeeping.instants import SECOND, Micros, from_micros
 
 
 class Timer(Protocol):
-    """Something that will happen, unless it is cancelled."""
+    """A scheduled callback, as `Clock.call_later` returns it."""
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel the callback."""
 
 
 class Clock(ABC):
-    """What the scheduler knows of time. `VirtualClock` is one for tests."""
+    """The clock that a scheduler goes by: `SystemClock`, or `scheduler_async.testing.VirtualClock` in tests."""
 
     tells_of_jumps = False
-    """Whether `on_jump` listeners are told when the wall clock jumps, so that nobody needs to wake up to look."""
+    """Whether the clock calls the listeners of `on_jump`, so that the scheduler need not wake up to look for jumps."""
 
     @abstractmethod
     def micros(self) -> Micros:
-        """The wall clock, in microseconds since the epoch."""
+        """Return the time of the wall clock, in microseconds since the epoch."""
 
     @abstractmethod
     def monotonic(self) -> float:
-        """Seconds that only ever go forward, from an unknown beginning."""
+        """Return seconds that never go back, from an unknown beginning."""
 
     @abstractmethod
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* after *delay* seconds."""
 
     def now(self) -> datetime:
-        """The wall clock, as a UTC datetime."""
+        """Return the time of the wall clock, as a UTC datetime."""
         return from_micros(self.micros())
 
     async def wait(self, event: asyncio.Event, timeout: float | None = None) -> bool:
@@ -62,7 +62,9 @@ class Clock(ABC):
             return False
         finally:
             timer.cancel()
-            if not waiter.done() and not waiter.get_loop().is_closed():  # a program may forget to stop what it started
+            if (
+                not waiter.done() and not waiter.get_loop().is_closed()
+            ):  # a program may end without stopping the scheduler
                 waiter.cancel()
 
     async def wait_for_end(self, work: asyncio.Future[None], timeout: float | None) -> None:
@@ -70,31 +72,31 @@ class Clock(ABC):
         await asyncio.wait([work], timeout=timeout)
 
     async def sleep(self, duration: str | timedelta) -> None:
-        """Wait for a duration of this clock's time."""
+        """Wait for a *duration* by this clock, such as "30s"."""
         await self.wait(asyncio.Event(), parse_interval(duration).total_seconds())
 
     def on_jump(self, _listener: Callable[[], object], /) -> Callable[[], None]:
-        """Call a listener when the wall clock jumps, if this clock knows; returns how to end it."""
+        """Call a listener when the wall clock jumps, if this clock knows. Return a function that ends it."""
         return lambda: None
 
     def working(self) -> AbstractContextManager[None]:
-        """Tell the clock that work is under way off the event loop, such as a question to the store."""
+        """Return a scope for work that is under way off the event loop, such as a query to the store."""
         return nullcontext()
 
     def working_in_thread(self) -> AbstractContextManager[None]:
-        """Tell the clock that a function runs in a thread, which may take any time."""
+        """Return a scope for a function that runs in a thread, which may take any time."""
         return nullcontext()
 
 
 class SystemClock(Clock):
-    """The machine's time."""
+    """The clock of the machine."""
 
     def micros(self) -> Micros:
-        """The wall clock, in microseconds since the epoch."""
+        """Return the time of the wall clock, in microseconds since the epoch."""
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        """Seconds that only ever go forward, from an unknown beginning."""
+        """Return seconds that never go back, from an unknown beginning."""
         return time.monotonic()
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
@@ -102,37 +104,37 @@ class SystemClock(Clock):
         return asyncio.get_running_loop().call_later(delay, callback)
 
 
-# A clock that was wrong by less than a second is put right little by little, so that it never goes back.
+# An error of less than a second is corrected gradually, so that the clock never goes back.
 STEP: Micros = SECOND
 SLEW = 0.1  # seconds per second
 
 
 class SharedClock(SystemClock):
-    """The time that all who share a store go by: its own, as it was read last, and what has passed here since then.
+    """The clock of a store that machines share: its time when it was last read, plus the time that has passed since.
 
-    Before it is first read, that is the time of this machine. A wall clock that jumps here does not matter after that.
+    Before the first reading, it is the clock of this machine. After that, a jump of the wall clock here has no effect.
     """
 
     def __init__(self) -> None:
         self._read_at: Micros | None = None  # by the monotonic clock
         self._offset: Micros = 0  # from the monotonic clock, when it was last read
-        self._wrong: Micros = 0  # by so much, which is yet to be put right
+        self._wrong: Micros = 0  # the error that is still to be corrected
 
     def micros(self) -> Micros:
-        """The time of the store, in microseconds since the epoch."""
+        """Return the time of the store, in microseconds since the epoch."""
         if self._read_at is None:
             return super().micros()
         elapsed = time.monotonic_ns() // 1000
         return elapsed + self._offset + (self._put_right_by(elapsed) if self._wrong else 0)
 
     def _put_right_by(self, elapsed: Micros) -> Micros:
-        """How much of what was wrong has been put right since it was read."""
+        """Return how much of the error has been corrected since the last reading."""
         assert self._read_at is not None
         most = int((elapsed - self._read_at) * SLEW)
         return max(-most, min(most, self._wrong))
 
     def put_right(self, moment: Micros, monotonic: float) -> None:
-        """The store's clock showed *moment* when the monotonic clock showed *monotonic*."""
+        """Take note that the store's clock showed *moment* when the monotonic clock showed *monotonic*."""
         elapsed = int(monotonic * SECOND)
         shown = moment if self._read_at is None else elapsed + self._offset + self._put_right_by(elapsed)
         self._wrong = moment - shown
@@ -141,5 +143,5 @@ class SharedClock(SystemClock):
         self._read_at, self._offset = elapsed, shown - elapsed
 
     def skew(self) -> Micros:
-        """By how much it is ahead of the wall clock of this machine."""
+        """Return by how much it is ahead of the wall clock of this machine."""
         return self.micros() - super().micros()

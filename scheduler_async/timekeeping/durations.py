@@ -12,22 +12,22 @@ from scheduler_async.errors import IntervalParseError, quoted
 _UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _FORMAT = 'Expected format: "{number}{unit}", such as "30s", "5m", "1h" or "1d"'
-# A timedelta that is no whole number of seconds is stored in a unit that people need not type.
+# A timedelta with a fraction of a second is stored in a unit that users cannot write.
 _STORED_UNITS = {**_UNITS, "us": timedelta(microseconds=1)}
 
 _PARTS = re.compile(r"(?P<sign>[+-]?)(?P<number>\d*)(?P<fraction>[.,]\d*)?(?P<unit>.*)", re.ASCII | re.DOTALL)
-# Longer than any duration worth writing, and short enough that int() takes no time.
+# Longer than any useful duration, and short enough for int() to be fast.
 _MAX_LENGTH = 32
 _LONGEST = timedelta(days=3_652_059)  # from the first year to the last
-_TOO_LONG = "It is longer than the calendar"
+_TOO_LONG = "It must be at most 3652059 days, the length of the calendar"
 
 
 def parse_interval(interval: str | timedelta) -> timedelta:
-    """The duration that *interval* stands for; it is always positive."""
+    """Return *interval*, such as "5m" or a timedelta, as a timedelta. It must be positive."""
     if isinstance(interval, str):
         return _parse(interval)
     if not isinstance(interval, timedelta):
-        _refuse(interval, f"Expected a text or a timedelta. {_FORMAT}")
+        _refuse(interval, f"Expected a string or a timedelta. {_FORMAT}")
     if interval < timedelta(0):
         _refuse(interval, "Negative intervals are not allowed")
     if not interval:
@@ -36,12 +36,12 @@ def parse_interval(interval: str | timedelta) -> timedelta:
 
 
 def parse_stored_interval(text: str) -> timedelta:
-    """What `format_interval` wrote."""
+    """Return the duration that `format_interval` wrote."""
     return _parse(text, stored=True) if isinstance(text, str) else parse_interval(text)
 
 
 def format_interval(duration: timedelta) -> str:
-    """*duration* as short text, exactly: "90s", "5m", and "1500000us" for what has no whole seconds."""
+    """Return *duration* as short text, exactly: "90s", "5m", or "1500000us" if it has a fraction of a second."""
     for unit in ("d", "h", "m", "s", "us"):
         count, rest = divmod(duration, _STORED_UNITS[unit])
         if not rest:
@@ -50,7 +50,7 @@ def format_interval(duration: timedelta) -> str:
 
 
 def describe_duration(duration: timedelta) -> str:
-    """*duration* in words: "5 minutes", "1 hour 30 minutes", "1.5 seconds"."""
+    """Return *duration* in words: "5 minutes", "1 hour 30 minutes", "1.5 seconds"."""
     words = []
     rest = duration
     for unit in ("d", "h", "m"):
@@ -64,7 +64,7 @@ def describe_duration(duration: timedelta) -> str:
 
 
 def short_span(seconds: int) -> str:
-    """Whole seconds for a narrow place, in the two largest units: "45s", "3m 20s", "2h 5m", "3d"."""
+    """Return whole seconds in the two largest units, for tables: "45s", "3m 20s", "2h 5m", "3d"."""
     counts = dict(zip("dhms", _split(seconds), strict=True))
     largest = next((unit for unit, count in counts.items() if count), "s")
     units = "dhms"["dhms".index(largest) :][:2]
@@ -72,7 +72,7 @@ def short_span(seconds: int) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """A duration that was measured, for a narrow place: "12ms", "4.2s", "3m 20s", "2h 5m"."""
+    """Return a measured duration, for tables: "12ms", "4.2s", "3m 20s", "2h 5m"."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f}ms"
     return f"{seconds:.1f}s" if seconds < 59.95 else short_span(round(seconds))
@@ -104,7 +104,7 @@ def _parse(interval: str, *, stored: bool = False) -> timedelta:
     if sign == "-":
         _refuse(interval, "Negative intervals are not allowed")
     if sign:
-        _refuse(interval, f"No sign is needed. {_FORMAT}")
+        _refuse(interval, f"Leave out the sign. {_FORMAT}")
     if fraction:
         _refuse(interval, 'Decimal values are not supported. Use a smaller unit: "90s" instead of "1.5m"')
     if not unit:

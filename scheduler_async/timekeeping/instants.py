@@ -24,57 +24,57 @@ FIRST: Micros = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 """The first moment that a datetime can hold."""
 
 LAST: Micros = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
-"""The last moment a datetime can hold; schedules have nothing beyond it."""
+"""The last moment that a datetime can hold. Schedules end there."""
 
 
 def to_micros(moment: datetime) -> Micros:
-    """*moment*, which is aware, as microseconds since the epoch."""
+    """Return an aware *moment* as microseconds since the epoch."""
     return (moment - EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: Micros) -> datetime:
-    """The UTC datetime that lies *micros* microseconds after the epoch."""
+    """Return the UTC datetime that lies *micros* microseconds after the epoch."""
     return EPOCH + micros * _MICROSECOND  # half the time of timedelta(microseconds=micros)
 
 
 def span(duration: timedelta) -> Micros:
-    """*duration* in microseconds, exactly."""
+    """Return *duration* in microseconds, exactly."""
     return duration // _MICROSECOND
 
 
 def describe_instant(moment: datetime, zone: str | tzinfo = UTC) -> str:
-    """*moment* for people, on the clocks of *zone*: "2026-06-15 09:00 UTC", with seconds where there are any."""
+    """Return *moment* for people, in *zone*: "2026-06-15 09:00 UTC", with seconds unless they are 0."""
     zone = as_tzinfo(zone)
     pattern = "%H:%M" if moment.second == moment.microsecond == 0 else "%H:%M:%S"
     try:
         there = moment.astimezone(zone)
-    except OverflowError:  # the first and the last hours of the calendar are outside of it elsewhere
+    except OverflowError:  # in another zone, the first and last hours of the calendar lie outside of it
         there = moment.astimezone(UTC)
     return f"{there:%Y-%m-%d {pattern} %Z}"
 
 
 def parse_instant(value: str | datetime, what: str = "instant") -> datetime:
-    """*value*, an ISO 8601 text or a datetime with a zone, in UTC; *what* names it in errors."""
+    """Return *value*, ISO 8601 text or a datetime with a time zone, in UTC; *what* names it in errors."""
     if isinstance(value, datetime):
         moment = value
     elif isinstance(value, str):
         moment = _parse_iso(value, what)
     else:
         raise InvalidScheduleError(
-            f'The {what} must be a datetime or an ISO 8601 text such as "2026-06-15T09:00:00Z", not {quoted(value)}.'
+            f'The {what} must be a datetime or an ISO 8601 string such as "2026-06-15T09:00:00Z", not {quoted(value)}.'
         )
     if moment.tzinfo is UTC:  # as most are
         return moment
     if moment.utcoffset() is None:
         raise InvalidScheduleError(
-            f"The {what} {moment.isoformat()} has no time zone, so it could mean many moments. "
-            f'Say which: "{moment.isoformat()}Z" is UTC, "{moment.isoformat()}+02:00" is two hours '
-            "ahead of it; a datetime needs a tzinfo."
+            f"The {what} {moment.isoformat()} has no time zone. Add one: "
+            f'"{moment.isoformat()}Z" is UTC, "{moment.isoformat()}+02:00" is two hours ahead of it. '
+            "A datetime needs a tzinfo."
         )
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise InvalidScheduleError(f"The {what} {moment.isoformat()} lies outside the years 1 to 9999.") from None
+        raise InvalidScheduleError(f"The {what} {moment.isoformat()} must lie within the years 1 to 9999.") from None
 
 
 # Checked first, since fromisoformat() also reads week dates, compact forms and non-ASCII separators.

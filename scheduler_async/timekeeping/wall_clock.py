@@ -1,36 +1,36 @@
-"""Whether the wall clock can be believed. Pure: it is told the time.
+"""Jumps of the wall clock, and whether to believe them. Pure: callers pass the time.
 
-The wall clock and the monotonic clock go together, unless the wall clock jumps. A jump is a fact of life, and the
-schedule follows it. A jump of more than a year is more likely a broken clock: nothing is started by it until it has
-gone back, or has stood for a day.
+The wall clock and the monotonic clock advance together, unless the wall clock jumps. The schedule follows a jump, but
+a jump of more than a year is more likely a broken clock: nothing starts until the clock returns or 24 hours have
+passed.
 """
 
 from __future__ import annotations
 
 from scheduler_async.timekeeping.instants import DAY, SECOND, Micros, from_micros
 
-# The wall clock may be slewed, and a busy machine may be late: less than this is not a jump.
+# NTP may slew the clock, and a busy machine may be late: less than this is not a jump.
 JUMP = 1 * SECOND
 ABSURD = 366 * DAY
 HOLD = 86_400.0  # seconds
-# Meanwhile it is looked at this often: it may be put right at any moment.
+# While the scheduler waits, it looks at the clock this often: it may be corrected at any moment.
 GLANCE = 1.0  # seconds
 
 
 class WallClock:
-    """What is known of the wall clock from looking at it now and then."""
+    """Compares the wall clock with the monotonic clock at each look."""
 
     def __init__(self) -> None:
         self._skew: Micros | None = None
         self._believed: Micros = 0
-        """The skew by which things are done; that of before the jump, while an absurd one is waited out."""
+        """The skew that counts: that of before an absurd jump, until the hold ends."""
         self._held_until: float | None = None
 
     def look(self, wall: Micros, monotonic: float) -> tuple[Micros, Micros]:
-        """How far it jumped since the last look, and how far the time that is believed did; 0 is not at all."""
+        """Return how far the wall clock jumped since the last look, and how far the believed time did; 0 is no jump."""
         skew = wall - int(monotonic * SECOND)
         if self._held_until is None and self._skew is not None and -JUMP <= skew - self._skew <= JUMP:
-            self._skew = self._believed = skew  # as nearly always
+            self._skew = self._believed = skew  # nearly always
             return 0, 0
         if self._skew is None:
             self._skew = self._believed = skew
@@ -46,11 +46,11 @@ class WallClock:
         return _jump(jumped), _jump(believed)
 
     def believed(self, wall: Micros) -> Micros:
-        """What the wall clock shows, or would show if it had not jumped absurdly."""
+        """Return what the wall clock shows, without an absurd jump."""
         return wall if self._held_until is None or self._skew is None else wall - self._skew + self._believed
 
     def held_for(self, monotonic: float) -> float | None:
-        """For how many seconds more nothing is started by it; None if it is believed."""
+        """Return for how many more seconds nothing starts; None if the clock is believed."""
         return None if self._held_until is None else max(self._held_until - monotonic, 0.0)
 
 
@@ -59,6 +59,6 @@ def _jump(by: Micros) -> Micros:
 
 
 def describe_jump(by: Micros, now: Micros) -> str:
-    """A jump for people."""
+    """Return a jump in words."""
     direction = "forward" if by > 0 else "back"
     return f"the wall clock jumped {direction} by {abs(by) / SECOND:g} s, to {from_micros(now):%Y-%m-%d %H:%M:%S} UTC"

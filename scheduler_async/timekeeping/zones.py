@@ -1,9 +1,9 @@
-"""Time zones as stretches of constant offset. Pure, but for reading the zone database.
+"""Time zones as periods of constant offset. Pure, except that it reads the zone database.
 
-`zoneinfo` answers "what is the offset at this moment?". Cron needs the other questions as well: until when does
-it hold, and which wall-clock times were shown twice or never? A `Zone` finds the changes of offset once, a year or
-so at a time, and answers from integers after that. All moments here are whole seconds since the epoch, and *wall*
-times are the same count on the zone's clock: `wall = moment + offset`.
+`zoneinfo` answers "what is the offset at this moment?". Cron also needs to know how long it lasts, and which wall-clock
+times occur twice or never. A `Zone` finds the changes of offset once, for a year or so at a time, and answers from
+integers after that. All moments here are whole seconds since the epoch, and *wall* times are the same count on the
+clock of the zone: `wall = moment + offset`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DAY = 86_400
 # Two changes of offset in the zone database are never closer than 95 hours: a look every second day misses none.
 _STEP = 2 * DAY
 _CHUNK_BITS = 25  # 2**25 s = 388 days: a lookup is a shift and a dict, and a chunk holds a handful of periods
-# A change repeats at most a day or so of wall time: what lies further back cannot matter to a chunk.
+# A change repeats at most about a day of wall time, so earlier changes do not matter to a chunk.
 _LOOK_BACK = 3 * DAY
 
 _EPOCH = datetime(1970, 1, 1)
-# Two days inside what datetime can hold, so that no offset leads out of it.
+# Two days within the range of datetime, so that no offset leads out of it.
 FIRST = int((datetime.min - _EPOCH).total_seconds()) + 2 * DAY
 LAST = int((datetime.max - _EPOCH).total_seconds()) - 2 * DAY
 
@@ -41,11 +41,11 @@ class Period(NamedTuple):
     end: int
     offset: int
     repeated_until: int
-    """Wall times below this one were shown by an earlier period already."""
+    """Earlier wall times have already occurred in an earlier period."""
 
 
 class Zone:
-    """The offsets of one time zone, found when they are first asked for."""
+    """The offsets of one time zone, found when they are first needed."""
 
     def __init__(self, name: str, offset_at: Callable[[int], int]) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Zone:
         self._chunks: dict[int, tuple[Period, ...]] = {}
 
     def period_at(self, moment: int) -> Period | None:
-        """The period that *moment* lies in, or None beyond the years 1 to 9999."""
+        """Return the period that *moment* lies in, or None beyond the years 1 to 9999."""
         if not FIRST <= moment < LAST:
             return None
         number = moment >> _CHUNK_BITS
@@ -82,7 +82,7 @@ class Zone:
         return tuple(periods)
 
     def _changes(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Each moment in (*start*, *end*) at which the offset changes, with the offset from then on."""
+        """Return each moment in (*start*, *end*) at which the offset changes, with the offset from then on."""
         changes = []
         known, offset = start, self._offset_at(start)
         while known < end:
@@ -104,9 +104,9 @@ class Zone:
 
 
 def find_zone(name: str | None) -> Zone:
-    """The zone with this *name*, as `check_zone` returns it; None is the zone of the system."""
+    """Return the zone with this *name*, as `check_zone` returns it; None is the zone of the system."""
     if name is None:
-        # A process may change its zone (TZ and tzset(), or a test that travels): offsets found before are not its.
+        # A process may change its zone, by TZ and tzset() or in a test. Offsets found before that do not hold.
         return _system_zone(os.environ.get("TZ"), time.tzname)
     return _named_zone(name)
 
@@ -128,7 +128,7 @@ def check_zone(zone: object) -> str:
 
 
 def as_tzinfo(zone: str | tzinfo) -> tzinfo:
-    """Return *zone*, or what its name stands for."""
+    """Return *zone*, or the time zone of that name."""
     return zone if isinstance(zone, tzinfo) else _tzinfo_of(check_zone(zone))
 
 
@@ -150,11 +150,11 @@ def _tzinfo_of(name: str) -> tzinfo:
     if offset is not None:
         ahead = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"] or 0))
         return timezone(-ahead if offset["sign"] == "-" else ahead)
-    if name.upper() in _UTC_NAMES and name != "GMT":  # which is an IANA name, and stays what it is
+    if name.upper() in _UTC_NAMES and name != "GMT":  # which is also an IANA name, and is kept
         return UTC
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # not there; not a name; a directory of zones
+    except (KeyError, ValueError, OSError):  # unknown; not a name; a directory of zones
         raise UnknownZoneError(name, _suggestion(name)) from None
 
 
@@ -187,16 +187,18 @@ def _offset_name(offset: timedelta) -> str:
 
 def _fixed_offset(zone: tzinfo) -> timedelta:
     """Return the one offset that *zone* has; a zone that changes its offset must be a ZoneInfo."""
-    # Without a zone of their own: pytz would answer for other moments with its first offset.
+    # Naive moments: for others, pytz would answer with its first offset.
     moments = [datetime(year, month, 1) for year in range(1900, 2101) for month in (1, 7)]
     try:
         first, *others = {zone.utcoffset(moment) for moment in moments}
-    except Exception as error:  # what others have written may raise anything
+    except Exception as error:  # a tzinfo of the user's may raise anything
         raise UnknownZoneError(
-            zone, problem=f"The {_kind_of(zone)} does not tell its offset ({type(error).__name__})."
+            zone, problem=f"Cannot get the offset of the {_kind_of(zone)} ({type(error).__name__})."
         ) from error
     if others:
-        raise UnknownZoneError(zone, problem=f"The {_kind_of(zone)} changes its offset, and has no key to store.")
+        raise UnknownZoneError(
+            zone, problem=f"The {_kind_of(zone)} changes its offset and has no key, so it cannot be stored."
+        )
     if not isinstance(first, timedelta):
         raise UnknownZoneError(zone, problem=f"The {_kind_of(zone)} has no offset.")
     if first % _MINUTE or abs(first) >= timedelta(days=1):

@@ -369,31 +369,31 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
         pytest.param(["add", "x", "y", "--cwd", "no/where"], 2, "--cwd no/where: there is no such", id="directory"),
         pytest.param(["edit", "there", "--cwd", "no/where"], 2, "there is no such directory", id="edited directory"),
         pytest.param(["add", "x", "y", "--cwd", "text.db"], 2, "'text.db' is a file", id="a file as directory"),
-        pytest.param(["add", " x", "y"], 2, "The slug of a job is a text without blanks", id="slug"),
+        pytest.param(["add", " x", "y"], 2, "The slug of a job must be a string without whitespace", id="slug"),
         pytest.param(["add", "x", "y\udcff"], 2, "is no text in UTF-8", id="no text"),
         pytest.param(["add", "x", "y", "--manual", "--every", "1h"], 2, "exclude each other", id="manual and not"),
         pytest.param(
             ["edit", "there", "--unset-env", "A"], 2, "no --env has added that", id="variable that is not there"
         ),
-        pytest.param(["add", "there", "y"], 1, 'There is a job "there" already', id="taken name"),
+        pytest.param(["add", "there", "y"], 1, 'Job "there" already exists', id="taken name"),
         pytest.param(["add", "there", "y"], 1, '"scheduler-async edit there"', id="what to do about a taken name"),
         pytest.param(["edit", "there"], 2, "Nothing to change", id="no change"),
         pytest.param(["edit", "there", "--timeout", "soon"], 2, "Invalid interval", id="timeout"),
-        pytest.param(["edit", "gone", "--every", "1h"], 1, 'There is no job "gone"', id="edit what is not there"),
-        pytest.param(["remove", "gone"], 1, 'There is no job "gone"', id="remove what is not there"),
-        pytest.param(["trigger", "gone"], 1, 'There is no job "gone"', id="trigger what is not there"),
+        pytest.param(["edit", "gone", "--every", "1h"], 1, 'Job "gone" not found', id="edit what is not there"),
+        pytest.param(["remove", "gone"], 1, 'Job "gone" not found', id="remove what is not there"),
+        pytest.param(["trigger", "gone"], 1, 'Job "gone" not found', id="trigger what is not there"),
         pytest.param(
             ["trigger", "foreign"],
             2,
             "--app names the program that has its handler elsewhere",
             id="trigger what others handle",
         ),
-        pytest.param(["explain", "gone"], 1, 'There is no job "gone"', id="explain what is not there"),
+        pytest.param(["explain", "gone"], 1, 'Job "gone" not found', id="explain what is not there"),
         pytest.param(["show", "gone"], 1, '"scheduler-async list" shows the jobs', id="what to do about a wrong name"),
-        pytest.param(["show", "tenant/a"], 1, 'There is no job "tenant/a"', id="a name with its namespace"),
-        pytest.param(["log", "tenant/a"], 1, 'There is no job "tenant/a"', id="log of a name with its namespace"),
+        pytest.param(["show", "tenant/a"], 1, 'Job "tenant/a" not found', id="a name with its namespace"),
+        pytest.param(["log", "tenant/a"], 1, 'Job "tenant/a" not found', id="log of a name with its namespace"),
         pytest.param(["resume", "over"], 1, '"scheduler-async trigger over" runs it once more', id="what has ended"),
-        pytest.param(["log", "gone"], 1, 'There is no job "gone"', id="log of what is not there"),
+        pytest.param(["log", "gone"], 1, 'Job "gone" not found', id="log of what is not there"),
         pytest.param(["list", "--status", "odd"], 2, "not one of 'idle', 'queued', 'running'", id="status"),
         pytest.param(["list", "--watch"], 2, "--watch is for a terminal", id="nobody watches"),
         pytest.param(["cron", "--app", "json:loads", "--jobs", "2"], 2, "leave out --jobs", id="two limits"),
@@ -746,7 +746,7 @@ def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
         _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0
-    assert err.startswith("Asked to end")
+    assert err.startswith("Received a signal")
     assert {row["outcome"] for row in well(here, "log", "--json").json} == {"success"}
 
 
@@ -764,7 +764,7 @@ def test_the_second_signal_ends_what_runs(number: signal.Signals, here: Path) ->
         process.send_signal(number)
         _, err = process.communicate(timeout=PATIENCE)
 
-    assert asked == "Asked to end; runs have 30 s to finish. The next signal cancels them\n"
+    assert asked == "Received a signal; runs have 30 s to finish. The next signal cancels them\n"
     assert (process.returncode, err) == (0, "")
     (row,) = well(here, "log", "slow", "--json").json
     assert row["outcome"] == "cancelled"

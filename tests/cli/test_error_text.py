@@ -29,36 +29,36 @@ from scheduler_async.rules.edits import add
     [
         (
             JobNotFoundError("a"),
-            'There is no job "a". "scheduler-async list" shows the jobs there are.',
+            'Job "a" not found. "scheduler-async list" shows the jobs there are.',
         ),
         (
             JobNotFoundError("tenant/a"),
-            'There is no job "tenant/a". "scheduler-async list" shows the jobs there are.',
+            'Job "tenant/a" not found. "scheduler-async list" shows the jobs there are.',
         ),
         (
             JobNotFoundError("tenant/a", "tenant"),
             (
-                'There is no job "tenant/a" in namespace "tenant". "scheduler-async list" shows the jobs there are. '
+                'Job "tenant/a" in namespace "tenant" not found. "scheduler-async list" shows the jobs there are. '
                 "Give either NAMESPACE/SLUG or --namespace, not both."
             ),
         ),
         (
             JobExistsError("a b", "tenant"),
             (
-                'There is a job "a b" in namespace "tenant" already. Choose another name, or change that one with '
+                'Job "a b" in namespace "tenant" already exists. Choose another name, or change that one with '
                 "\"scheduler-async edit 'a b' --namespace tenant\"."
             ),
         ),
         (
             JobEndedError("a"),
             (
-                'Job "a" has ended: nothing is left of its schedule. "scheduler-async edit a --every 1h" gives it a '
-                'new one, and "scheduler-async trigger a" runs it once more.'
+                'Job "a" has ended: its schedule has no occurrences left. "scheduler-async edit a --every 1h" gives it '
+                'a new one, and "scheduler-async trigger a" runs it once more.'
             ),
         ),
         (
             JobAlreadyRunningError("a"),
-            'Job "a" is running already. A job runs once at a time: try again when it is done.',
+            'Job "a" is already running. Only one run of a job may be in progress. Try again when it has ended.',
         ),
         (
             SchedulerShutdownError(5.0, 2),

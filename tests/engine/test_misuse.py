@@ -90,8 +90,8 @@ async def answers_a_huge_code() -> Result:
         (wants_to_exit_from_a_thread, "SystemExit: 3"),
         (answers_cancelled, "success, noop, skipped, error, not cancelled"),
         (answers_interrupted, "success, noop, skipped, error, not interrupted"),
-        (answers_a_list, "message of a result is a text"),
-        (answers_a_huge_code, "exit_code of a result is a whole number"),
+        (answers_a_list, "message of a result must be a string"),
+        (answers_a_huge_code, "exit_code of a result must be a whole number"),
     ],
     ids=lambda value: getattr(value, "__name__", "it"),
 )
@@ -275,7 +275,7 @@ async def test_a_handler_cannot_wait_for_the_slot_it_holds(
     await scheduler.add_job(At(NOON), handler="runs", id="a")
     await clock.advance()
 
-    assert "run_pending() would wait" in told[0]
+    assert "run_pending() must not be called in a handler" in told[0]
 
 
 @pytest.mark.parametrize("timeout", ["soon", -1, True, [], float("nan")], ids=repr)

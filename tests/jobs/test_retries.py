@@ -222,7 +222,7 @@ def test_no_consequence_lies_in_the_past(
     [
         pytest.param("{", "not the JSON form", id="broken JSON"),
         pytest.param("null", "not the JSON form", id="null"),
-        pytest.param({"version": 2, "kind": "none"}, "a newer scheduler_async", id="a newer version"),
+        pytest.param({"version": 2, "kind": "none"}, "Upgrade scheduler_async", id="a newer version"),
         pytest.param({"version": 1, "kind": "sometimes"}, "not the JSON form", id="an unknown kind"),
         pytest.param({"version": 1, "kind": "none", "disable_after": 0}, "whole number from 1", id="a bad number"),
         pytest.param({"version": 1, "kind": "budget"}, "needs max_retries, period", id="a budget of nothing"),

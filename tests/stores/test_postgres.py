@@ -283,7 +283,7 @@ async def test_a_database_that_cannot_hold_every_text_is_refused(admin: Any, sch
 async def test_tables_of_a_newer_version_are_left_alone(store: PostgresStore, admin: Any, url: str) -> None:
     await admin.execute("UPDATE version SET number = 99")
 
-    assert "A newer version made it: upgrade scheduler_async." in await refusal(url)
+    assert "A newer version has upgraded the store: upgrade scheduler_async" in await refusal(url)
     with pytest.raises(StoreError, match="has schema version 99"):
         await store.check()
 

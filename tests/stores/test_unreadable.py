@@ -533,8 +533,8 @@ async def test_a_job_that_somebody_disabled_stays_so_when_it_is_repaired(
     scheduler = new_scheduler(full)
     await scheduler.disable_job("b", reason="enough")
 
-    for changes in ({"payload": "new"}, {"name": "New"}):
-        await scheduler.update_job("b", **changes)
+    await scheduler.update_job("b", payload="new")
+    await scheduler.update_job("b", name="New")
 
     assert (await job_of(scheduler, "b")).disabled_reason == "enough"
 
@@ -567,6 +567,25 @@ async def test_a_job_cannot_be_resumed_while_nobody_knows_when_it_runs(full: str
         await scheduler.resume_job("b")
 
     assert await sql(full, "SELECT phase FROM state WHERE id = 'b'") == [("disabled",)]
+
+
+@pytest.mark.parametrize("phase", ["active", "paused", "disabled"])
+async def test_a_job_that_cannot_be_read_is_not_resumed_before_it_is_repaired(
+    full: str, new_scheduler: NewScheduler, phase: str
+) -> None:
+    """It would be shown as disabled all the same, and whoever resumed it would not know why."""
+    scheduler = new_scheduler(full)
+    if phase != "active":
+        await (scheduler.pause_job("b") if phase == "paused" else scheduler.disable_job("b"))
+    await scheduler.stop()
+    await damage(full, payload="'{'")
+
+    with pytest.raises(StoreError, match=r"Job default/b cannot be read from .*payload.* Give it a new payload, or"):
+        await scheduler.resume_job("b")
+
+    assert await sql(full, "SELECT phase FROM state WHERE id = 'b'") == [(phase,)]
+    await scheduler.update_job("b", payload="new")
+    assert (await scheduler.resume_job("b")).status is Status.IDLE
 
 
 @pytest.mark.parametrize(

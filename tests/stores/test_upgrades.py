@@ -218,7 +218,7 @@ async def test_an_older_version_changes_nothing_in_an_upgraded_store(shared: str
         store.write_runs([]),
         store.check(),
     ):
-        with pytest.raises(StoreOutdatedError, match="A newer version made it: upgrade scheduler_async"):
+        with pytest.raises(StoreOutdatedError, match="A newer version has upgraded the store: upgrade scheduler_async"):
             await refused
     started = await store.start([queued], START)
     await store.release([put_back])
@@ -264,7 +264,7 @@ async def test_a_scheduler_of_an_older_version_lets_its_runs_end_and_starts_noth
     await clock.advance("10m")
 
     assert (health.status, health.store_reachable) == ("failing", True)
-    assert "A newer version made it: upgrade scheduler_async" in str(health.problem)
+    assert "A newer version has upgraded the store: upgrade scheduler_async" in str(health.problem)
     assert scheduler.state().problem == health.problem
     assert worker.ids == ["running"]
     assert [row.outcome for row in await scheduler.run_log("running")] == [Outcome.SUCCESS]

@@ -177,7 +177,7 @@ def edit(
     async def write() -> Job:
         async with open_scheduler(store) as scheduler:
             where, job_id = await resolve(scheduler, slug, namespace)
-            return await scheduler._edit_job(job_id, where, changes_of)
+            return await scheduler._editor.update_by(where, job_id, changes_of)
 
     print_job(run_async(write(), about_jobs=False), "Changed", as_json)
 

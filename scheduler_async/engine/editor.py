@@ -1,0 +1,323 @@
+"""Changes to jobs: added, edited, paused, resumed, disabled, removed, or declared in code.
+
+`rules.edits` decides what becomes of a job. The editor checks descriptions before that, has the store carry the change
+out in one transaction, and then announces it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from datetime import timedelta
+from logging import WARNING
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from scheduler_async.engine.engine import Engine
+from scheduler_async.errors import InvalidJobError, JobExistsError, JobNotFoundError, SchedulerError, StoreError
+from scheduler_async.jobs.enums import OnConflict, Status
+from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.names import key_of
+from scheduler_async.jobs.spec import JobSpec
+from scheduler_async.logs import say
+from scheduler_async.rules import edits
+from scheduler_async.rules.terms import Transition
+from scheduler_async.shielding import in_breaths
+from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
+from scheduler_async.stores.messages import Change, Decision
+from scheduler_async.timekeeping.instants import Micros
+
+# These decide whether the handler can be called. To check them may run code of the user's.
+CALL = {"handler", "payload"}
+
+WITHOUT_USER = "it has no user_id, and this scheduler requires one"
+
+
+class Editor:
+    """How is a job changed?"""
+
+    def __init__(self, engine: Engine, *, min_interval: timedelta | None, require_user: bool) -> None:
+        self._engine = engine
+        self._ask = engine.setting.ask
+        self._store, self._clock, self._handlers = engine.setting.store, engine.setting.clock, engine.handlers
+        self._min_interval, self._require_user = min_interval, require_user
+        self._declared: list[JobSpec] = []
+
+    # ============================================================ adding
+
+    async def add(self, specs: Sequence[JobSpec]) -> list[Job]:
+        """Add the jobs that *specs* describe in one transaction."""
+        now = await self._now()
+        changes: list[Change] = []
+        async for some in in_breaths(specs):
+            changes += [_addition(self._with_fitting_payload(self._checked(spec)), now) for spec in some]
+        return await self._change(changes, now)
+
+    def declare(self, spec: JobSpec) -> None:
+        """Add a job at each start, or bring the stored one up to date."""
+        name = spec.namespace, spec.id
+        if any((other.namespace, other.id) == name for other in self._declared):
+            raise JobExistsError(str(spec.id), spec.namespace)
+        declared = self._checked(spec)
+        self._handlers.check_payload(str(declared.handler), declared.description.payload_json)
+        self._declared.append(declared)
+
+    async def prepare(self, now: Micros) -> None:
+        """Do what comes before the first run: disable jobs without a user if one is required, add declared jobs."""
+        if self._require_user:
+            await self._disable_without_user(now)
+        if not self._declared:
+            return
+        declarations = [_declaration(spec, now) for spec in self._declared]
+        for edit in await self._ask(self._store.change(declarations, now)):
+            self._engine.session.announcer.edited(edit, now)
+            if edit is not None:
+                await self._engine.session.claimer.begun_elsewhere(edit.job)
+
+    async def _disable_without_user(self, now: Micros) -> None:
+        for job in await self._ask(self._store.disable_without_user(WITHOUT_USER, now)):
+            say(WARNING, "Job %s is disabled: %s", job.key, WITHOUT_USER, extra={"job": job.key})
+            self._engine.session.announcer.tell(EventKind.DISABLED, now, job=job, reason=WITHOUT_USER)
+
+    # ============================================================ editing
+
+    async def update(self, namespace: str, id: str, changes: Mapping[str, Any]) -> Job:
+        """Apply *changes* to a job, and nothing else."""
+        if changes.keys() & CALL:
+            return await self.update_by(namespace, id, lambda _: changes)
+        now = await self._now()
+
+        def decide(job: Job | None) -> Transition:
+            found = _existing(job, id, namespace)
+            return _edited(found, self._checked(edits.edited_spec(found, changes)), now)
+
+        (edited,) = await self._change([Decision(namespace, id, decide)], now)
+        return edited
+
+    async def update_by(self, namespace: str, id: str, changes_of: Callable[[Job], Mapping[str, Any]]) -> Job:
+        """Apply the changes that *changes_of* returns for the job as it is. Start over if it changed in between.
+
+        The description is made, and its payload checked, before the transaction: both may run code of the user's.
+        """
+        while True:
+            await self._engine.ready()
+            job = _existing(await self._ask(self._store.get(namespace, id)), id, namespace)
+            changes = changes_of(job)
+            spec = self._checked(edits.edited_spec(job, changes))
+            if changes.keys() & CALL:
+                spec = self._with_fitting_payload(spec)
+            now = await self._now()
+            with suppress(_OutdatedError):
+                (edited,) = await self._change([_Revision(namespace, id, job, spec, now)], now)
+                return edited
+
+    async def pause(self, namespace: str, id: str) -> Job:
+        """Keep a job from starting until it is resumed."""
+        return await self._change_state(namespace, id, EventKind.PAUSED, edits.pause)
+
+    async def resume(self, namespace: str, id: str) -> Job:
+        """Let a paused or disabled job start again."""
+        return await self._change_state(namespace, id, EventKind.RESUMED, self._resumed)
+
+    async def disable(self, namespace: str, id: str, reason: str) -> Job:
+        """Take a job out of scheduling for *reason*."""
+        return await self._change_state(
+            namespace, id, EventKind.DISABLED, lambda job, now: edits.disable(job, reason, now)
+        )
+
+    def _resumed(self, job: Job, now: Micros) -> Transition:
+        self._check_user(job.user_id)
+        refuse_unreadable_state(job)
+        refuse_stand_ins(job)
+        return edits.resume(job, now)
+
+    async def _change_state(
+        self, namespace: str, id: str, kind: EventKind, change: Callable[[Job, Micros], Transition]
+    ) -> Job:
+        now = await self._now()
+
+        def decide(job: Job | None) -> Transition:
+            found = _existing(job, id, namespace)
+            changed = change(found, now)
+            if changed.state == found.state and not changed.skips:
+                return Transition(found)
+            return Transition(replace(changed.job, updated=now), changed.skips, kind)
+
+        (job,) = await self._change([Decision(namespace, id, decide)], now)
+        return job
+
+    # ============================================================ removing
+
+    async def remove(self, namespace: str, id: str) -> Job:
+        """Remove a job, and cancel its run unless that run asks for it."""
+        await self._engine.ready()
+        job, ran_here = await self._ask(self._remove_and_tell(namespace, id))
+        if not ran_here:
+            await self._engine.session.claimer.begun_elsewhere(job)
+        return job
+
+    async def _remove_and_tell(self, namespace: str, id: str) -> tuple[Job, bool]:
+        session = self._engine.session
+        caller = session.runner.current()
+        own_run = None if caller is None else caller.claimed.id
+        removed = await self._store.remove(namespace, id, self._clock.micros(), own_run)
+        job = _existing(removed, id, namespace)
+        runs = [active for active in session.runner if active.claimed.uid == job.uid]
+        for active in runs:
+            if active is not caller:
+                session.runner.disown(active)
+        session.announcer.tell(EventKind.REMOVED, self._clock.micros(), job=job)
+        return job, bool(runs)
+
+    # ============================================================ checks
+
+    def _checked(self, spec: JobSpec) -> JobSpec:
+        """Return *spec* as this scheduler takes it: with a known handler, a user if required, and no tiny interval."""
+        self._check_user(spec.user_id)
+        return self._with_allowed_interval(spec.with_handler(self._handlers.name_of(spec.handler)))
+
+    def _with_allowed_interval(self, spec: JobSpec) -> JobSpec:
+        if self._min_interval is None:
+            return spec
+        raised = spec.schedule.raised_to(self._min_interval)
+        if raised is spec.schedule:
+            return spec
+        say(
+            WARNING,
+            "The interval of %s is shorter than min_interval and was raised to it: it runs %s",
+            spec.id or "a job",
+            raised.describe(),
+            extra=None if spec.id is None else {"job": key_of(spec.namespace, spec.id)},
+        )
+        return spec.with_schedule(raised)
+
+    def _with_fitting_payload(self, spec: JobSpec) -> JobSpec:
+        """Return *spec* if its handler takes its payload. Before the start, handlers may still be missing."""
+        if self._engine.progress.status == "running":
+            self._handlers.check_payload(str(spec.handler), spec.description.payload_json)
+        return spec
+
+    def _check_user(self, user_id: str | None) -> None:
+        if self._require_user and user_id is None:
+            raise InvalidJobError(
+                "user_id is required, since the scheduler has require_user=True. Pass the user whose job it is.",
+                "user_id",
+            )
+
+    # ============================================================ carrying out
+
+    async def _now(self) -> Micros:
+        if self._store.clock is self._clock:
+            await self._engine.ready()  # only then is it known what it shows
+        return self._clock.micros()
+
+    async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
+        await self._engine.ready()
+        jobs = await self._ask(self._change_and_tell(changes, now))
+        for job in jobs:
+            if job.state.activity is not Status.IDLE:
+                await self._engine.session.claimer.begun_elsewhere(job)
+        return jobs
+
+    async def _change_and_tell(self, changes: Sequence[Change], now: Micros) -> list[Job]:
+        jobs: list[Job] = []
+        edited = {(change.namespace, change.id) for change in changes if not _only_adds(change)}
+        try:
+            async with self._engine.undisturbed(edited) if edited else nullcontext():
+                made = await self._store.change(changes, now)
+        except StoreError:
+            self._engine.session.agenda.look_again()  # the store may have made the change all the same
+            raise
+        async for some in in_breaths(made):
+            for edit in some:
+                assert edit is not None
+                self._engine.session.announcer.edited(edit, now)
+                jobs.append(edit.job)
+        self._engine.session.agenda.learn_of(jobs)
+        return jobs
+
+
+# ---------------------------------------------------------------- what a store is given to decide
+
+
+class _Addition(NamedTuple):
+    """Adds a job. A tuple, not a function: many jobs may be added at once, and each waits in memory until then."""
+
+    namespace: str
+    id: str
+    spec: JobSpec
+    now: Micros
+
+    def decide(self, existing: Job | None) -> Transition:
+        """Return the new job, or what becomes of the one that has this id."""
+        spec = self.spec
+        if existing is None:
+            added = edits.add(spec, id=self.id, handler=str(spec.handler), now=self.now)
+            return Transition(added, kind=EventKind.ADDED)
+        if spec.on_conflict is OnConflict.RAISE:
+            raise JobExistsError(self.id, self.namespace)
+        if spec.on_conflict is OnConflict.KEEP:
+            return Transition(existing)
+        return _edited(existing, spec, self.now)
+
+
+class _OutdatedError(SchedulerError):
+    """A job has changed since it was read."""
+
+
+class _Revision(NamedTuple):
+    """A new description of a job, made for the job as it was *read*."""
+
+    namespace: str
+    id: str
+    read: Job
+    spec: JobSpec
+    now: Micros
+
+    def decide(self, job: Job | None) -> Transition:
+        """Return the edited job, or raise `_OutdatedError`."""
+        found = _existing(job, self.id, self.namespace)
+        seen, is_now = ((one.uid, one.revision, edits.is_wanted(one)) for one in (self.read, found))
+        if seen != is_now:
+            raise _OutdatedError
+        return _edited(found, self.spec, self.now)
+
+
+def _addition(spec: JobSpec, now: Micros) -> Change:
+    return _Addition(spec.namespace, spec.id or uuid.uuid4().hex, spec, now)
+
+
+def _declaration(spec: JobSpec, now: Micros) -> Change:
+    """Return the change that adds a declared job. If the stored job has the same description, nothing changes."""
+    assert spec.id is not None
+    addition = _addition(spec, now)
+
+    def decide(existing: Job | None) -> Transition | None:
+        if existing is None:
+            return addition.decide(None)
+        if has_unreadable_state(existing):
+            return None
+        if (existing.description, existing.handler) == (spec.description, spec.handler):
+            return None
+        return _edited(existing, spec.with_enabled(edits.is_wanted(existing)), now)
+
+    return Decision(spec.namespace, spec.id, decide)
+
+
+def _edited(job: Job, spec: JobSpec, now: Micros) -> Transition:
+    edited = edits.edit(job, spec, handler=str(spec.handler), now=now)
+    is_disabled = job.enabled and not edited.job.enabled
+    return replace(edited, kind=EventKind.DISABLED if is_disabled else EventKind.UPDATED)
+
+
+def _existing(job: Job | None, id: str, namespace: str) -> Job:
+    if job is None:
+        raise JobNotFoundError(id, namespace)
+    return job
+
+
+def _only_adds(change: Change) -> bool:
+    return isinstance(change, _Addition) and change.spec.on_conflict is not OnConflict.REPLACE

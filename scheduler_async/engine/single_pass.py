@@ -1,0 +1,99 @@
+"""One pass without the loop: claim what is due, wait until it has run, and count how it went."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from scheduler_async.engine.engine import Engine
+from scheduler_async.jobs.answers import PassSummary
+from scheduler_async.jobs.enums import Outcome
+from scheduler_async.running.runner import ActiveRun
+from scheduler_async.stores.messages import Claims
+from scheduler_async.timekeeping.instants import Micros
+
+
+class SinglePass:
+    """How does one pass go?"""
+
+    def __init__(self, engine: Engine, moment: Micros) -> None:
+        """*moment* decides which jobs are due."""
+        self._engine, self._moment = engine, moment
+        self._runner = engine.session.runner
+        self._most = engine.setting.limits.max_concurrent or 1
+        self._following: set[asyncio.Task[None]] = set()
+        self._tally = Tally()
+
+    async def run(self) -> PassSummary:
+        """Run what is due, `max_concurrent` jobs at a time or one after another, until nothing is left."""
+        while True:
+            is_done = await self._fill_slots()
+            if not is_done:
+                continue
+            if not self._following:
+                return self._tally.summary()
+            _, self._following = await asyncio.wait(self._following, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _fill_slots(self) -> bool:
+        """Start what there is a free slot for. Return False if a claim left some out, so that there may be more."""
+        room = self._most - len(self._following)
+        if room <= 0 or self._runner.stopping.is_set():
+            return True
+        started, claims = await self._engine.session.membership.as_node(partial(self._claim, room))
+        for active in started:
+            name = f"pass {active.claimed.job.key}"
+            self._following.add(asyncio.create_task(self._tally.follow(active), name=name))
+        self._tally.count_skipped(started, claims)
+        return not claims.is_full or len(started) >= room
+
+    async def _claim(self, limit: int) -> tuple[list[ActiveRun], Claims]:
+        """Claim what is due, but only in the session in which the pass began.
+
+        `stop` may have ended that session while the pass waited, and another call may have begun a new one.
+        """
+        if self._runner.stopping.is_set() or self._engine.session.runner is not self._runner:
+            return [], Claims()
+        return await self._engine.session.claimer.claim(self._moment, limit)
+
+
+@dataclass
+class Tally:
+    """The counts of a pass, as it goes."""
+
+    executed: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    retry_queued: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+
+    async def follow(self, active: ActiveRun) -> None:
+        """Wait until a run is recorded, and count it."""
+        await active.over()
+        if active.outcome is None:
+            return
+        self.executed += 1
+        if active.outcome.is_failure:
+            self.failed += 1
+            self.retry_queued += _is_tried_again(active)
+        elif active.outcome in (Outcome.SUCCESS, Outcome.NOOP):
+            self.succeeded += 1
+        elif active.outcome is Outcome.CANCELLED:
+            self.cancelled += 1
+        else:
+            self.skipped += 1
+
+    def count_skipped(self, started: list[ActiveRun], claims: Claims) -> None:
+        """Count the jobs whose occurrences were skipped, and that did not start."""
+        ran = {active.claimed.uid for active in started}
+        self.skipped += sum(bool(edit.skips) for edit in claims.edits if edit.job.uid not in ran)
+
+    def summary(self) -> PassSummary:
+        """Return the counts so far."""
+        return PassSummary(**vars(self))
+
+
+def _is_tried_again(active: ActiveRun) -> bool:
+    after = active.after
+    return after is not None and after.job.state.retry_of is not None and after.job.enabled

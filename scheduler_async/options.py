@@ -1,0 +1,304 @@
+"""The arguments of the public API: their types, and the checks that refuse bad ones.
+
+The arguments that describe a job are checked by `jobs.spec`. Schedules check their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from logging import WARNING
+from pathlib import Path
+from typing import TypedDict
+
+from scheduler_async.engine.setting import Limits
+from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
+from scheduler_async.jobs.enums import ENDED, Misfire, OnInterrupt, Priority, Status, check_choice
+from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.retries import Retry
+from scheduler_async.jobs.spec import JobSpec
+from scheduler_async.logs import say
+from scheduler_async.rules.groups import check_limited, is_ambiguous
+from scheduler_async.rules.terms import Rules
+from scheduler_async.running.signature import Handler
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.stores.addresses import A_STORE, is_url
+from scheduler_async.stores.messages import JobFilter
+from scheduler_async.stores.protocol import Store
+from scheduler_async.stores.sqlite.store import SQLiteStore
+from scheduler_async.timekeeping.clock import Clock, SystemClock
+from scheduler_async.timekeeping.durations import parse_interval
+from scheduler_async.timekeeping.instants import parse_instant, span, to_micros
+
+# No store holds more rows, and every store can count this far.
+MANY = 2**62
+
+# The ids that a store can hold. run_log() also shows damaged rows, whose ids may be negative.
+RUN_IDS = range(-(2**63), 2**63)
+
+# A longer timeout is the same as none: clocks cannot count so far.
+FOREVER = timedelta(days=365 * 1000).total_seconds()
+
+# A reason is a sentence or a few. Tables and logs show it.
+LONGEST_REASON = 1_000  # characters
+
+
+# ---------------------------------------------------------------- types of keyword arguments
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of a job that `add_job`, `@scheduler.job` and `Namespace.schedule` share.
+
+    `help(Scheduler.add_job)` explains each of them. Use `**options: Unpack[JobOptions]` to write a function that
+    passes them on.
+    """
+
+    user_id: str | None
+    name: str | None
+    payload: Json
+    metadata: Mapping[str, Json] | None
+    priority: Priority | str
+    group: str | None
+    misfire: Misfire | str
+    retry: Retry | None
+    timeout: str | timedelta | None
+    on_interrupt: OnInterrupt | str
+    enabled: bool
+
+
+class JobChanges(JobOptions, total=False):
+    """The fields of a job that `update_job` can change: its options, its schedule and its handler."""
+
+    schedule: Schedule
+    handler: str | Handler
+
+
+class JobFilters(TypedDict, total=False):
+    """The conditions of `Namespace.list`. A job is listed if it meets all of them.
+
+    `help(Scheduler.list_jobs)` explains each of them.
+    """
+
+    status: Status | str | None
+    user_id: str | None
+    handler: str | None
+    group: str | None
+    priority: Priority | str | None
+    metadata: Mapping[str, Json] | None
+    due_before: datetime | str | None
+    limit: int | None
+
+
+# ---------------------------------------------------------------- arguments of Scheduler
+
+
+def store_of(store: str | Path | Store) -> Store:
+    """Return the store that the first argument of `Scheduler` names: a path, a URL, or a store itself."""
+    if isinstance(store, str | Path):
+        text = str(store)
+        if is_url(text):
+            from scheduler_async.stores.postgres.store import PostgresStore  # noqa: PLC0415 - few need it
+
+            return PostgresStore(text)
+        if not text:
+            raise SchedulerError(A_STORE)
+        return SQLiteStore(text)
+    if isinstance(store, type):
+        raise SchedulerError(f"store must be an object, not a class: pass {store.__name__}(...).")
+    if not hasattr(store, "claim_due"):
+        raise SchedulerError(f"store must be a path, a URL or a store object, not {quoted(store)}.")
+    return store
+
+
+def check_rules(retry: Retry | None, misfire_grace: str | timedelta | None) -> Rules:
+    """Return the rules that a scheduler applies to all its jobs."""
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidJobError(f"retry must be Retry.backoff() or another policy, not {quoted(retry)}.", "retry")
+    grace = timedelta(0) if misfire_grace in ("0s", timedelta(0)) else duration_or_none(misfire_grace)
+    return Rules(retry=retry or Retry.backoff(), misfire_grace=None if grace is None else span(grace))
+
+
+def check_limits(
+    *,
+    max_concurrent: int | None,
+    queue_size: int | None,
+    group_limits: int | Mapping[str, int] | None,
+    stuck_after: str | timedelta | None,
+    max_sleep: str | timedelta | None,
+    keep_runs: int | None,
+    keep_removed: str | timedelta | None,
+    purge_disabled_after: str | timedelta | None,
+) -> Limits:
+    """Return the limits that a scheduler observes."""
+    limit_of_each, limit_by_group = _check_group_limits(group_limits)
+    return Limits(
+        max_concurrent=check_count(max_concurrent, "max_concurrent"),
+        queue_size=check_count(queue_size, "queue_size", smallest=0),
+        group_limit=limit_of_each,
+        group_limits=limit_by_group,
+        stuck_after=duration_or_none(stuck_after),
+        max_sleep=duration_or_none(max_sleep),
+        keep_runs=check_count(keep_runs, "keep_runs", smallest=0),
+        keep_removed=duration_or_none(keep_removed),
+        purge_disabled_after=duration_or_none(purge_disabled_after),
+    )
+
+
+def _check_group_limits(limits: int | Mapping[str, int] | None) -> tuple[int | None, dict[str, int]]:
+    """Return the limit of every group, and the limits of groups that have their own."""
+    if isinstance(limits, Mapping):
+        return None, _check_limit_by_group(limits)
+    if limits is not None and not isinstance(limits, int):
+        raise InvalidJobError(
+            'group_limits must be a whole number, which limits every group, or a dict such as {"mail": 2}, '
+            f"not {quoted(limits)}.",
+            "group_limits",
+        )
+    return check_count(limits, "group_limits"), {}
+
+
+def _check_limit_by_group(limits: Mapping[str, int]) -> dict[str, int]:
+    checked: dict[str, int] = {}
+    for key, limit in limits.items():
+        check_limited(key)
+        if is_ambiguous(key):
+            words = 'group_limits[%s] limits a group whose name contains "/", not a group of one namespace'
+            say(WARNING, words, quoted(key))
+        count = check_count(limit, "group_limits", key=f"[{quoted(key)}]")
+        if count is not None:
+            checked[key] = count
+    return checked
+
+
+def check_require_user(require_user: bool) -> bool:
+    """Return *require_user* if it is True or False."""
+    if not isinstance(require_user, bool):
+        raise InvalidJobError(f"require_user must be True or False, not {quoted(require_user)}.", "require_user")
+    return require_user
+
+
+def choose_clock(clock: Clock | None, store: Store) -> Clock:
+    """Return the clock to go by. If machines share a store that has a clock, it replaces that of the machine."""
+    if clock is not None and not isinstance(clock, Clock):
+        raise InvalidJobError(f"clock must be a VirtualClock() or another Clock, not {quoted(clock)}.", "clock")
+    shared = store.clock if clock is None or type(clock) is SystemClock else None
+    return shared or clock or SystemClock()
+
+
+# ---------------------------------------------------------------- arguments of its methods
+
+
+def check_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
+    """Return the argument of `add_jobs` as a list."""
+    if not isinstance(specs, Iterable):
+        raise InvalidJobError(f"add_jobs() takes a list of JobSpec(...) values, not {quoted(specs)}.", "specs")
+    checked: list[JobSpec] = []
+    for spec in specs:
+        if not isinstance(spec, JobSpec):
+            raise InvalidJobError(f"add_jobs() takes JobSpec(...) values, not {quoted(spec)}.", "specs")
+        checked.append(spec)
+    return checked
+
+
+def check_filter(
+    *,
+    status: Status | str | None,
+    namespace: str | None,
+    user_id: str | None,
+    handler: str | None,
+    group: str | None,
+    priority: Priority | str | None,
+    metadata: Mapping[str, Json] | None,
+    due_before: datetime | str | None,
+    limit: int | None,
+) -> JobFilter:
+    """Return the arguments of `list_jobs` as a store takes them."""
+    texts = {"namespace": namespace, "user_id": user_id, "handler": handler, "group": group}
+    for name, text in texts.items():
+        if text is not None:
+            check_text(text, name)
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidJobError(f"metadata must be a dict of JSON values, not {quoted(metadata)}.", "metadata")
+    return JobFilter(
+        status=None if status is None else check_choice(Status, status, "status"),
+        namespace=namespace,
+        user_id=user_id,
+        handler=handler,
+        group=group,
+        priority=None if priority is None else check_choice(Priority, priority, "priority"),
+        metadata=metadata,
+        due_before=None if due_before is None else to_micros(parse_instant(due_before, "due_before")),
+        limit=check_count(limit, "limit", smallest=0),
+    )
+
+
+def check_key(id: str, namespace: str) -> None:
+    """Raise `InvalidJobError` unless a store can look for a job of this *id* and *namespace*."""
+    check_text(id, "id")
+    check_text(namespace, "namespace")
+
+
+def check_text(value: object, what: str) -> None:
+    """Raise `InvalidJobError` unless a store can look for *value*. It need not name anything that exists."""
+    if not isinstance(value, str):
+        raise InvalidJobError(f"The {what} must be a string, not {quoted(value)}.", what)
+    if "\0" in value or not (value.isascii() or _is_unicode(value)):
+        raise InvalidJobError(f"The {what} must be Unicode text without NUL characters, not {quoted(value)}.", what)
+
+
+def check_reason(reason: str) -> None:
+    """Raise `InvalidJobError` unless *reason* can be the reason of a disabled job."""
+    check_text(reason, "reason")
+    if not reason.strip():
+        raise InvalidJobError('The reason must not be empty. Say why, such as "the supplier is gone".', "reason")
+    if len(reason) > LONGEST_REASON:
+        raise InvalidJobError(
+            f"The reason must have at most {LONGEST_REASON:,} characters, not {len(reason):,}. Shorten it.", "reason"
+        )
+    if reason == ENDED:  # the scheduler would treat the job as one whose schedule has ended
+        raise InvalidJobError(f"The reason {quoted(reason)} is reserved for the scheduler. Use other words.", "reason")
+
+
+def check_run_id(run_id: int) -> None:
+    """Raise `InvalidJobError` unless *run_id* can be the id of a run."""
+    if type(run_id) is not int or run_id not in RUN_IDS:
+        raise InvalidJobError(
+            f"run_id must be the id of a row of run_log(), a whole number below {RUN_IDS.stop}, not {quoted(run_id)}.",
+            "run_id",
+        )
+
+
+def check_count(number: int | None, name: str, smallest: int = 1, *, key: str = "") -> int | None:
+    """Return *number* if it is a whole number from *smallest* up, or None."""
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or number < smallest:
+        raise InvalidJobError(f"{name}{key} must be a whole number from {smallest} up, or None.", name)
+    return min(number, MANY)
+
+
+def duration_or_none(value: str | timedelta | None) -> timedelta | None:
+    """Return a duration such as "5m" as a timedelta, and None as None."""
+    return None if value is None else parse_interval(value)
+
+
+def check_timeout(timeout: float | str | timedelta | None) -> float | None:
+    """Return *timeout* in seconds; None stands for no limit."""
+    if isinstance(timeout, str | timedelta):
+        timeout = parse_interval(timeout).total_seconds()
+    if timeout is None:
+        return None
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
+        raise InvalidJobError(
+            'timeout must be a number of seconds from 0 up, a duration such as "30s", or None.', "timeout"
+        )
+    return timeout if timeout < FOREVER else None
+
+
+def _is_unicode(value: str) -> bool:
+    """Return whether *value* has no half characters (lone surrogates)."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

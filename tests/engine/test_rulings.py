@@ -49,7 +49,7 @@ from scheduler_async.jobs.run import EndedRun
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores import nodes
 from scheduler_async.stores.messages import Claims, ClaimTerms, NodeIdentity, NodeRow, RunFilter
-from scheduler_async.stores.sqlite import store as sqlite
+from scheduler_async.stores.sqlite import connection as sqlite_connection
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import Micros
 from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
@@ -1780,7 +1780,7 @@ async def test_a_file_that_another_program_locks_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A backup, a shell that forgot to commit: nothing is lost by it, and people can see what is wrong."""
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT", 0.01)
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT", 0.01)
     scheduler = new_scheduler(path)
     await scheduler.start()
     await scheduler.add_job(Every("1m"), handler="work", id="a")

@@ -40,6 +40,7 @@ from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.messages import Decision, JobFilter, NodeRow
 from scheduler_async.stores.sqlite import base as sqlite_base
 from scheduler_async.stores.sqlite import claims as sqlite_claims
+from scheduler_async.stores.sqlite import connection as sqlite_connection
 from scheduler_async.stores.sqlite import copying as sqlite_copying
 from scheduler_async.stores.sqlite import schema as sqlite_schema
 from scheduler_async.stores.sqlite import store as sqlite
@@ -252,7 +253,7 @@ async def a_directory(path: Path) -> None:
 
 
 UNUSABLE = [
-    pytest.param(newer, "schema version 99, .* upgrade scheduler_async", id="newer"),
+    pytest.param(newer, "schema version 99; .* upgrade scheduler_async", id="newer"),
     pytest.param(foreign, r"belongs to another program\. It has the tables invoices, .* another file", id="foreign"),
     pytest.param(foreign_without_tables, "belongs to another program", id="foreign, without tables"),
     pytest.param(foreign_with_a_version, "belongs to another program", id="foreign, with a version"),
@@ -503,7 +504,7 @@ def open_for_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT", 0.01)
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT", 0.01)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -586,13 +587,13 @@ async def test_a_run_that_ends_on_a_full_disk_can_be_recorded_later(store: SQLit
 async def test_a_disk_without_room_for_a_new_store_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the half-made file is no obstacle once there is room."""
 
-    class Cramped(sqlite._Connection):
+    class Cramped(sqlite_connection._Connection):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             self.execute("PRAGMA max_page_count = 3")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite, "_Connection", Cramped)
+        patched.setattr(sqlite_connection, "_Connection", Cramped)
         await assert_refused(path, "the disk is full")
 
     async with opened(path) as store:
@@ -661,7 +662,7 @@ async def test_a_file_that_another_process_prepares_meanwhile_is_recognised(
 ) -> None:
     """Two processes start on a new file: what the first makes between two looks of the second is a store."""
     started: list[bool] = []
-    as_it_was = sqlite._Connection
+    as_it_was = sqlite_connection._Connection
 
     def overtake() -> None:
         started.append(True)
@@ -670,13 +671,13 @@ async def test_a_file_that_another_process_prepares_meanwhile_is_recognised(
             sqlite._prepare(other, "NORMAL", True)
         other.close()
 
-    class Overtaken(sqlite._Connection):
+    class Overtaken(sqlite_connection._Connection):
         def execute(self, statement: Any, *values: Any) -> Any:
             if statement == "PRAGMA user_version" and not started:
                 overtake()
             return super().execute(statement, *values)
 
-    monkeypatch.setattr(sqlite, "_Connection", Overtaken)
+    monkeypatch.setattr(sqlite_connection, "_Connection", Overtaken)
 
     async with opened(path) as store:
         await add(store, "a")

@@ -293,6 +293,7 @@ class ClaimWork(WorkBase):
         id: str,
         payload_json: str | None,
         now: Micros,
+        *,
         node: int,
         queued: bool,
     ) -> ClaimedRun | Job | None:

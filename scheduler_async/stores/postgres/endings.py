@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.job import Job
@@ -148,12 +148,12 @@ class EndingWork(WorkBase):
         return bool(await db.execute(FORGET_NODE, node.id, node.beat) == "DELETE 1")
 
     async def interrupt_unknown(
-        self, db: Connection, node: int, known: set[int], now: Micros, rules: Rules
+        self, db: Connection, node: int, known: Collection[int], now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
-        return await self._interrupt(db, node, known, NEVER_BEGAN, now, rules)
+        return await self._interrupt(db, node, frozenset(known), NEVER_BEGAN, now, rules)
 
     async def _interrupt(
-        self, db: Connection, node: int, known: set[int], problem: str, now: Micros, rules: Rules
+        self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """End all runs of *node* but the *known*, as interrupted."""
         rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]

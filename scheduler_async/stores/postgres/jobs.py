@@ -188,7 +188,9 @@ class JobWork(WorkBase):
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(job.state), job.uid) for job in others])
         await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
 
-    async def remove(self, db: Connection, namespace: str, id: str, now: Micros, own_run: int | None) -> Job | None:
+    async def remove(
+        self, db: Connection, namespace: str, id: str, now: Micros, own_run: int | None = None
+    ) -> Job | None:
         job = await self._lock(db, namespace, id)
         if job is None:
             return None

@@ -7,34 +7,26 @@ needs it next.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from logging import DEBUG, INFO, WARNING
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
-from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
+from scheduler_async.jobs.run import EndedRun
 from scheduler_async.logs import say
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.addresses import A_URL, read_url
-from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
     MIGRATED,
-    Change,
-    Claims,
-    ClaimTerms,
-    JobFilter,
-    NodeIdentity,
     NodeRow,
-    NodeStatus,
-    RunFilter,
     UnstorableError,
 )
 from scheduler_async.stores.postgres.base import NOTIFY, HandlersForgotten
+from scheduler_async.stores.postgres.connection import LOST, Link
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
 from scheduler_async.stores.postgres.work import Work
 from scheduler_async.stores.unreadable import is_moment
@@ -91,6 +83,39 @@ RUN_PLANS: Final = {
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Transaction: TypeAlias = Callable[Concatenate[Work, "Connection", P], Awaitable[T]]
+Operation: TypeAlias = Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]
+
+# The connections of a store, by their names in it.
+RUNS, EDITS, WATCH = "_runs", "_edits", "_watch"
+
+
+def reading(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
+    """Make an operation of the store from a *transaction* that changes nothing, on this connection."""
+
+    async def operation(store: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._ask(getattr(store, link), partial(transaction, store._work, **kwargs), *args)
+
+    return operation
+
+
+def writing(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
+    """Make an operation of the store from a *transaction*, on this connection."""
+
+    async def operation(store: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._transact(getattr(store, link), partial(transaction, store._work, **kwargs), *args)
+
+    return operation
+
+
+def recording(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
+    """Make an operation of the store from a *transaction* about runs of this process, on this connection."""
+
+    async def operation(store: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._record(getattr(store, link), partial(transaction, store._work, **kwargs), *args)
+
+    return operation
 
 
 class PostgresStore:
@@ -164,11 +189,11 @@ class PostgresStore:
         for link in (self._runs, self._edits, self._watch):
             await link.close()
 
-    def _new_links(self) -> tuple[_Link, _Link, _Link]:
+    def _new_links(self) -> tuple[Link, Link, Link]:
         return (
-            _Link(self._connect, RUN_TIMEOUT, RUN_PLANS),
-            _Link(self._connect, READ_TIMEOUT, {"plan_cache_mode": "force_custom_plan"}),
-            _Link(self._connect, BEAT_TIMEOUT, {}, prepare=self._listen, total=True),
+            Link(self._connect, RUN_TIMEOUT, RUN_PLANS),
+            Link(self._connect, READ_TIMEOUT, {"plan_cache_mode": "force_custom_plan"}),
+            Link(self._connect, BEAT_TIMEOUT, {}, prepare=self._listen, total=True),
         )
 
     async def _connect(self, settings: dict[str, str], timeout: float) -> Connection:
@@ -187,7 +212,7 @@ class PostgresStore:
                 },
             )
         except Exception as error:
-            if isinstance(error, (asyncpg.PostgresError, *_LOST)) and not isinstance(error, ValueError):
+            if isinstance(error, (asyncpg.PostgresError, *LOST)) and not isinstance(error, ValueError):
                 raise  # an answer, or none
             # The URL cannot be used, and what the driver says may quote any part of it.
             raise StoreError(
@@ -198,24 +223,24 @@ class PostgresStore:
     # -------------------------------------------------------- asking
 
     async def _transact(
-        self, link: _Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
+        self, link: Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
     ) -> T:
         """Do *work* in a transaction: all of it, or nothing."""
         return await self._call(link, link.transact, begin_if_current(), work, *args)
 
     async def _record(
-        self, link: _Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
+        self, link: Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
     ) -> T:
         """As `_transact`, about runs that this process has: they end, although a newer version upgraded the store."""
         return await self._call(link, link.transact, "BEGIN", work, *args)
 
     async def _ask(
-        self, link: _Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
+        self, link: Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
     ) -> T:
         """Do *work* that changes nothing."""
         return await self._call(link, link.ask, work, *args)
 
-    async def _call(self, link: _Link, call: Callable[..., Awaitable[T]], *args: Any) -> T:
+    async def _call(self, link: Link, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if not self._is_open:
                 raise StoreError(f"The store {self.url} is closed.")
@@ -229,7 +254,7 @@ class PostgresStore:
             ) as error:
                 if attempt == MAX_ATTEMPTS:
                     raise self._explained(error, link) from error
-            except (asyncpg.PostgresError, *_LOST) as error:
+            except (asyncpg.PostgresError, *LOST) as error:
                 if isinstance(error, StoreError):
                     raise
                 raise await self._reason(error, link) from error
@@ -237,16 +262,16 @@ class PostgresStore:
                 self._work.unreadable_rows.tell()
         raise AssertionError
 
-    async def _reason(self, error: Exception, link: _Link) -> StoreError:
+    async def _reason(self, error: Exception, link: Link) -> StoreError:
         """Why *error* happened: tables that are not what this version knows belong to a newer one."""
-        if isinstance(error, asyncpg.PostgresError) and not isinstance(error, _LOST):
-            with suppress(asyncpg.PostgresError, *_LOST):
+        if isinstance(error, asyncpg.PostgresError) and not isinstance(error, LOST):
+            with suppress(asyncpg.PostgresError, *LOST):
                 version = await link.ask(_fetch, READ_VERSION)
                 if version is not None and version > newest():
                     return StoreOutdatedError(self.url, version, newest())
         return self._explained(error, link)
 
-    def _explained(self, error: Exception, link: _Link) -> StoreError:
+    def _explained(self, error: Exception, link: Link) -> StoreError:
         """What went wrong, and what would help."""
         sentences: dict[type[Exception], str] = {
             asyncpg.InvalidCatalogNameError: "cannot be opened: there is no such database. Create it with createdb, "
@@ -351,74 +376,43 @@ class PostgresStore:
         elif was_skewed and not self._is_skewed:
             say(INFO, "The clock of this machine agrees with that of the database again")
 
-    # -------------------------------------------------------- jobs
+    # -------------------------------------------------------- operations: `protocol` says what each is for
 
-    async def change(self, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
-        """Carry out all *changes*, or none if one of them raises."""
-        return await self._transact(self._edits, self._work.change, changes, now)
+    change = writing(Work.change, EDITS)
+    review = writing(Work.review, EDITS)
+    remove = writing(Work.remove, EDITS)
+    get = reading(Work.get, EDITS)
+    list_jobs = reading(Work.list_jobs, EDITS)
+    list_runs = reading(Work.list_runs, EDITS)
+    output_of = reading(Work.output_of, EDITS)
+    running_by_group = reading(Work.running_by_group, EDITS)
 
-    async def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
-        """Let *decide* say what becomes of jobs that wait for a moment later than *now*; None leaves one as it is."""
-        return await self._transact(self._edits, self._work.review, after, limit, now, decide)
+    claim_due = writing(Work.claim_due, RUNS)
+    claim_one = writing(Work.claim_one, RUNS)
+    count_due = reading(Work.count_due, EDITS)
+    earliest_due = reading(Work.earliest_due, EDITS)
+    start = recording(Work.start, RUNS)
+    release = recording(Work.release, RUNS)
+    recover = writing(Work.recover, RUNS)
+    interrupt_unknown = recording(Work.interrupt_unknown, RUNS)
 
-    async def remove(self, namespace: str, id: str, now: Micros, own_run: int | None = None) -> Job | None:
-        """Remove a job, and return it as it was; its runs are kept until `purge_removed`."""
-        return await self._transact(self._edits, self._work.remove, namespace, id, now, own_run)
+    join = writing(Work.join, WATCH)
+    # With the beats: a node that waits for the answer has to beat in time.
+    held = reading(Work.held, WATCH)
+    leave = recording(Work.leave, WATCH)
+    nodes = reading(Work.nodes, EDITS)
 
-    async def get(self, namespace: str, id: str) -> Job | None:
-        """The job with this name."""
-        return await self._ask(self._edits, self._work.get, namespace, id)
+    disable_without_user = writing(Work.disable_without_user, EDITS)
+    overgrown = reading(Work.overgrown, EDITS)
+    purge_runs = writing(Work.purge_runs, EDITS)
+    purge_removed = writing(Work.purge_removed, EDITS)
+    purge_disabled = writing(Work.purge_disabled, EDITS)
 
-    async def list_jobs(self, wanted: JobFilter) -> list[Job]:
-        """Jobs by their next run, those without one last."""
-        return await self._ask(self._edits, self._work.list_jobs, wanted)
-
-    async def list_runs(self, wanted: RunFilter) -> list[RunRow]:
-        """Rows of the run log, newest first."""
-        return await self._ask(self._edits, self._work.list_runs, wanted)
-
-    async def output_of(self, run: int) -> str | None:
-        """What a run wrote; None if that was nothing, or if there is no such run."""
-        return await self._ask(self._edits, self._work.output_of, run)
-
-    async def running_by_group(self) -> dict[str, int]:
-        """How many jobs of each group are claimed, by any node; by the keys that `group_key` makes."""
-        return await self._ask(self._edits, self._work.running_by_group)
-
-    # -------------------------------------------------------- runs
-
-    async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
-        """Mark what is due as ours, in order, and write the rows of its runs."""
-        return await self._transact(self._runs, self._work.claim_due, now, terms)
-
-    async def count_due(self, now: Micros, most: int) -> int:
-        """How many jobs are due and claimed by nobody, counted up to *most*."""
-        return await self._ask(self._edits, self._work.count_due, now, most)
-
-    async def earliest_due(self, now: Micros, terms: ClaimTerms) -> Micros | None:
-        """Since when a job is due that *terms* let start, or None."""
-        return await self._ask(self._edits, self._work.earliest_due, now, terms)
-
-    async def claim_one(
-        self,
-        namespace: str,
-        id: str,
-        payload_json: str | None,
-        now: Micros,
-        *,
-        node: int,
-        queued: bool,
-    ) -> ClaimedRun | Job | None:
-        """Mark one job as ours, whatever its schedule."""
-        return await self._transact(self._runs, self._work.claim_one, namespace, id, payload_json, now, node, queued)
-
-    async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
-        """Mark queued runs as running; return the ids of those that are still ours."""
-        return await self._record(self._runs, self._work.start, runs, now)
-
-    async def release(self, runs: Sequence[ClaimedRun]) -> None:
-        """Undo claims whose handlers never started."""
-        await self._record(self._runs, self._work.release, runs)
+    count = reading(Work.count, EDITS)
+    read_jobs = reading(Work.read_jobs, EDITS)
+    read_runs = reading(Work.read_runs, EDITS)
+    write_jobs = writing(Work.write_jobs, EDITS)
+    write_runs = writing(Work.write_runs, EDITS)
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
@@ -434,86 +428,11 @@ class PostgresStore:
         except asyncpg.DivisionByZeroError:
             return None
 
-    # -------------------------------------------------------- nodes
-
-    async def join(self, identity: NodeIdentity, now: Micros) -> int:
-        """Become a node; return its number."""
-        return await self._transact(self._watch, self._work.join, identity, now)
-
     async def beat(self, node: int) -> list[NodeRow]:
-        """Show that *node* lives, and return all nodes."""
+        """Show that *node* is alive, and return all nodes."""
         nodes = await self._record(self._watch, self._work.beat, node, -self._clock.skew())
         await self._ask(self._watch, self._look_at_clock)
         return nodes
-
-    async def held(self, node: int) -> set[int]:
-        """The ids of the runs that *node* has claimed and not finished."""
-        # With the beats: who waits for the answer has to beat in time.
-        return await self._ask(self._watch, self._work.held, node)
-
-    async def leave(self, node: int) -> None:
-        """Stop being a node."""
-        await self._record(self._watch, self._work.leave, node)
-
-    async def nodes(self) -> list[NodeStatus]:
-        """All nodes, also those that died without a word, by when they joined."""
-        return await self._ask(self._edits, self._work.nodes)
-
-    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Transition, ClaimedRun]]:
-        """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
-        return await self._transact(self._runs, self._work.recover, dead, now, rules)
-
-    async def interrupt_unknown(
-        self, node: int, known: Collection[int], now: Micros, rules: Rules
-    ) -> list[tuple[Transition, ClaimedRun]]:
-        """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
-        return await self._record(self._runs, self._work.interrupt_unknown, node, set(known), now, rules)
-
-    # -------------------------------------------------------- upkeep
-
-    async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
-        """Disable every job that has no user; return them."""
-        return await self._transact(self._edits, self._work.disable_without_user, reason, now)
-
-    async def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
-        """Which of these jobs have more than *keep* rows."""
-        return await self._ask(self._edits, self._work.overgrown, uids, keep)
-
-    async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
-        """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""
-        await self._transact(self._edits, self._work.purge_runs, uids, keep, now)
-
-    async def purge_removed(self, before: Micros, limit: int) -> int:
-        """Forget the runs of up to *limit* jobs that were removed before a moment; return how many jobs that were."""
-        return await self._transact(self._edits, self._work.purge_removed, before, limit)
-
-    async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
-        """Forget up to *limit* jobs that were disabled before a moment; return them."""
-        return await self._transact(self._edits, self._work.purge_disabled, before, limit)
-
-    # -------------------------------------------------------- copying
-
-    async def count(self) -> tuple[int, int]:
-        """How many jobs there are, and how many runs that have ended."""
-        return await self._ask(self._edits, self._work.count)
-
-    async def read_jobs(self, after: int, limit: int) -> list[Job | LeftOut]:
-        """Up to *limit* jobs as they are kept, by number, beyond the number *after*; or why one cannot be read."""
-        return await self._ask(self._edits, self._work.read_jobs, after, limit)
-
-    async def read_runs(self, after: int, limit: int) -> list[RunRecord | LeftOut]:
-        """Up to *limit* runs that have ended, by number, beyond the number *after*; or why one cannot be read."""
-        return await self._ask(self._edits, self._work.read_runs, after, limit)
-
-    async def write_jobs(self, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
-        """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
-        return await self._transact(self._edits, self._work.write_jobs, jobs, rule)
-
-    async def write_runs(self, runs: Sequence[RunRecord]) -> int:
-        """Add those of *runs* whose jobs are here and which are not; return how many that were."""
-        return await self._transact(self._edits, self._work.write_runs, runs)
-
-    # -------------------------------------------------------- how it is
 
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""
@@ -538,127 +457,3 @@ class PostgresStore:
 
 async def _fetch(db: Connection, question: str) -> Any:
     return await db.fetchval(question)
-
-
-# ---------------------------------------------------------------- connections
-
-
-class _Link:
-    """A connection that is made when it is needed, and made anew when it has broken; one at a time uses it."""
-
-    def __init__(
-        self,
-        connect: Callable[[dict[str, str], float], Awaitable[Connection]],
-        patience: float,
-        settings: dict[str, str],
-        *,
-        prepare: Callable[[Connection, bool], Awaitable[None]] | None = None,
-        total: bool = False,
-    ) -> None:
-        """*patience* is for one statement, or with *total* for all of it; *prepare* is told whether it is the first."""
-        self.patience = patience
-        self._connect, self._settings = connect, settings
-        self._prepare = prepare
-        self._total = patience if total else None
-        self._lock = asyncio.Lock()
-        self._connection: Connection | None = None
-        self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._was_connected = False
-
-    async def transact(self, begin: str, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work*, all of it or nothing; *begin* begins the transaction."""
-        return await self._use(self._in_transaction, work, begin, *args)
-
-    async def ask(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work* that changes nothing."""
-        return await self._use(self._first, work, *args)
-
-    async def _use(self, how: Callable[..., Awaitable[T]], work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        async with self._lock, asyncio.timeout(self._total):
-            try:
-                return await how(work, *args)
-            except BaseException as error:
-                await self._tidy_up(error)
-                raise
-
-    async def _in_transaction(self, work: Callable[..., Awaitable[T]], begin: str, *args: Any) -> T:
-        connection = await self._first(_begin, begin)
-        answer = await work(connection, *args)
-        await connection.execute("COMMIT")
-        return answer
-
-    async def _first(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work* that changes nothing; on a new connection if the old one was lost while nobody used it."""
-        was_connected = self._connection is not None
-        try:
-            return await work(await self._ready(), *args)
-        except (TimeoutError, StoreError):
-            raise
-        except _LOST:
-            if not was_connected:
-                raise
-            self._drop()
-            return await work(await self._ready(), *args)
-
-    async def _ready(self) -> Connection:
-        if self._connection is not None and self._connection.is_closed():
-            self._connection = None
-        if self._connection is None:
-            self._connection = await self._connect(self._settings, self.patience)
-            self._event_loop = asyncio.get_running_loop()
-            if self._prepare is not None:
-                await self._prepare(self._connection, not self._was_connected)
-            self._was_connected = True
-        return self._connection
-
-    async def _tidy_up(self, error: BaseException) -> None:
-        """Leave no transaction open, whatever happened."""
-        connection = self._connection
-        if connection is None or connection.is_closed():
-            self._connection = None
-        elif isinstance(error, (asyncio.CancelledError, *_LOST)) and not isinstance(error, StoreError):
-            self._drop()  # who knows what it would answer next
-        elif connection.is_in_transaction():
-            try:
-                await connection.execute("ROLLBACK")
-            except BaseException:
-                self._drop()
-                raise
-
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(RuntimeError):  # the event loop it belongs to may have ended
-                connection.terminate()
-
-    async def close(self) -> None:
-        """Let go of the connection, as politely as that goes: what was asked is answered first."""
-        if self._event_loop is not asyncio.get_running_loop():
-            self._drop()
-            return
-        try:
-            async with asyncio.timeout(BEAT_TIMEOUT), self._lock:
-                if self._connection is not None:
-                    await self._connection.close()
-        except _LOST:
-            pass  # it is closed all the same
-        finally:
-            self._drop()
-
-
-async def _begin(db: Connection, begin: str) -> Connection:
-    await db.execute(begin)
-    return db
-
-
-_LOST: tuple[type[Exception], ...] = (
-    ()
-    if asyncpg is None
-    else (
-        asyncpg.PostgresConnectionError,
-        asyncpg.InterfaceError,
-        asyncpg.InternalClientError,  # its word for a connection that it has not yet noticed to be lost
-        asyncpg.OperatorInterventionError,
-        OSError,
-    )
-)

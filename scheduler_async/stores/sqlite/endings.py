@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
@@ -79,12 +79,12 @@ class EndingWork(WorkBase):
         return db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat)).rowcount > 0
 
     def interrupt_unknown(
-        self, db: sqlite3.Connection, node: int, known: set[int], now: Micros, rules: Rules
+        self, db: sqlite3.Connection, node: int, known: Collection[int], now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
-        return self._interrupt(db, node, known, NEVER_BEGAN, now, rules)
+        return self._interrupt(db, node, frozenset(known), NEVER_BEGAN, now, rules)
 
     def _interrupt(
-        self, db: sqlite3.Connection, node: int, known: set[int], problem: str, now: Micros, rules: Rules
+        self, db: sqlite3.Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """End all runs of *node* but the *known*, as interrupted."""
         rows = [row for row in db.execute(SELECT_HELD, {"node": node}).fetchall() if row[-7] not in known]

@@ -163,7 +163,9 @@ class JobWork(WorkBase):
         refuse_stand_ins(job)
         UPDATE_JOB.one(db, *edited_values(job))
 
-    def remove(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros, own_run: int | None) -> Job | None:
+    def remove(
+        self, db: sqlite3.Connection, namespace: str, id: str, now: Micros, own_run: int | None = None
+    ) -> Job | None:
         job = self._find_job(db, namespace, id)
         if job is None:
             return None

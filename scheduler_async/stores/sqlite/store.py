@@ -9,48 +9,37 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Coroutine
 from errno import ENAMETOOLONG
 from functools import partial
 from logging import INFO
 from pathlib import Path
 from threading import Lock
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import aiosqlite
 
 from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
-from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
 from scheduler_async.logs import say
-from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.shielding import carried_through
-from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
     MIGRATED,
-    Change,
-    Claims,
-    ClaimTerms,
-    JobFilter,
     NodeIdentity,
     NodeRow,
     NodeStatus,
-    RunFilter,
     UnstorableError,
 )
+from scheduler_async.stores.sqlite import connection as connections
 from scheduler_async.stores.sqlite.base import data_version, in_transaction
+from scheduler_async.stores.sqlite.connection import abandon, call, connect
 from scheduler_async.stores.sqlite.schema import migrate, newest, recognise, require_current
 from scheduler_async.stores.sqlite.work import Work
-from scheduler_async.stores.unreadable import decoded
 from scheduler_async.timekeeping.clock import SystemClock
 from scheduler_async.timekeeping.instants import Micros
 
 OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
 
 # ---------------------------------------------------------------- the store
-
-# Another program may hold the file for a moment; what holds it longer is reported, and tried again.
-BUSY_TIMEOUT = 5.0  # seconds
 
 # Processes that make a new file at the same moment get in each other's way at most this often.
 MAX_WAL_ATTEMPTS = 20
@@ -63,6 +52,36 @@ FILE_MODE = 0o600
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Transaction: TypeAlias = Callable[Concatenate[Work, sqlite3.Connection, P], T]
+Operation: TypeAlias = Callable[Concatenate["SQLiteStore", P], Coroutine[Any, Any, T]]
+
+
+def reading(transaction: Transaction[P, T]) -> Operation[P, T]:
+    """Make an operation of the store from a *transaction* that changes nothing."""
+
+    async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._read(partial(transaction, store._work, **kwargs), *args)
+
+    return operation
+
+
+def writing(transaction: Transaction[P, T]) -> Operation[P, T]:
+    """Make an operation of the store from a *transaction*."""
+
+    async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._write(partial(transaction, store._work, **kwargs), *args)
+
+    return operation
+
+
+def recording(transaction: Transaction[P, T]) -> Operation[P, T]:
+    """Make an operation of the store from a *transaction* about runs of this process."""
+
+    async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._record(partial(transaction, store._work, **kwargs), *args)
+
+    return operation
 
 
 class SQLiteStore:
@@ -140,37 +159,24 @@ class SQLiteStore:
         self._writer = self._reader = None
         is_abandoned = self._event_loop is not asyncio.get_running_loop()
         for connection in connections.values():
-            await (_abandon(connection) if is_abandoned else connection.close())
+            await (abandon(connection) if is_abandoned else connection.close())
 
     async def _connect(self) -> aiosqlite.Connection:
-        # Python opens transactions by itself unless told not to; ours begin and end in plain sight.
-        connection = aiosqlite.connect(
-            self.path,
-            timeout=BUSY_TIMEOUT,
-            isolation_level=None,
-            factory=_Connection,
-            cached_statements=64,
-            check_same_thread=False,  # should its thread die, another one closes it
-        )
-        # A program that ends without stop() must not wait for this thread for ever.
-        thread = connection._thread
-        thread.daemon = True
-        thread.run = partial(_until_loop_is_closed, thread.run)  # type: ignore[method-assign]
         try:
-            return await connection
+            return await connect(self.path)
         except sqlite3.Error as error:
-            # It reports to this event loop before it ends, and must not find it closed.
-            await _end_of_thread(connection)
             raise self._explained(error) from error
 
     async def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
+        """Do *work* that changes nothing."""
         return await self._call(self._reader, _in_snapshot, work, *args)
 
     async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
+        """Do *work* in a transaction."""
         return await self._call(self._writer, self._work.write, work, *args)
 
     async def _record(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
-        """As `_write`, about runs that this process has: they end, although a newer version has upgraded the store."""
+        """Do *work* about runs of this process: they end, although a newer version may have upgraded the store."""
         return await self._call(self._writer, self._work.record, work, *args)
 
     async def _call(self, connection: aiosqlite.Connection | None, work: Callable[..., T], *args: Any) -> T:
@@ -178,10 +184,10 @@ class SQLiteStore:
         if connection is None:
             raise StoreError(f"The store {self.path} is closed.")
         try:
-            answer = await connection.execute_fetchall(cast(str, work), args)
+            return await call(connection, work, *args)
         except asyncio.CancelledError:
             # The thread goes on with it, and must not find the event loop closed when it answers.
-            await carried_through(connection.execute_fetchall(cast(str, _nothing), ()))
+            await carried_through(call(connection, _nothing))
             raise
         except sqlite3.Error as error:
             raise await self._reason(connection, error) from error
@@ -191,7 +197,6 @@ class SQLiteStore:
             raise
         finally:
             self._work.unreadable_rows.tell()
-        return cast(T, answer)
 
     def _identify_file(self) -> tuple[int, int]:
         status = Path(self.path).stat()
@@ -201,7 +206,7 @@ class SQLiteStore:
         """Why *error* happened: tables that are not what this version knows belong to a newer one."""
         if getattr(error, "sqlite_errorname", None) == "SQLITE_ERROR" or isinstance(error, sqlite3.IntegrityError):
             try:
-                await connection.execute_fetchall(cast(str, require_current), ())
+                await call(connection, require_current)
             except StoreOutdatedError as outdated:
                 return outdated
         return self._explained(error)
@@ -211,7 +216,7 @@ class SQLiteStore:
         name = getattr(error, "sqlite_errorname", "") or ""
         path = Path(self.path)
         sentences = {
-            "SQLITE_BUSY": f"is locked by another program for more than {BUSY_TIMEOUT:g} s. Nothing was changed.",
+            "SQLITE_BUSY": f"is locked by another program for more than {connections.BUSY_TIMEOUT:g} s. Nothing was changed.",
             "SQLITE_LOCKED": "is locked by another connection of this process.",
             "SQLITE_FULL": "cannot grow: the disk is full. Nothing was changed; it goes on once there is room.",
             "SQLITE_NOTADB": "is not a SQLite database. Choose another file: this one was left as it is.",
@@ -234,157 +239,54 @@ class SQLiteStore:
         kind = UnstorableError if is_refusal else StoreError
         return kind(f"The store {self.path} {sentence or f'failed: {error}.'}")
 
-    # -------------------------------------------------------- jobs
+    # -------------------------------------------------------- operations: `protocol` says what each is for
 
-    async def change(self, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
-        """Carry out all *changes*, or none if one of them raises."""
-        return await self._write(self._work.change, changes, now)
+    change = writing(Work.change)
+    review = writing(Work.review)
+    remove = writing(Work.remove)
+    get = reading(Work.get)
+    list_jobs = reading(Work.list_jobs)
+    list_runs = reading(Work.list_runs)
+    output_of = reading(Work.output_of)
+    running_by_group = reading(Work.running_by_group)
 
-    async def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
-        """Let *decide* say what becomes of jobs that wait for a moment later than *now*; None leaves one as it is."""
-        return await self._write(self._work.review, after, limit, now, decide)
+    claim_due = writing(Work.claim_due)
+    claim_one = writing(Work.claim_one)
+    count_due = reading(Work.count_due)
+    earliest_due = reading(Work.earliest_due)
+    start = recording(Work.start)
+    release = recording(Work.release)
+    finish = recording(Work.finish)
+    recover = writing(Work.recover)
+    interrupt_unknown = recording(Work.interrupt_unknown)
 
-    async def remove(self, namespace: str, id: str, now: Micros, own_run: int | None = None) -> Job | None:
-        """Remove a job, and return it as it was; its runs are kept until `purge_removed`."""
-        return await self._write(self._work.remove, namespace, id, now, own_run)
+    held = reading(Work.held)
+    leave = recording(Work.leave)
 
-    async def get(self, namespace: str, id: str) -> Job | None:
-        """The job with this name."""
-        return await self._read(self._work.get, namespace, id)
+    disable_without_user = writing(Work.disable_without_user)
+    overgrown = reading(Work.overgrown)
+    purge_runs = writing(Work.purge_runs)
+    purge_removed = writing(Work.purge_removed)
+    purge_disabled = writing(Work.purge_disabled)
 
-    async def list_jobs(self, wanted: JobFilter) -> list[Job]:
-        """Jobs by their next run, those without one last."""
-        return await self._read(self._work.list_jobs, wanted)
-
-    async def list_runs(self, wanted: RunFilter) -> list[RunRow]:
-        """Rows of the run log, newest first."""
-        return await self._read(self._work.list_runs, wanted)
-
-    async def output_of(self, run: int) -> str | None:
-        """What a run wrote; None if that was nothing, or if there is no such run."""
-        return await self._read(self._work.output_of, run)
-
-    async def running_by_group(self) -> dict[str, int]:
-        """How many jobs of each group are claimed, by any node; by the keys that `group_key` makes."""
-        return await self._read(self._work.running_by_group)
-
-    # -------------------------------------------------------- runs
-
-    async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
-        """Mark what is due as ours, in order, and write the rows of its runs."""
-        return await self._write(self._work.claim_due, now, terms)
-
-    async def count_due(self, now: Micros, most: int) -> int:
-        """How many jobs are due and claimed by nobody, counted up to *most*."""
-        return await self._read(self._work.count_due, now, most)
-
-    async def earliest_due(self, now: Micros, terms: ClaimTerms) -> Micros | None:
-        """Since when a job is due that *terms* let start, or None."""
-        return await self._read(self._work.earliest_due, now, terms)
-
-    async def claim_one(
-        self,
-        namespace: str,
-        id: str,
-        payload_json: str | None,
-        now: Micros,
-        *,
-        node: int,
-        queued: bool,
-    ) -> ClaimedRun | Job | None:
-        """Mark one job as ours, whatever its schedule."""
-        return await self._write(self._work.claim_one, namespace, id, payload_json, now, node, queued)
-
-    async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
-        """Mark queued runs as running; return the ids of those that are still ours."""
-        return await self._record(self._work.start, runs, now)
-
-    async def release(self, runs: Sequence[ClaimedRun]) -> None:
-        """Undo claims whose handlers never started."""
-        await self._record(self._work.release, runs)
-
-    async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
-        """Record how runs ended and what comes next; None for those that are no longer ours."""
-        return await self._record(self._work.finish, ended, rules)
-
-    # -------------------------------------------------------- nodes
+    count = reading(Work.count)
+    read_jobs = reading(Work.read_jobs)
+    read_runs = reading(Work.read_runs)
+    write_jobs = writing(Work.write_jobs)
+    write_runs = writing(Work.write_runs)
 
     async def join(self, identity: NodeIdentity, now: Micros) -> int:
         """Become a node; return its number."""
         return await self._write(self._work.join, identity, now, self._clock.micros())
 
     async def beat(self, node: int) -> list[NodeRow]:
-        """Show that *node* lives, and return all nodes."""
+        """Show that *node* is alive, and return all nodes."""
         return await self._record(self._work.beat, node, self._clock.micros())
 
-    async def held(self, node: int) -> set[int]:
-        """The ids of the runs that *node* has claimed and not finished."""
-        return await self._read(self._work.held, node)
-
-    async def leave(self, node: int) -> None:
-        """Stop being a node."""
-        await self._record(self._work.leave, node)
-
     async def nodes(self) -> list[NodeStatus]:
-        """All nodes, also those that died without a word, by when they joined."""
-        # In a store of this process alone, nobody beats, and nobody waits for it.
+        """Return all nodes, also those that died, by when they joined."""
+        # In a store of this process alone, nodes do not beat.
         return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
-
-    async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Transition, ClaimedRun]]:
-        """Record the runs of nodes that died as interrupted, unless they beat meanwhile, and forget the nodes."""
-        return await self._write(self._work.recover, dead, now, rules)
-
-    async def interrupt_unknown(
-        self, node: int, known: Collection[int], now: Micros, rules: Rules
-    ) -> list[tuple[Transition, ClaimedRun]]:
-        """Record claims of *node* that are not among *known* as interrupted: their answer was lost on the way."""
-        return await self._record(self._work.interrupt_unknown, node, set(known), now, rules)
-
-    # -------------------------------------------------------- upkeep
-
-    async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
-        """Disable every job that has no user; return them."""
-        return await self._write(self._work.disable_without_user, reason, now)
-
-    async def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
-        """Which of these jobs have more than *keep* rows."""
-        return await self._read(self._work.overgrown, uids, keep)
-
-    async def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
-        """Forget all but the newest *keep* rows of these jobs, and but those about a moment later than *now*."""
-        await self._write(self._work.purge_runs, uids, keep, now)
-
-    async def purge_removed(self, before: Micros, limit: int) -> int:
-        """Forget the runs of up to *limit* jobs that were removed before a moment; return how many jobs that were."""
-        return await self._write(self._work.purge_removed, before, limit)
-
-    async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
-        """Forget up to *limit* jobs that were disabled before a moment; return them."""
-        return await self._write(self._work.purge_disabled, before, limit)
-
-    # -------------------------------------------------------- copying
-
-    async def count(self) -> tuple[int, int]:
-        """How many jobs there are, and how many runs that have ended."""
-        return await self._read(self._work.count)
-
-    async def read_jobs(self, after: int, limit: int) -> list[Job | LeftOut]:
-        """Up to *limit* jobs as they are kept, by number, beyond the number *after*; or why one cannot be read."""
-        return await self._read(self._work.read_jobs, after, limit)
-
-    async def read_runs(self, after: int, limit: int) -> list[RunRecord | LeftOut]:
-        """Up to *limit* runs that have ended, by number, beyond the number *after*; or why one cannot be read."""
-        return await self._read(self._work.read_runs, after, limit)
-
-    async def write_jobs(self, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
-        """Let *rule* say what becomes of each, given the one of that name that is here, and write what it wants."""
-        return await self._write(self._work.write_jobs, jobs, rule)
-
-    async def write_runs(self, runs: Sequence[RunRecord]) -> int:
-        """Add those of *runs* whose jobs are here and which are not; return how many that were."""
-        return await self._write(self._work.write_runs, runs)
-
-    # -------------------------------------------------------- how it is
 
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""
@@ -405,32 +307,6 @@ class SQLiteStore:
                 "Stop the scheduler and start it again."
             )
         await self._read(require_current)
-
-
-# ---------------------------------------------------------------- the connection's thread
-
-
-def _until_loop_is_closed(run: Callable[[], None]) -> None:
-    """Let the thread end without a word when the event loop that it answers to was closed: stop() was forgotten."""
-    try:
-        run()
-    except RuntimeError as error:
-        if str(error) != "Event loop is closed":
-            raise
-
-
-async def _abandon(connection: aiosqlite.Connection) -> None:
-    """Close a connection whose event loop is gone. Its thread may be dead already: it could answer nobody."""
-    connection.stop()
-    await _end_of_thread(connection)
-    if connection._connection is not None:
-        connection._connection.close()
-        connection._connection = None
-
-
-async def _end_of_thread(connection: aiosqlite.Connection) -> None:
-    while connection._thread.is_alive():
-        await SystemClock().wait(asyncio.Event(), 0.001)
 
 
 # ---------------------------------------------------------------- the file
@@ -458,41 +334,8 @@ def _create_file(path: str) -> None:
 # ---------------------------------------------------------------- on the connection's thread
 
 
-class _Connection(sqlite3.Connection):
-    """A connection that also executes functions.
-
-    aiosqlite hands what it is asked to execute to the connection on its thread, and fetches all rows there: that way
-    a function reaches the thread through its public interface.
-    """
-
-    def execute(self, sql: Any, parameters: Any = (), /) -> Any:
-        if isinstance(sql, str):
-            return super().execute(sql, parameters)
-        try:
-            return _Answer(sql(self, *parameters))
-        except sqlite3.OperationalError as error:
-            if self.text_factory is not str or "decode to UTF-8" not in str(error):
-                raise
-        # Once more, and from now on, by a slower way that takes any text: which is not UTF-8, is found when it is read.
-        self.text_factory = decoded
-        return _Answer(sql(self, *parameters))
-
-
-class _Answer:
-    """Looks like a cursor to aiosqlite, and carries what a function returned."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def fetchall(self) -> object:
-        return self._value
-
-    def close(self) -> None:
-        pass
-
-
 def _nothing(_: sqlite3.Connection) -> None:
-    """What is asked for only to see that all before it is done."""
+    """Do nothing: the answer shows that all before it is done."""
 
 
 def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from functools import partial
 from textwrap import indent
 from traceback import print_exc
 
 from scheduler_async.escapes import escaped
+from scheduler_async.outbox import call_without_locks
 from scheduler_async.texts import message_of, traceback_of
 
 logger = logging.getLogger("scheduler_async")
@@ -38,26 +40,37 @@ def say(
     exc_info: bool | BaseException | None = False,
     traceback: str | None = None,
 ) -> None:
-    """Log *message*; a log handler that raises is reported on stderr.
+    """Log *message*, once no lock of the scheduler is held; report a log handler that raises on stderr.
 
-    *exc_info* is as for loggers, with a traceback of at most 64 KiB; *traceback* is that, if it is known already.
+    *exc_info* is as for loggers, with a traceback of at most 64 KiB. Pass *traceback* if it is already known.
     """
-    if not is_heard(level):
-        return
+    if is_heard(level):
+        error = exc_info if isinstance(exc_info, BaseException) else sys.exception() if exc_info else None
+        place = logger.findCaller(stacklevel=2)
+        call_without_locks(partial(_log, level, message, values, extra, error, traceback, place))
+
+
+def _log(
+    level: int,
+    message: str,
+    values: tuple[object, ...],
+    extra: Mapping[str, object] | None,
+    error: BaseException | None,
+    traceback: str | None,
+    place: tuple[str, int, str, str | None],
+) -> None:
+    """Log *message* as said at a *place* in the source code."""
     try:
         harmless = tuple(map(_harmless, values))
         attributes = None if extra is None else {name: _harmless(value) for name, value in extra.items()}
-        error = exc_info if isinstance(exc_info, BaseException) else sys.exception() if exc_info else None
-        if error is None:
-            logger.log(level, message, *harmless, extra=attributes, stacklevel=2)
-            return
-        where = logger.findCaller(stacklevel=2)
-        raised = type(error), error, _traceback_in(error)
-        record = logger.makeRecord(logger.name, level, *where[:2], message, harmless, raised, where[2], attributes)
-        text = escaped(traceback or traceback_of(error), keep="\n\t")
-        record.exc_text = indent(text, "  ", lambda _: True)
+        raised = None if error is None else (type(error), error, _traceback_in(error))
+        file, line, function, _ = place
+        record = logger.makeRecord(logger.name, level, file, line, message, harmless, raised, function, attributes)
+        if error is not None:
+            text = escaped(traceback or traceback_of(error), keep="\n\t")
+            record.exc_text = indent(text, "  ", lambda _: True)
         logger.handle(record)
-    except (Exception, SystemExit):  # a handler of the user's, or a class of theirs that it looks at
+    except (Exception, SystemExit):  # from a log handler, or from a class of the user's that it looks at
         print_exc()
 
 

@@ -21,6 +21,7 @@ ROOMS = [
     "errors",
     "escapes",
     "texts",
+    "outbox",
     "logs",
     "shielding",
     "signals",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from logging import INFO, WARNING
+from functools import partial
+from logging import ERROR, INFO, WARNING
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from scheduler_async.jobs.events import Event, EventKind, Events
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending, RunRow
 from scheduler_async.logs import is_heard, say
+from scheduler_async.outbox import Outbox
 from scheduler_async.rules.terms import Transition
 from scheduler_async.running.runner import ActiveRun
 from scheduler_async.stores.cache import Cache
@@ -27,8 +29,8 @@ MOST_WARNED = 10_000
 class Announcer:
     """What do observers and the log get to know?"""
 
-    def __init__(self, events: Events, node: OwnNode) -> None:
-        self._events, self._node = events, node
+    def __init__(self, events: Events, outbox: Outbox, node: OwnNode) -> None:
+        self._events, self._outbox, self._node = events, outbox, node
         self._warned: Cache[tuple[int, int], None] = Cache(MOST_WARNED)
 
     def tell(
@@ -40,9 +42,16 @@ class Announcer:
         run: RunRow | None = None,
         reason: SkipReason | str | None = None,
     ) -> None:
-        """Tell observers, if there are any."""
+        """Send an event to observers, if there are any."""
         if self._events.has_listeners:
-            self._events.tell(Event(kind=kind, at=from_micros(at), job=job, run=run, reason=reason))
+            event = Event(kind=kind, at=from_micros(at), job=job, run=run, reason=reason)
+            self._outbox.send(partial(self._deliver, event))
+
+    def _deliver(self, event: Event) -> None:
+        try:
+            self._events.tell(event)
+        except Exception:  # the event has happened, whatever an observer makes of it
+            say(ERROR, "An observer failed at the event %s", event.kind, exc_info=True)
 
     def started(self, claimed: ClaimedRun, now: Micros) -> None:
         """Tell readers that a run has begun."""

@@ -28,6 +28,7 @@ from scheduler_async.errors import (
 )
 from scheduler_async.jobs.events import EventKind, Events
 from scheduler_async.logs import say
+from scheduler_async.outbox import Outbox
 from scheduler_async.rules.terms import Rules
 from scheduler_async.running.handlers import Handlers
 from scheduler_async.shielding import carried_through
@@ -53,6 +54,7 @@ class Engine:
         """*prepare* does what comes before anything is run."""
         self.handlers = Handlers(clock)
         self.events = Events()
+        self._outbox = Outbox()
         self.progress = Progress()
         self.setting = Setting(
             store=store,
@@ -62,13 +64,14 @@ class Engine:
             limits=limits,
             handlers=self.handlers,
             events=self.events,
+            outbox=self._outbox,
             progress=self.progress,
         )
         self._store, self._clock, self._prepare = store, clock, prepare
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._abandoned: Session | None = None  # its event loop ended before the scheduler was stopped
         self._tasks: set[asyncio.Task[None]] = set()
-        self.locks = Locks()
+        self.locks = Locks(self._outbox)
         self.session = self._new_session()
 
     def _new_session(self) -> Session:
@@ -82,7 +85,7 @@ class Engine:
         if self.session.is_open and self._event_loop is not None and not self._event_loop.is_closed():
             raise SchedulerError("The scheduler is in use in another event loop. Stop it there first.")
         self._event_loop = running
-        self.locks = Locks()
+        self.locks = Locks(self._outbox)
         self.progress.status = "stopped"
         if self.session.is_open:
             self._abandoned, self.session = self.session, self._new_session()
@@ -165,7 +168,7 @@ class Engine:
                 if was_started:
                     say(INFO, "Scheduler stopped")
                     session.announcer.tell(EventKind.STOPPED, now)
-                self.events.close()
+                self._outbox.send(self.events.close)  # after the last event
 
     async def _wait_for_runs(self, session: Session, timeout: float | None) -> None:
         """Return when every ending is committed; `SchedulerShutdownError` if that takes longer."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+from scheduler_async.outbox import Outbox, QuietLock
 
 
 class Locks:
     """The locks of one event loop. A task that holds one may wait for those below it, never for one above.
 
-    They outlive the closing of the store: a call that waits for one meanwhile finds the same one afterwards.
+    They survive when the store is closed: a call that waits for a lock meanwhile finds the same one afterwards. Log
+    lines and events that a task sends while it holds a lock are delivered when it has released its last one.
     """
 
-    def __init__(self) -> None:
-        self.opening = asyncio.Lock()  # opening, starting and stopping
-        self.claiming = asyncio.Lock()  # claiming, and whatever must not happen during a claim
-        self.rejoining = asyncio.Lock()
-        self.recording = asyncio.Lock()
+    def __init__(self, outbox: Outbox) -> None:
+        """*outbox* keeps what must not be delivered under a lock."""
+        self.opening = QuietLock(outbox)  # opening, starting and stopping
+        self.claiming = QuietLock(outbox)  # claiming, and whatever must not happen during a claim
+        self.rejoining = QuietLock(outbox)
+        self.recording = QuietLock(outbox)

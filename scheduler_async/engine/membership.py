@@ -48,6 +48,8 @@ class Membership:
         self._runner, self._ended, self._recorder = runner, ended, recorder
         self._agenda, self._announcer = agenda, announcer
         self._clock_watch, self._troubles = clock_watch, troubles
+        self._failed_tries = 0  # to rejoin
+        self._tries_again_at = float("-inf")  # by the monotonic clock of the machine
 
     # ============================================================ joining and leaving
 
@@ -88,33 +90,50 @@ class Membership:
             raise SchedulerError("The scheduler cannot stay connected to its store.") from None
 
     async def rejoin(self) -> None:
-        """Others take us for dead, or soon will: end what we run without a trace, and begin anew."""
-        node, troubles = self._node, self._troubles
-        lost_node = node.id
+        """Cancel the runs of this node and join as a new one: the other nodes take it for dead, or soon will.
+
+        The lock is not held between the steps, so that log handlers hear of each at once.
+        """
+        await self._give_up_node(self._node.id)
+        while (delay := await self._try_to_rejoin()) is not None:
+            await self._setting.machine.wait(self._runner.stopping, delay)
+
+    async def _give_up_node(self, lost: int | None) -> None:
         async with self._lock:
-            if not node.has_joined or node.id != lost_node or (lost_node is None and troubles.outdated):
+            node = self._node
+            if not node.has_joined or lost is None or node.id != lost:
                 return  # the store was closed meanwhile, or the loop and the watch have both noticed
             say(WARNING, "Node %s lost its lease; its runs are cancelled, and it joins again", node.name)
             await self._disown_everything()
             node.retire()
             node.id = None
-            failures = 0
-            while node.has_joined and not self._runner.stopping.is_set() and troubles.outdated is None:
-                try:
-                    await self._recorder.record_all()  # what nobody has taken over is still ours to tell of
-                    await self.join()
-                except StoreOutdatedError as error:
-                    troubles.note_outdated(error)
-                except Exception as error:
-                    words = "Cannot join the store; trying again in %g s: %s"
-                    say(ERROR, words, POLL, error, exc_info=failures == 0)
-                    failures += 1
-                    await self._setting.machine.wait(self._runner.stopping, POLL)
-                else:
-                    say(INFO, "This is now node %s", node.name)
-                    self._agenda.look_again()
-                    troubles.works_again.set()
-                    return
+            self._failed_tries = 0
+
+    async def _try_to_rejoin(self) -> float | None:
+        """Join, unless that is done or pointless; return in how many seconds to try again if it fails."""
+        node, machine, troubles = self._node, self._setting.machine, self._troubles
+        async with self._lock:
+            is_closed = not node.has_joined or self._runner.stopping.is_set()
+            if is_closed or node.id is not None or troubles.outdated is not None:
+                return None
+            if (delay := self._tries_again_at - machine.monotonic()) > 0:
+                return delay  # another task has just tried
+            try:
+                await self._recorder.record_all()  # as far as no other node has taken the runs over
+                await self.join()
+            except StoreOutdatedError as error:
+                troubles.note_outdated(error)
+            except Exception as error:
+                words = "Cannot join the store; trying again in %g s: %s"
+                say(ERROR, words, POLL, error, exc_info=self._failed_tries == 0)
+                self._failed_tries += 1
+                self._tries_again_at = machine.monotonic() + POLL
+                return POLL
+            else:
+                say(INFO, "This is now node %s", node.name)
+                self._agenda.look_again()
+                troubles.works_again.set()
+            return None
 
     async def _disown_everything(self) -> None:
         """Cancel all runs that have not ended, and give them a moment to tidy up."""

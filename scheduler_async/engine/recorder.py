@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from logging import ERROR, INFO
 
 from msgspec.structs import replace
@@ -105,44 +105,39 @@ class Recorder:
 
     async def record_some(self) -> None:
         """Record the endings that have waited longest. Those that could not be recorded wait on."""
-        afterwards: list[Callable[[], None]] = []
-        try:
-            async with self._lock:
-                # Who reads events has a turn while the store is asked, and a run leaves up to four of them.
-                most = MAX_UNREAD // 4 if self._setting.events.has_readers else MOST_AT_ONCE
-                runs = self._ended.unrecorded[:most]
-                count = len(runs)
-                try:
-                    await self._record_each(runs, afterwards)
-                    runs = []
-                finally:
-                    self._ended.unrecorded[:count] = runs
-        finally:  # without the lock: loggers and observers are called
-            for step in afterwards:
-                step()
+        async with self._lock:
+            # Readers of events have a turn while the store is asked, and a run leaves up to four events.
+            most = MAX_UNREAD // 4 if self._setting.events.has_readers else MOST_AT_ONCE
+            runs = self._ended.unrecorded[:most]
+            count = len(runs)
+            try:
+                await self._record_each(runs)
+                runs = []
+            finally:
+                self._ended.unrecorded[:count] = runs
 
-    async def _record_each(self, runs: list[ActiveRun], afterwards: list[Callable[[], None]]) -> None:
+    async def _record_each(self, runs: list[ActiveRun]) -> None:
         """Record *runs*, at once if possible. One ending that cannot be recorded must not hold up the others."""
-        if await self._refusal(runs, afterwards) is None:
+        if await self._refusal(runs) is None:
             return
         while runs:
             active = runs[0]
-            refusal = await self._refusal([active], afterwards)
+            refusal = await self._refusal([active])
             if refusal is not None:
                 run, problem = active.claimed, message_of(refusal)
                 words = "Run %d of %s ended, but how it ended cannot be recorded; it is recorded as an error"
-                afterwards.append(partial(say, ERROR, words, run.id, run.key, extra=run.named, exc_info=refusal))
+                say(ERROR, words, run.id, run.key, extra=run.named, exc_info=refusal)
                 active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {problem}")
-                if await self._refusal([active], afterwards) is not None:
+                if await self._refusal([active]) is not None:
                     words = "Run %d of %s cannot be recorded at all; it counts as interrupted when this scheduler stops"
-                    afterwards.append(partial(say, ERROR, words, run.id, run.key, extra=run.named))
-                    afterwards.append(partial(self._runner.forget, active))
+                    say(ERROR, words, run.id, run.key, extra=run.named)
+                    self._runner.forget(active)
             del runs[0]
 
-    async def _refusal(self, runs: Sequence[ActiveRun], afterwards: list[Callable[[], None]]) -> Exception | None:
+    async def _refusal(self, runs: Sequence[ActiveRun]) -> Exception | None:
         """Record *runs*, or return why it cannot be done. A store that fails may take them later, and raises."""
         try:
-            afterwards.append(await self._record(runs))
+            await self._record(runs)
         except (UnstorableError, StoreOutdatedError) as error:
             return error
         except StoreError:
@@ -153,20 +148,18 @@ class Recorder:
 
     # ============================================================ what happens when a run ends
 
-    async def _record(self, runs: Sequence[ActiveRun]) -> Callable[[], None]:
-        """Record how *runs* ended, and return what is to be done about it once the lock is released."""
+    async def _record(self, runs: Sequence[ActiveRun]) -> None:
+        """Record how *runs* ended, and do what follows from it.
+
+        Log lines and events are delivered when the lock is released.
+        """
         batch = self._sort(runs)
         await self._give_back_unbegun(batch)
         await self._commit(batch)
-        return partial(self._conclude, batch)
-
-    def _conclude(self, batch: _Batch) -> None:
-        """Do what follows from a commit: announce, plan, let go of the runs, and wake the loop."""
-        try:
+        with _outliving_errors(batch):
             self._announce(batch)
+            self._count_rows(batch)
             self._plan_next(batch)
-        except Exception:  # what is committed is over, whatever goes wrong when it is announced
-            say(ERROR, "Cannot announce how %d runs ended", len(batch.runs), exc_info=True)
         self._let_go(batch)
         self._wake_loop()
 
@@ -199,26 +192,34 @@ class Recorder:
     def _announce(self, batch: _Batch) -> None:
         for active in batch.dropped:
             self._announcer.dropped(active)
-        limits_groups = self._setting.limits.limits_groups
-        is_followed = is_heard(INFO) or self._setting.events.has_listeners or limits_groups
+        is_followed = is_heard(INFO) or self._setting.events.has_listeners
         for active, item, left in zip(batch.begun, batch.ended, batch.left, strict=True):
-            active.outcome, active.after = item.ending.outcome, left
             if is_followed or left is None or _is_news(item, left):
                 self._announcer.ended(item, left, active)
-                # One that was not ours tells of a change; of its group, or of the one it is in since, another may go.
-                if left is None or (limits_groups and (item.run.job.group or left.job.group) is not None):
-                    self._agenda.is_stale = True
+
+    def _count_rows(self, batch: _Batch) -> None:
+        for item, left in zip(batch.ended, batch.left, strict=True):
             if left is not None:
                 self._janitor.count_rows(item.run.uid, 1 + len(left.skips))
 
     def _plan_next(self, batch: _Batch) -> None:
-        moments = [
-            left.state.next_run_at for left in batch.left if left is not None and left.state.next_run_at is not None
-        ]
+        limits_groups = self._setting.limits.limits_groups
+        moments = []
+        for item, left in zip(batch.ended, batch.left, strict=True):
+            if left is None:
+                self._agenda.is_stale = True  # another process has changed something
+                continue
+            if left.state.next_run_at is not None:
+                moments.append(left.state.next_run_at)
+            # Another job of its group may run now, or of the group that an edit has put it in meanwhile.
+            if limits_groups and (item.run.job.group or left.job.group) is not None:
+                self._agenda.is_stale = True
         self._agenda.learn_of_moments(moments)
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))
 
     def _let_go(self, batch: _Batch) -> None:
+        for active, item, left in zip(batch.begun, batch.ended, batch.left, strict=True):
+            active.outcome, active.after = item.ending.outcome, left
         for active in batch.runs:
             self._runner.forget(active)
 
@@ -231,6 +232,15 @@ def _is_news(item: EndedRun, left: Transition) -> bool:
     """Return whether the log tells of an ending although nobody follows every run."""
     is_disabled = left.kind is not None and left.state.disabled_reason != ENDED
     return item.ending.outcome.is_failure or bool(left.skips) or is_disabled
+
+
+@contextmanager
+def _outliving_errors(batch: _Batch) -> Iterator[None]:
+    """Log an exception, and go on: a run whose ending is committed is over, whatever goes wrong after that."""
+    try:
+        yield
+    except Exception:
+        say(ERROR, "Cannot announce how %d runs ended", len(batch.runs), exc_info=True)
 
 
 _NEVER_BEGUN = Ending(

@@ -35,7 +35,7 @@ class Session:
         self.is_open = False
         self.tasks = Tasks(kept)
         self.node = node = OwnNode(setting.machine)
-        self.announcer = announcer = Announcer(setting.events, node)
+        self.announcer = announcer = Announcer(setting.events, setting.outbox, node)
         self.agenda = agenda = Agenda()
         troubles = Troubles(setting, announcer)
         self.clock_watch = watch = ClockWatch(setting, agenda, announcer)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from scheduler_async.jobs.events import Events
+from scheduler_async.outbox import Outbox
 from scheduler_async.rules.terms import Rules
 from scheduler_async.running.handlers import Handlers
 from scheduler_async.shielding import carried_through
@@ -62,6 +63,7 @@ class Setting:
     limits: Limits
     handlers: Handlers
     events: Events
+    outbox: Outbox
     progress: Progress
 
     async def ask(self, question: Awaitable[T]) -> T:

@@ -216,7 +216,8 @@ class SQLiteStore:
         name = getattr(error, "sqlite_errorname", "") or ""
         path = Path(self.path)
         sentences = {
-            "SQLITE_BUSY": f"is locked by another program for more than {connections.BUSY_TIMEOUT:g} s. Nothing was changed.",
+            "SQLITE_BUSY": f"is locked by another program for more than {connections.BUSY_TIMEOUT:g} s. "
+            "Nothing was changed.",
             "SQLITE_LOCKED": "is locked by another connection of this process.",
             "SQLITE_FULL": "cannot grow: the disk is full. Nothing was changed; it goes on once there is room.",
             "SQLITE_NOTADB": "is not a SQLite database. Choose another file: this one was left as it is.",

@@ -1,0 +1,86 @@
+"""Calls of user code that wait until the scheduler has released its locks: log handlers and observers.
+
+User code may be slow, raise, or call the scheduler. Under a lock it would hold up, or break, what the lock protects.
+Code that holds a `QuietLock` therefore only leaves such calls in the outbox. They are made as soon as the lock is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import TracebackType
+
+
+class Outbox:
+    """The calls that wait, in the order in which they must be made. The locks of one event loop share one."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    def send(self, call: Callable[[], object]) -> None:
+        """Make *call* after those that wait; not before the code that sends it has released its locks."""
+        self._waiting.append(call)
+        if _current_section() is None:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Make all calls that wait."""
+        while self._waiting:
+            self._waiting.popleft()()
+
+
+class QuietLock(asyncio.Lock):
+    """A lock under which no user code is called."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        super().__init__()
+        self._outbox = outbox
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+        section = _current_section()
+        if section is None:
+            section = _Section(self._outbox)
+            _section.set(section)
+        section.locks_held += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+        section = _section.get()
+        assert section is not None
+        section.locks_held -= 1
+        if not section.locks_held:
+            section.outbox.deliver()
+
+
+def call_without_locks(call: Callable[[], object]) -> None:
+    """Make *call* at once, or as soon as the code that asks for it has released its locks."""
+    section = _current_section()
+    if section is None:
+        call()
+    else:
+        section.outbox.send(call)
+
+
+class _Section:
+    """Work that began when it took its first lock. It ends when it releases the last."""
+
+    __slots__ = ("locks_held", "outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.locks_held = 0
+
+
+# A task that is started within a section inherits it: the section may wait for that task.
+_section: ContextVar[_Section | None] = ContextVar("scheduler_async.section", default=None)
+
+
+def _current_section() -> _Section | None:
+    """Return the section that this code is part of, unless that has ended."""
+    section = _section.get()
+    return section if section is not None and section.locks_held else None

@@ -29,23 +29,23 @@ from scheduler_async.rules.edits import add
     [
         (
             JobNotFoundError("a"),
-            'There is no job "a". "scheduler-async list" shows the jobs there are.',
+            'There is no job "a". "scheduler-async list" shows all jobs.',
         ),
         (
             JobNotFoundError("tenant/a"),
-            'There is no job "tenant/a". "scheduler-async list" shows the jobs there are.',
+            'There is no job "tenant/a". "scheduler-async list" shows all jobs.',
         ),
         (
             JobNotFoundError("tenant/a", "tenant"),
             (
-                'There is no job "tenant/a" in namespace "tenant". "scheduler-async list" shows the jobs there are. '
-                "Give either NAMESPACE/SLUG or --namespace, not both."
+                'There is no job "tenant/a" in namespace "tenant". "scheduler-async list" shows all jobs. '
+                "Pass either NAMESPACE/SLUG or --namespace, not both."
             ),
         ),
         (
             JobExistsError("a b", "tenant"),
             (
-                'There is a job "a b" in namespace "tenant" already. Choose another name, or change that one with '
+                'There is a job "a b" in namespace "tenant" already. Choose another name, or change the job with '
                 "\"scheduler-async edit 'a b' --namespace tenant\"."
             ),
         ),
@@ -53,7 +53,7 @@ from scheduler_async.rules.edits import add
             JobEndedError("a"),
             (
                 'Job "a" has ended: nothing is left of its schedule. "scheduler-async edit a --every 1h" gives it a '
-                'new one, and "scheduler-async trigger a" runs it once more.'
+                'new schedule, and "scheduler-async trigger a" runs it once more.'
             ),
         ),
         (
@@ -62,7 +62,7 @@ from scheduler_async.rules.edits import add
         ),
         (
             SchedulerShutdownError(5.0, 2),
-            "2 runs do not end: they are left behind, and recorded as interrupted by the next scheduler.",
+            "2 runs have not ended in time. The next scheduler on this store records them as interrupted.",
         ),
         (InvalidJobError("That is wrong.", "id"), "That is wrong."),
     ],

@@ -1,18 +1,16 @@
-"""Jobs that run a command line in a shell: their handler, and what their payload looks like.
+"""Jobs that run a command in a shell: their handler, and the form of their payload.
 
     scheduler.handler("command")(run_command)
     await scheduler.add_job(Every("1h"), handler="command", payload=Command("backup.sh").to_payload())
 
-A command and all its children are a process group of their own. A timeout ends the group, and so does the death of
-the scheduler, however sudden: a run that is taken up elsewhere must not meet the first one. A child that leaves the
-group (`setsid`) is not ended.
+A command and its children form a process group. A timeout ends the group. So does the death of the scheduler, however
+sudden, since another node may run the job again. A child that leaves the group (`setsid`) is not ended.
 
-A command gets the environment of the scheduler, but for `SCHEDULER_ASYNC_STORE`, which may hold a password. A command
-that needs the store gets the variable by `Command.env`.
+A command gets the environment of the scheduler without `SCHEDULER_ASYNC_STORE`, which may hold a password. Set that
+variable in `Command.env` for a command that needs the store.
 
-The run is over when the shell is, and then nobody reads its output any more. What the command leaves in the background
-lives on, and ends at the first line that it writes there, as if it wrote to a reader who has left (SIGPIPE): it needs
-an output of its own, `server >>server.log 2>&1 &`.
+The run ends when its shell ends, and the scheduler stops reading its output. Background processes of the command live
+on until they write to that output, which ends them (SIGPIPE). Redirect their output: `server >>server.log 2>&1 &`.
 """
 
 from __future__ import annotations
@@ -40,19 +38,19 @@ from scheduler_async.timekeeping.durations import short_duration
 HANDLER = "command"
 """The handler of command jobs, by convention and on the command line."""
 
-# What a group gets to tidy up, between SIGTERM and SIGKILL: less than a scheduler that stops in a hurry waits for it.
+# How long a group may tidy up between SIGTERM and SIGKILL: less than a scheduler that stops in a hurry waits.
 GRACE = 3.0  # seconds
 
-# How often to look whether all of a group have ended: nobody is told when a stranger's child does.
+# How often to look whether the whole group has ended: the system reports only the end of its own children.
 LOOK = 0.02  # seconds
 
 # At least what a pipe holds.
 PIPE = 1024 * 1024  # bytes
 
 # The group leader, whose input is a lifeline. Beside the command, a watcher reads from it. If the scheduler closes the
-# other end without a word, it is gone, and the watcher kills the group. A child that C code forked may still have a
-# copy of the other end. So each time that the read times out, the watcher checks that the scheduler lives, and that
-# somebody could hear it: a scheduler that has ended but was not waited for has its process id still.
+# other end without a word, it has died, and the watcher kills the group. A child that C code forked may still have a
+# copy of the other end. So each time that the read times out, the watcher checks that the scheduler is alive, and that
+# the lifeline still has a reader: a zombie still has its process id.
 LEADER = """
 exec 3<&0 </dev/null
 (trap '' PIPE; until read _ <&3; do kill -0 $PPID && echo >&3 || kill -KILL 0; done) >/dev/null 2>&1 &
@@ -64,7 +62,7 @@ ALL_IS_WELL = b"done\n"
 # the command may then overlap with the rerun for this long. Otherwise the watcher notices the death at once.
 CHECK = 5  # seconds
 
-# What the scheduler was given for itself alone.
+# Variables that are meant for the scheduler alone.
 SECRETS = {"SCHEDULER_ASYNC_STORE"}
 
 _clock = SystemClock()
@@ -78,32 +76,32 @@ class Command:
     cwd: str | None = None
     """The working directory; None is that of the scheduler."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """What is added to the scheduler's environment."""
+    """Variables that are added to the scheduler's environment."""
     payload: Json = None
-    """What the command finds as JSON in `SCHEDULER_ASYNC_PAYLOAD`."""
+    """A value that the command finds as JSON in `SCHEDULER_ASYNC_PAYLOAD`."""
 
     def __post_init__(self) -> None:
         if not _is_text(self.line) or not self.line.strip():
-            _refuse(f"A command is a line for the shell such as {quoted('backup.sh --all')}, not {quoted(self.line)}.")
+            _refuse(f"A command must be a shell command such as {quoted('backup.sh --all')}, not {quoted(self.line)}.")
         if self.cwd is not None and not _is_text(self.cwd):
-            _refuse(f"The working directory of a command is a path, not {quoted(self.cwd)}.")
+            _refuse(f"The working directory of a command must be a path, not {quoted(self.cwd)}.")
         env: object = self.env
         if not isinstance(env, Mapping) or not all(map(_is_text, env)) or "=" in "".join(env):
-            _refuse(f"The environment of a command is a dict of texts by names without '=', not {quoted(env)}.")
+            _refuse(f"The environment of a command must be a dict whose keys have no '=', not {quoted(env)}.")
         if not all(isinstance(value, str) and "\0" not in value for value in env.values()):
-            _refuse(f"The environment of a command has only texts as values, not {quoted(env)}.")
+            _refuse(f"The environment of a command must be a dict of strings, not {quoted(env)}.")
         to_json_text(self.payload, "payload")
 
     def to_payload(self) -> dict[str, Json]:
-        """The payload of a job that runs it."""
+        """Return the payload of a job that runs this command."""
         parts = {"command": self.line, "cwd": self.cwd, "env": dict(self.env) or None, "payload": self.payload}
         return {name: value for name, value in parts.items() if value is not None}
 
     @classmethod
     def from_payload(cls, payload: Json) -> Command:
-        """The command that `to_payload` was asked of."""
+        """Return the command whose `to_payload` is *payload*."""
         if not isinstance(payload, dict) or "command" not in payload or payload.keys() - _PARTS:
-            _refuse(f'The payload of a command job looks like {{"command": "backup.sh"}}, not {quoted(payload)}.')
+            _refuse(f'The payload of a command job must be like {{"command": "backup.sh"}}, not {quoted(payload)}.')
         parts: dict[str, Any] = {"env": {}, "cwd": None, "payload": None, **payload}
         return cls(parts["command"], parts["cwd"], parts["env"], parts["payload"])
 
@@ -120,9 +118,9 @@ def _refuse(message: str) -> NoReturn:
 
 
 async def run_command(run: Run) -> Result:
-    """Run the command line of a job, and keep the last of what it writes. An exit code other than 0 is a failure."""
+    """Run the command of a job, and keep the end of its output. An exit code other than 0 is a failure."""
     if sys.platform == "win32":
-        raise SchedulerError("Commands run on systems with process groups, and Windows has none.")
+        raise SchedulerError("Command jobs need process groups, which Windows does not have.")
     command = Command.from_payload(run.payload)
     begun = _clock.monotonic()
     try:
@@ -142,7 +140,7 @@ async def run_command(run: Run) -> Result:
 
 
 async def _in_group(run: Run, command: Command) -> int:
-    """The exit code of *command*; negative for a signal."""
+    """Run *command* in a process group and return its exit code; negative for a signal."""
     loop = asyncio.get_running_loop()
     with Ends() as ends:
         output, their_output = ends.pipe()
@@ -166,7 +164,7 @@ async def _in_group(run: Run, command: Command) -> int:
         try:
             code = await process.wait()
             with suppress(ConnectionError):  # no watcher is left either
-                os.write(lifeline, ALL_IS_WELL)  # whoever it left in the background may stay
+                os.write(lifeline, ALL_IS_WELL)  # its background processes may stay
         except asyncio.CancelledError:
             await carried_through(_end(process))
             raise
@@ -182,7 +180,7 @@ def _inherited() -> dict[str, str]:
 
 
 def _told(run: Run, command: Command) -> dict[str, str]:
-    """What a command can know of its run."""
+    """Return the variables that tell a command about its run."""
     return {
         "SCHEDULER_ASYNC_JOB": run.job_id,
         "SCHEDULER_ASYNC_NAMESPACE": run.namespace,
@@ -194,7 +192,7 @@ def _told(run: Run, command: Command) -> dict[str, str]:
 
 
 def _read(end: int, take: Callable[[bytes], object]) -> None:
-    """Take what there is to read: as much as a pipe holds, so that others get their turn."""
+    """Read what is there, at most as much as a pipe holds, so that other tasks get their turn."""
     with suppress(BlockingIOError):
         data = os.read(end, PIPE)
         take(data)
@@ -203,11 +201,11 @@ def _read(end: int, take: Callable[[bytes], object]) -> None:
 
 
 def _forget(_: bytes) -> None:
-    """Drop what a watcher wrote to see whether the scheduler is there."""
+    """Drop the line that a watcher wrote to check that the scheduler is alive."""
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask the whole group to end, and after a while make it. Those who are asked may outlive their shell."""
+    """Ask the whole group to end, and kill it after a while. Its processes may outlive their shell."""
     _send(process, signal.SIGTERM)
     with suppress(TimeoutError):
         await asyncio.wait_for(_until_all_are_gone(process), GRACE)
@@ -222,7 +220,7 @@ async def _until_all_are_gone(process: asyncio.subprocess.Process) -> None:
 
 
 def _send(process: asyncio.subprocess.Process, number: int) -> bool:
-    """Send a signal to all of the group; False if there is nobody left."""
+    """Send a signal to the whole group; return False if no process is left."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:

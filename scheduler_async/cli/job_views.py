@@ -11,15 +11,13 @@ from datetime import timedelta
 
 from rich.cells import cell_len
 from rich.console import RenderableType
-from rich.text import Text as AnyText
 
 from scheduler_async.cli import json_output, time_format
 from scheduler_async.cli.error_text import explained
 from scheduler_async.cli.job_names import names_of
 from scheduler_async.cli.long_text import LONG_TEXT, SHORT_TEXT, shortened
-from scheduler_async.cli.options import DONE
 from scheduler_async.cli.program_rules import would_run
-from scheduler_async.cli.safe_text import Text
+from scheduler_async.cli.safe_text import AnyText, Text
 from scheduler_async.cli.tables import FIELD, VALUE, Columns
 from scheduler_async.cli.terminal import HERE, coloured, console, laid_out, moment, now, say
 from scheduler_async.command import HANDLER, Command
@@ -32,6 +30,10 @@ from scheduler_async.schedules.manual import Manual
 from scheduler_async.stores.nodes import SKEW
 from scheduler_async.timekeeping.durations import short_span
 from scheduler_async.timekeeping.instants import to_micros
+
+DONE = "done"
+"""The status of a job that is disabled only because its schedule has ended."""
+
 
 # ---------------------------------------------------------------- jobs
 
@@ -128,7 +130,7 @@ def _fields(shown: dict[str, object], width: int) -> RenderableType:
     """Return *shown* as two columns: names, and values that may take several lines."""
     names = max(map(cell_len, shown))
     columns = Columns((FIELD, VALUE), (names, max(width - names - 2, 1)))
-    return AnyText("\n").join(
+    return Text("\n", keep="\n").join(
         columns.row(
             (
                 Text(name, "bold"),

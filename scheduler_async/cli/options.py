@@ -19,11 +19,9 @@ from scheduler_async.cli.store_access import DEFAULT_STORE, STORE_VARIABLE, is_u
 if TYPE_CHECKING:
     from scheduler_async import Schedule
 
-# The values of `Priority`, `Status` and `Misfire`, without loading what they belong to.
+# The values of `Priority`, `Status` with `job_views.DONE`, and `Misfire`, without loading these modules.
 PRIORITIES = ("high", "standard", "low")
-STATUSES = ("idle", "queued", "running", "paused", "disabled")
-DONE = "done"
-"""What `list` calls a job that is disabled because its schedule has ended."""
+STATUSES = ("idle", "queued", "running", "paused", "disabled", "done")
 MISFIRES = ("run_once", "skip")
 
 NONE = "none"

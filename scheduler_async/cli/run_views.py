@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
-from rich.text import Text as AnyText
-
 from scheduler_async.cli import time_format
 from scheduler_async.cli.job_names import name_of, names_of
 from scheduler_async.cli.long_text import SHORT_TEXT, shortened
 from scheduler_async.cli.printing import lines_of
-from scheduler_async.cli.safe_text import Text
+from scheduler_async.cli.safe_text import AnyText, Text
 from scheduler_async.cli.tables import fitting
 from scheduler_async.cli.terminal import (
     HERE,
@@ -42,7 +40,7 @@ class RunLines:
     def __init__(self, runs: Sequence[tuple[str, RunRow]] = ()) -> None:
         """Make room for *runs*, each with the name of its job, or for usual ones if there are none yet."""
         self._width = width_of(sys.stdout)
-        known = [cells_of(*run) for run in runs] or [tuple(map(AnyText, USUAL_RUN))]
+        known = [cells_of(*run) for run in runs] or [tuple(map(Text, USUAL_RUN))]
         self._columns = fitting(LOG, known, self._width)
         self._has_header = False
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import rich.text
 from rich.style import Style
 
 from scheduler_async.escapes import escaped
+
+AnyText: TypeAlias = rich.text.Text
+"""For annotations: rich returns this when it copies, wraps or joins a `Text`. Only `Text` is to be constructed."""
 
 
 class Text(rich.text.Text):

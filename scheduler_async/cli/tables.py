@@ -9,10 +9,9 @@ from typing import TypeAlias
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text as AnyText
 
 from scheduler_async.cli import time_format
-from scheduler_async.cli.safe_text import Text
+from scheduler_async.cli.safe_text import AnyText, Text
 
 Cell: TypeAlias = str | AnyText | datetime
 Row: TypeAlias = Sequence[Cell]

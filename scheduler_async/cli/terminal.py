@@ -9,11 +9,10 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.text import Text as AnyText
 
 from scheduler_async.cli import tables, time_format
 from scheduler_async.cli.printing import terminal_width
-from scheduler_async.cli.safe_text import Text
+from scheduler_async.cli.safe_text import AnyText, Text
 from scheduler_async.cli.tables import Row
 from scheduler_async.jobs.enums import Outcome, Priority, Status
 from scheduler_async.timekeeping.clock import SystemClock

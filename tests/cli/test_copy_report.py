@@ -52,5 +52,5 @@ def test_a_copy_that_was_broken_off_says_how_far_it_was() -> None:
     copy.runs_seen = 2_000
 
     assert copied_so_far(copy) == (
-        "Interrupted after 1,200 of 1,200 jobs and 2,000 of 45,310 runs. The same command copies the rest."
+        "Interrupted after 1,200 of 1,200 jobs and 2,000 of 45,310 runs. Run the same command again to copy the rest."
     )

@@ -29,31 +29,31 @@ from scheduler_async.rules.edits import add
     [
         (
             JobNotFoundError("a"),
-            'Job "a" not found. "scheduler-async list" shows the jobs there are.',
+            'Job "a" not found. "scheduler-async list" shows all jobs.',
         ),
         (
             JobNotFoundError("tenant/a"),
-            'Job "tenant/a" not found. "scheduler-async list" shows the jobs there are.',
+            'Job "tenant/a" not found. "scheduler-async list" shows all jobs.',
         ),
         (
             JobNotFoundError("tenant/a", "tenant"),
             (
-                'Job "tenant/a" in namespace "tenant" not found. "scheduler-async list" shows the jobs there are. '
-                "Give either NAMESPACE/SLUG or --namespace, not both."
+                'Job "tenant/a" in namespace "tenant" not found. "scheduler-async list" shows all jobs. '
+                "Pass either NAMESPACE/SLUG or --namespace, not both."
             ),
         ),
         (
             JobExistsError("a b", "tenant"),
             (
-                'Job "a b" in namespace "tenant" already exists. Choose another name, or change that one with '
+                'There is a job "a b" in namespace "tenant" already. Choose another name, or change the job with '
                 "\"scheduler-async edit 'a b' --namespace tenant\"."
             ),
         ),
         (
             JobEndedError("a"),
             (
-                'Job "a" has ended: its schedule has no occurrences left. "scheduler-async edit a --every 1h" gives it '
-                'a new one, and "scheduler-async trigger a" runs it once more.'
+                'Job "a" has ended: nothing is left of its schedule. "scheduler-async edit a --every 1h" gives it a '
+                'new schedule, and "scheduler-async trigger a" runs it once more.'
             ),
         ),
         (
@@ -62,7 +62,7 @@ from scheduler_async.rules.edits import add
         ),
         (
             SchedulerShutdownError(5.0, 2),
-            "2 runs do not end: they are left behind, and recorded as interrupted by the next scheduler.",
+            "2 runs have not ended in time. The next scheduler on this store records them as interrupted.",
         ),
         (InvalidJobError("That is wrong.", "id"), "That is wrong."),
     ],

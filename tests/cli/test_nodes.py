@@ -41,7 +41,7 @@ def test_more_than_a_second_of_skew_is_a_warning(
     _, line, *warnings = capsys.readouterr().out.splitlines()
     assert line.rstrip().endswith(f"  {shown}")
     assert " 24s " in line
-    assert warnings == ([] if warning is None else [f"Look out: {warning}"])
+    assert warnings == ([] if warning is None else [f"Warning: {warning}"])
 
 
 def test_for_programs_durations_are_seconds() -> None:
@@ -61,4 +61,4 @@ def test_a_node_that_cannot_be_read_is_told_of(capsys: pytest.CaptureFixture[str
     job_views.show_nodes([replace(node(0.0), unreadable="pid: -5 is not the number of a process")])
 
     told = " ".join(capsys.readouterr().out.split())
-    assert "the row of far:17:c0ffee cannot be read from the store: pid: -5 is not the number of a process." in told
+    assert "the store cannot read the row of far:17:c0ffee: pid: -5 is not the number of a process." in told

@@ -50,7 +50,7 @@ async def here(tmp_path: Path) -> Path:
     ("slug", "words"),
     [
         pytest.param("late", "; whether it still runs depends on the misfire_grace of its program", id="skipped"),
-        pytest.param("merged", ", so that it is due now", id="run at any rate"),
+        pytest.param("merged", ", so it is due now", id="run at any rate"),
     ],
 )
 def test_only_the_program_knows_how_late_is_too_late(slug: str, words: str, here: Path) -> None:

@@ -13,7 +13,6 @@ from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
 from scheduler_async.cli.job_names import find, resolve
 from scheduler_async.cli.options import (
-    DONE,
     PRIORITIES,
     STATUSES,
     AnyNamespaceOption,
@@ -40,7 +39,7 @@ def list_jobs(
         str | None, typer.Option("--priority", click_type=one_of(PRIORITIES), help="Only jobs with this priority.")
     ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", click_type=one_of((*STATUSES, DONE)), help="Only jobs with this status.")
+        str | None, typer.Option("--status", click_type=one_of(STATUSES), help="Only jobs with this status.")
     ] = None,
     namespace: AnyNamespaceOption = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Update the table every second.")] = False,
@@ -54,10 +53,11 @@ def list_jobs(
         misused("--watch needs a terminal, and does not go with --json.")
 
     async def read(scheduler: Scheduler) -> list[Job]:
-        wanted = {"priority": priority, "status": "disabled" if status == DONE else status, "namespace": namespace}
+        is_done = status == job_views.DONE
+        wanted = {"priority": priority, "status": "disabled" if is_done else status, "namespace": namespace}
         now = terminal.now()
         jobs = await scheduler.list_jobs(**wanted, due_before=now if due else None)  # type: ignore[arg-type]
-        if status == DONE:
+        if is_done:
             jobs = [job for job in jobs if job_views.is_done(job)]
         return [job for job in jobs if job.status == "idle"] if due else jobs
 

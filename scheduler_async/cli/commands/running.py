@@ -15,7 +15,7 @@ from scheduler_async.cli import INTERRUPTED
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import fail, misused, put_error
 from scheduler_async.cli.job_names import find
-from scheduler_async.cli.options import AppOption, JsonOption, NamespaceOption, SlugArgument, StoreOption
+from scheduler_async.cli.options import AppOption, JobsOption, JsonOption, NamespaceOption, SlugArgument, StoreOption
 from scheduler_async.cli.printing import put_json, put_output
 from scheduler_async.cli.store_access import (
     guard_file,
@@ -81,7 +81,10 @@ def cron(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run all jobs that are due, in order, print a summary, and end. Call it every minute from the system's cron."""
+    """Run all jobs that are due, in order, and print a summary. Call it every minute from the system's cron.
+
+    Without --jobs, one job runs after the other.
+    """
     from scheduler_async.cli import json_output, live, terminal
 
     check_limit(target, jobs)
@@ -110,7 +113,10 @@ def run(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run jobs when they are due, until SIGTERM or SIGINT. A second signal cancels the runs in progress."""
+    """Run jobs when they are due, until SIGTERM or SIGINT. A second signal cancels the runs in progress.
+
+    Without --jobs, all jobs that are due run at the same time.
+    """
     from scheduler_async import SchedulerShutdownError
     from scheduler_async.cli import live
     from scheduler_async.cli.error_text import sentence_of

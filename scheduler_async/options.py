@@ -162,7 +162,7 @@ def _check_limit_by_group(limits: Mapping[str, int]) -> dict[str, int]:
     for key, limit in limits.items():
         check_limited(key)
         if is_ambiguous(key):
-            words = 'group_limits[%s] limits a group whose name contains "/": no limit is for one namespace alone'
+            words = 'group_limits[%s] limits a group whose name contains "/", not a group of one namespace'
             say(WARNING, words, quoted(key))
         count = check_count(limit, "group_limits", key=f"[{quoted(key)}]")
         if count is not None:
@@ -250,7 +250,7 @@ def check_reason(reason: str) -> None:
     """Raise `InvalidJobError` unless *reason* can be the reason of a disabled job."""
     check_text(reason, "reason")
     if not reason.strip():
-        raise InvalidJobError('The reason must say why, such as "the supplier is gone"; it is empty.', "reason")
+        raise InvalidJobError('The reason must not be empty. Say why, such as "the supplier is gone".', "reason")
     if len(reason) > LONGEST_REASON:
         raise InvalidJobError(
             f"The reason must have at most {LONGEST_REASON:,} characters, not {len(reason):,}. Shorten it.", "reason"

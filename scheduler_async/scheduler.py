@@ -272,7 +272,7 @@ class Scheduler:
         """
         seconds = check_timeout(timeout)
         if wait:
-            self._refuse_inside_a_run("stop() would wait for the run that calls it. stop(wait=False) does not")
+            self._refuse_in_handler("stop()", "it would wait for its own run. Use stop(wait=False)")
         await self._engine.stop(wait, seconds, cancel)
 
     async def run_until_signal(self, timeout: float | str | timedelta | None = 30.0) -> None:
@@ -283,10 +283,10 @@ class Scheduler:
         """
         await services.run_until_signal(self, check_timeout(timeout))
 
-    def _refuse_inside_a_run(self, problem: str) -> None:
+    def _refuse_in_handler(self, call: str, problem: str) -> None:
         task = asyncio.current_task()
         if any(active.task is task for active in self._engine.session.runner):
-            raise SchedulerError(f"{problem}; or call it outside of the handlers.")
+            raise SchedulerError(f"{call} must not be called in a handler: {problem}.")
 
     # ============================================================ adding and editing
 
@@ -450,7 +450,7 @@ class Scheduler:
         the clock's time.
         """
         if self._engine.setting.limits.max_concurrent is not None:
-            self._refuse_inside_a_run("run_pending() would wait for a slot that the run which calls it may hold")
+            self._refuse_in_handler("run_pending()", "its own run may hold the slot that it waits for")
         given = None if now is None else to_micros(parse_instant(now, "now"))
         await self._engine.ready_for_a_pass()
         return await SinglePass(self._engine, self._clock.micros() if given is None else given).run()

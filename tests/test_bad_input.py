@@ -268,8 +268,8 @@ async def test_a_timeout_may_be_longer_than_the_calendar(
     ("reason", "words"),
     [
         pytest.param("x" * 1_001, "at most 1,000 characters, not 1,001", id="too long"),
-        pytest.param("", "must say why", id="empty"),
-        pytest.param(" \n", "must say why", id="blank"),
+        pytest.param("", "must not be empty", id="empty"),
+        pytest.param(" \n", "must not be empty", id="blank"),
         pytest.param(None, "reason must be a string, not None", id="None"),
         pytest.param(b"gone", "reason must be a string, not a value of type bytes", id="bytes"),
         pytest.param("a\0b", "without NUL characters", id="NUL"),

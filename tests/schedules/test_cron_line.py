@@ -342,9 +342,9 @@ OUT_OF_RANGE = [
 ]
 
 STEPS = [
-    refused("step 0", "*/0 * * * *", "minute", "step of 0"),
-    refused("step 0 over a range", "0 9-17/0 * * *", "hour", "step of 0"),
-    refused("step 0 from a value", "0 9/0 * * *", "hour", "step of 0"),
+    refused("step 0", "*/0 * * * *", "minute", "a step must be at least 1"),
+    refused("step 0 over a range", "0 9-17/0 * * *", "hour", "a step must be at least 1"),
+    refused("step 0 from a value", "0 9/0 * * *", "hour", "a step must be at least 1"),
     refused("a step of 60 minutes", "*/60 * * * *", "minute", "step of 60", "larger"),
     refused("a step of 100 minutes", "*/100 * * * *", "minute", "step of 100"),
     refused("a step of 24 hours", "0 */24 * * *", "hour", "step of 24"),
@@ -527,7 +527,7 @@ def test_a_line_that_is_none_is_refused(expression: str, fragment: str) -> None:
 )
 def test_what_is_not_a_text_is_refused_as_such(given_instead: object) -> None:
     """A setting that was never filled in arrives as None, and deserves a sentence rather than a TypeError."""
-    with pytest.raises(CronParseError, match="not a text") as refusal:
+    with pytest.raises(CronParseError, match="not a string") as refusal:
         Cron(given_instead, tz="UTC")  # type: ignore[arg-type]
 
     assert refusal.value.expression is given_instead

@@ -16,9 +16,8 @@ from functools import partial
 from textwrap import indent
 from traceback import print_exc
 
-from scheduler_async.escapes import escaped
 from scheduler_async.outbox import call_without_locks
-from scheduler_async.texts import message_of, traceback_of
+from scheduler_async.texts import escaped, message_of, traceback_of
 
 logger = logging.getLogger("scheduler_async")
 

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
 
-from msgspec import structs
-
 from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
 from scheduler_async.jobs.description import DESCRIBED
 from scheduler_async.jobs.job import Job
@@ -73,7 +71,7 @@ def retry_status(job: Job) -> str | None:
 
 def row_form(row: RunRow, output: str | None = None, *, with_output: bool = False) -> Form:
     """A row of the run log."""
-    form = {name: plain(value) for name, value in structs.asdict(row).items()}
+    form = {name: plain(value) for name, value in asdict(row).items()}
     return {**form, "output": output} if with_output else form
 
 

@@ -9,7 +9,7 @@ import sys
 from shutil import get_terminal_size
 from textwrap import fill
 
-from scheduler_async.escapes import escaped, json_text
+from scheduler_async.texts import escaped, json_text
 
 # In a narrower terminal nothing can be laid out, and the terminal wraps the lines itself.
 NARROWEST = 20

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import rich.text
 from rich.style import Style
 
-from scheduler_async.escapes import escaped
+from scheduler_async.texts import escaped
 
 AnyText: TypeAlias = rich.text.Text
 """For annotations: rich returns this when it copies, wraps or joins a `Text`. Only `Text` is to be constructed."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from scheduler_async.cli.job_names import names_of
-from scheduler_async.escapes import escaped
 from scheduler_async.jobs.answers import Upcoming
+from scheduler_async.texts import escaped
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 
 NARROWEST = 20

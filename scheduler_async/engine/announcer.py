@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from logging import ERROR, INFO, WARNING
-
-from msgspec.structs import replace
 
 from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.errors import quoted

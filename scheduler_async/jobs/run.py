@@ -109,7 +109,8 @@ class Skip(Struct, frozen=True, gc=False, kw_only=True):
     """How many they are."""
 
 
-class RunRow(Struct, frozen=True, gc=False, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
     """One line of the run log: an attempt, or occurrences that were not run.
 
     A line that cannot be read from the store has what can be read of it, and its `error` says what cannot.

@@ -34,8 +34,9 @@ class JobSpec(Described):
     The arguments are checked at once. An `InvalidJobError` names the argument that is wrong.
 
     >>> from scheduler_async import Every, JobSpec
-    >>> JobSpec(Every("5m"), handler="send-report", id="report", payload={"to": "ops"})
-    JobSpec(Every('5m'), handler='send-report', id='report', payload={'to': 'ops'})
+    >>> spec = JobSpec(Every("5m"), handler="send-report", id="report", payload={"to": "ops"})
+    >>> print(spec.id, "runs", spec.schedule.describe())
+    report runs every 5 minutes
     """
 
     description: Description

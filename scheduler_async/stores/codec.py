@@ -9,7 +9,6 @@ from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from scheduler_async.errors import StoreError
-from scheduler_async.escapes import escaped
 from scheduler_async.jobs.description import Description, field_of
 from scheduler_async.jobs.enums import Phase, Status
 from scheduler_async.jobs.job import Job, JobState
@@ -17,6 +16,7 @@ from scheduler_async.jobs.spec import SPEC_FIELDS
 from scheduler_async.jobs.unreadable import Unreadable, reason_of
 from scheduler_async.stores.columns import ACTIVITIES, DESCRIPTION, MOMENT, NAME, OPTIONAL_NAME, STATE
 from scheduler_async.stores.unreadable import first_problem, is_moment, is_text, problem_of, shown_text
+from scheduler_async.texts import escaped
 from scheduler_async.timekeeping.instants import Micros
 
 Row = tuple[Any, ...]

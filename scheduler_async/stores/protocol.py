@@ -7,7 +7,7 @@ decision is needed inside a change, it calls the pure functions of `rules` or th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
@@ -182,3 +182,13 @@ class Store(Protocol):
 
     async def check(self) -> None:
         """`StoreError` if the store is not what it was: its file replaced, for one."""
+
+
+Operation = TypeVar("Operation", bound=Callable[..., object])
+
+
+def documented(operation: Operation, transaction: Callable[..., object]) -> Operation:
+    """Give the *operation* that a store makes of a *transaction* its name, and the docstring that it has here."""
+    operation.__name__ = transaction.__name__
+    operation.__doc__ = getattr(Store, transaction.__name__).__doc__
+    return operation

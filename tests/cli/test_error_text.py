@@ -45,15 +45,15 @@ from scheduler_async.rules.edits import add
         (
             JobExistsError("a b", "tenant"),
             (
-                'There is a job "a b" in namespace "tenant" already. Choose another name, or change the job with '
+                'Job "a b" in namespace "tenant" already exists. Choose another name, or change the job with '
                 "\"scheduler-async edit 'a b' --namespace tenant\"."
             ),
         ),
         (
             JobEndedError("a"),
             (
-                'Job "a" has ended: nothing is left of its schedule. "scheduler-async edit a --every 1h" gives it a '
-                'new schedule, and "scheduler-async trigger a" runs it once more.'
+                'Job "a" has ended: its schedule has no occurrences left. "scheduler-async edit a --every 1h" gives it '
+                'a new schedule, and "scheduler-async trigger a" runs it once more.'
             ),
         ),
         (

@@ -29,6 +29,7 @@ from scheduler_async.stores.postgres.base import NOTIFY, HandlersForgotten
 from scheduler_async.stores.postgres.connection import LOST, Link
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
 from scheduler_async.stores.postgres.work import Work
+from scheduler_async.stores.protocol import documented
 from scheduler_async.stores.unreadable import is_moment
 from scheduler_async.timekeeping.clock import SharedClock
 from scheduler_async.timekeeping.instants import LAST, SECOND, Micros
@@ -97,7 +98,7 @@ def reading(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
     async def operation(store: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store._ask(getattr(store, link), partial(transaction, store._work, **kwargs), *args)
 
-    return operation
+    return documented(operation, transaction)
 
 
 def writing(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
@@ -106,7 +107,7 @@ def writing(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
     async def operation(store: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store._transact(getattr(store, link), partial(transaction, store._work, **kwargs), *args)
 
-    return operation
+    return documented(operation, transaction)
 
 
 def recording(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
@@ -115,7 +116,7 @@ def recording(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
     async def operation(store: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store._record(getattr(store, link), partial(transaction, store._work, **kwargs), *args)
 
-    return operation
+    return documented(operation, transaction)
 
 
 class PostgresStore:
@@ -388,31 +389,11 @@ class PostgresStore:
     running_by_group = reading(Work.running_by_group, EDITS)
 
     claim_due = writing(Work.claim_due, RUNS)
-    claim_one = writing(Work.claim_one, RUNS)
     count_due = reading(Work.count_due, EDITS)
     earliest_due = reading(Work.earliest_due, EDITS)
+    claim_one = writing(Work.claim_one, RUNS)
     start = recording(Work.start, RUNS)
     release = recording(Work.release, RUNS)
-    recover = writing(Work.recover, RUNS)
-    interrupt_unknown = recording(Work.interrupt_unknown, RUNS)
-
-    join = writing(Work.join, WATCH)
-    # With the beats: a node that waits for the answer has to beat in time.
-    held = reading(Work.held, WATCH)
-    leave = recording(Work.leave, WATCH)
-    nodes = reading(Work.nodes, EDITS)
-
-    disable_without_user = writing(Work.disable_without_user, EDITS)
-    overgrown = reading(Work.overgrown, EDITS)
-    purge_runs = writing(Work.purge_runs, EDITS)
-    purge_removed = writing(Work.purge_removed, EDITS)
-    purge_disabled = writing(Work.purge_disabled, EDITS)
-
-    count = reading(Work.count, EDITS)
-    read_jobs = reading(Work.read_jobs, EDITS)
-    read_runs = reading(Work.read_runs, EDITS)
-    write_jobs = writing(Work.write_jobs, EDITS)
-    write_runs = writing(Work.write_runs, EDITS)
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         """Record how runs ended and what comes next; None for those that are no longer ours."""
@@ -428,11 +409,32 @@ class PostgresStore:
         except asyncpg.DivisionByZeroError:
             return None
 
+    join = writing(Work.join, WATCH)
+
     async def beat(self, node: int) -> list[NodeRow]:
         """Show that *node* is alive, and return all nodes."""
         nodes = await self._record(self._watch, self._work.beat, node, -self._clock.skew())
         await self._ask(self._watch, self._look_at_clock)
         return nodes
+
+    # With the beats: a node that waits for the answer has to beat in time.
+    held = reading(Work.held, WATCH)
+    leave = recording(Work.leave, WATCH)
+    nodes = reading(Work.nodes, EDITS)
+    recover = writing(Work.recover, RUNS)
+    interrupt_unknown = recording(Work.interrupt_unknown, RUNS)
+
+    disable_without_user = writing(Work.disable_without_user, EDITS)
+    overgrown = reading(Work.overgrown, EDITS)
+    purge_runs = writing(Work.purge_runs, EDITS)
+    purge_removed = writing(Work.purge_removed, EDITS)
+    purge_disabled = writing(Work.purge_disabled, EDITS)
+
+    count = reading(Work.count, EDITS)
+    read_jobs = reading(Work.read_jobs, EDITS)
+    read_runs = reading(Work.read_runs, EDITS)
+    write_jobs = writing(Work.write_jobs, EDITS)
+    write_runs = writing(Work.write_runs, EDITS)
 
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""

@@ -29,6 +29,7 @@ from scheduler_async.stores.messages import (
     NodeStatus,
     UnstorableError,
 )
+from scheduler_async.stores.protocol import documented
 from scheduler_async.stores.sqlite import connection as connections
 from scheduler_async.stores.sqlite.base import data_version, in_transaction
 from scheduler_async.stores.sqlite.connection import abandon, call, connect
@@ -63,7 +64,7 @@ def reading(transaction: Transaction[P, T]) -> Operation[P, T]:
     async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store._read(partial(transaction, store._work, **kwargs), *args)
 
-    return operation
+    return documented(operation, transaction)
 
 
 def writing(transaction: Transaction[P, T]) -> Operation[P, T]:
@@ -72,7 +73,7 @@ def writing(transaction: Transaction[P, T]) -> Operation[P, T]:
     async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store._write(partial(transaction, store._work, **kwargs), *args)
 
-    return operation
+    return documented(operation, transaction)
 
 
 def recording(transaction: Transaction[P, T]) -> Operation[P, T]:
@@ -81,7 +82,7 @@ def recording(transaction: Transaction[P, T]) -> Operation[P, T]:
     async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store._record(partial(transaction, store._work, **kwargs), *args)
 
-    return operation
+    return documented(operation, transaction)
 
 
 class SQLiteStore:
@@ -252,17 +253,31 @@ class SQLiteStore:
     running_by_group = reading(Work.running_by_group)
 
     claim_due = writing(Work.claim_due)
-    claim_one = writing(Work.claim_one)
     count_due = reading(Work.count_due)
     earliest_due = reading(Work.earliest_due)
+    claim_one = writing(Work.claim_one)
     start = recording(Work.start)
     release = recording(Work.release)
     finish = recording(Work.finish)
-    recover = writing(Work.recover)
-    interrupt_unknown = recording(Work.interrupt_unknown)
+
+    async def join(self, identity: NodeIdentity, now: Micros) -> int:
+        """Become a node; return its number."""
+        return await self._write(self._work.join, identity, now, self._clock.micros())
+
+    async def beat(self, node: int) -> list[NodeRow]:
+        """Show that *node* is alive, and return all nodes."""
+        return await self._record(self._work.beat, node, self._clock.micros())
 
     held = reading(Work.held)
     leave = recording(Work.leave)
+
+    async def nodes(self) -> list[NodeStatus]:
+        """Return all nodes, also those that died, by when they joined."""
+        # In a store of this process alone, nodes do not beat.
+        return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
+
+    recover = writing(Work.recover)
+    interrupt_unknown = recording(Work.interrupt_unknown)
 
     disable_without_user = writing(Work.disable_without_user)
     overgrown = reading(Work.overgrown)
@@ -275,19 +290,6 @@ class SQLiteStore:
     read_runs = reading(Work.read_runs)
     write_jobs = writing(Work.write_jobs)
     write_runs = writing(Work.write_runs)
-
-    async def join(self, identity: NodeIdentity, now: Micros) -> int:
-        """Become a node; return its number."""
-        return await self._write(self._work.join, identity, now, self._clock.micros())
-
-    async def beat(self, node: int) -> list[NodeRow]:
-        """Show that *node* is alive, and return all nodes."""
-        return await self._record(self._work.beat, node, self._clock.micros())
-
-    async def nodes(self) -> list[NodeStatus]:
-        """Return all nodes, also those that died, by when they joined."""
-        # In a store of this process alone, nodes do not beat.
-        return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
 
     async def version(self) -> int:
         """A number that changes when another process has changed the store."""

@@ -166,12 +166,22 @@ def test_a_program_runs_and_prints_what_the_document_shows(block: Block, tmp_pat
         assert f"{block.text.count('def test_')} passed" in done.stdout, done.stdout
         return
 
-    done = run("-c", block.text, cwd=tmp_path)
+    done = ran(block, tmp_path)
 
     assert done.stderr == ""
     assert done.returncode == 0
     if block.output is not None:
         check_output(block.document, block.output, done.stdout)
+
+
+def ran(block: Block, directory: Path) -> subprocess.CompletedProcess[str]:
+    """How a program ended. Some count real seconds, which a busy machine may keep from them: they get three chances."""
+    for chance in ("first", "second", "third"):
+        (directory / chance).mkdir()
+        done = run("-c", block.text, cwd=directory / chance)
+        if block.output is None or lasting(done.stdout) == lasting(block.output):
+            break
+    return done
 
 
 @pytest.mark.parametrize(

@@ -1243,7 +1243,7 @@ def test_a_one_shot_that_has_run_is_done(here: Path) -> None:
         well(here, "add", slug, line, "--at", "2020-01-01T00:00Z", "--retries", "0")
     well(here, "cron")
 
-    seen = dict((line.split()[0], line) for line in on_terminal(here, "list", columns=120).splitlines()[1:])
+    seen = {line.split()[0]: line for line in on_terminal(here, "list", columns=120).splitlines()[1:]}
 
     assert re.search(r"\x1b\[2mdone\x1b", seen["good"])
     assert re.search(r"\x1b\[31mdisabled\x1b", seen["bad"])

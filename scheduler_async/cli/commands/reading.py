@@ -47,7 +47,7 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List the jobs, ordered by their next run."""
-    from scheduler_async.cli import job_views, json_output, live, terminal
+    from scheduler_async.cli import job_views, json_output, terminal
 
     if watch and (as_json or not sys.stdout.isatty()):
         misused("--watch needs a terminal, and does not go with --json.")
@@ -64,6 +64,8 @@ def list_jobs(
     async def show() -> None:
         async with open_scheduler(store) as scheduler:
             if watch:
+                from scheduler_async.cli import live
+
                 await until_enough(lambda enough: live.watch(lambda: read(scheduler), enough))
             elif as_json:
                 put_json([json_output.listed_form(job) for job in await read(scheduler)])
@@ -103,7 +105,7 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """Show the runs and the skipped occurrences, newest first. With --follow, oldest first."""
-    from scheduler_async.cli import json_output, live, run_views
+    from scheduler_async.cli import json_output, run_views
 
     async def read() -> None:
         async with open_scheduler(store) as scheduler:
@@ -117,6 +119,8 @@ def log(
             if as_json and not follow:
                 put_json([json_output.row_form(row, outputs.get(row.id), with_output=output) for row in rows])
             elif follow:
+                from scheduler_async.cli import live
+
                 await until_enough(
                     lambda enough: live.follow(
                         scheduler, job_id, where, rows, enough, as_json=as_json, with_output=output

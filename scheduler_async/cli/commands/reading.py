@@ -1,4 +1,4 @@
-"""Commands that read the store: list, show, log, stats, nodes."""
+"""Commands that read the store: list, show, explain, log, stats, nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from scheduler_async.cli.store_access import open_scheduler
 if TYPE_CHECKING:
     import asyncio
 
-    from scheduler_async import Job, Scheduler
+    from scheduler_async import Explanation, Job, Scheduler
 
 
 def list_jobs(
@@ -79,18 +79,36 @@ def show(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Show every field of a job, and why it is not running."""
-    from scheduler_async.cli import job_views, json_output, terminal
+    from scheduler_async.cli import job_views, json_output
 
-    async def read() -> tuple[Job, Any]:
-        async with open_scheduler(store) as scheduler:
-            job = await find(scheduler, slug, namespace)
-            return job, await scheduler.explain(job.id, namespace=job.namespace, zone=terminal.HERE)
-
-    job, explanation = run_async(read())
+    job, explanation = run_async(explained_job(slug, namespace, store))
     if as_json:
         put_json(json_output.job_form(job))
     else:
         job_views.show_job(job, explanation)
+
+
+def explain(
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """Explain why a job is not running right now."""
+    from scheduler_async.cli import job_views, json_output
+    from scheduler_async.cli.error_text import explained
+
+    job, explanation = run_async(explained_job(slug, namespace, store))
+    if as_json:
+        put_json(json_output.explanation_form(explanation, explained(job, explanation)))
+    else:
+        job_views.say_why(job, explanation)
+
+
+async def explained_job(slug: str, namespace: str | None, store: str | None) -> tuple[Job, Explanation]:
+    """Return a job, and why it is not running."""
+    from scheduler_async.cli.terminal import HERE
+
+    async with open_scheduler(store) as scheduler:
+        job = await find(scheduler, slug, namespace)
+        return job, await scheduler.explain(job.id, namespace=job.namespace, zone=HERE)
 
 
 def log(

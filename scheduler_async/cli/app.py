@@ -36,7 +36,7 @@ COMMANDS = {
     "log": ("reading", "log"),
     "stats": ("reading", "stats"),
     "preview": ("outlook", "preview"),
-    "explain": ("outlook", "explain"),
+    "explain": ("reading", "explain"),
     "nodes": ("reading", "nodes"),
     "next": ("outlook", "following"),
     "copy": ("copying", "copy"),

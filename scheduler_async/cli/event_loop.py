@@ -12,8 +12,13 @@ from scheduler_async.cli.printing import put_sentence
 def run_async(work: Coroutine[Any, Any, Any], *, about_jobs: bool = True) -> Any:
     """Run *work* and return its result. Print the library's warnings, but those *about_jobs* only if asked to."""
     import asyncio
+    import gc
     import signal
 
+    import scheduler_async.scheduler  # noqa: F401 - every command needs it; loading is over then
+
+    gc.freeze()
+    gc.enable()  # `main` disables it while modules are loaded
     show_warnings(about_jobs=about_jobs)
     if signal.getsignal(signal.SIGINT) is leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio knows how to replace this one

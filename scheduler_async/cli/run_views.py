@@ -39,9 +39,8 @@ class RunLines:
 
     def __init__(self, runs: Sequence[tuple[str, RunRow]] = ()) -> None:
         """Make room for *runs*, each with the name of its job, or for usual ones if there are none yet."""
-        self._width = width_of(sys.stdout)
         known = [cells_of(*run) for run in runs] or [tuple(map(Text, USUAL_RUN))]
-        self._columns = fitting(LOG, known, self._width)
+        self._columns = fitting(LOG, known, width_of(sys.stdout))
         self._has_header = False
 
     def print(self, name: str, row: RunRow, output: str | None = None) -> None:
@@ -50,7 +49,7 @@ class RunLines:
         if self._columns is None:  # too narrow for columns
             print_line(Text("  ").join(cell for cell in cells if cell))
         else:
-            self._columns.widen(cells, self._width)
+            self._columns.widen(cells, width_of(sys.stdout))
             if not self._has_header:
                 self._has_header = True
                 print_line(self._columns.header())

@@ -1,4 +1,4 @@
-"""Commands about the future: preview, explain, next."""
+"""Commands about the future: preview, next."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import typer
 
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
-from scheduler_async.cli.job_names import find
 from scheduler_async.cli.options import (
     ExpressionTzOption,
     JsonOption,
-    NamespaceOption,
-    SlugArgument,
     StoreOption,
     WholeNumber,
     moment_of,
@@ -22,7 +19,7 @@ from scheduler_async.cli.printing import put_json
 from scheduler_async.cli.store_access import open_scheduler
 
 if TYPE_CHECKING:
-    from scheduler_async import Job
+    pass
 
 
 def preview(
@@ -52,25 +49,6 @@ def preview(
         put_json([json_output.upcoming_form(line) for line in upcoming])
     else:
         outlook_views.show_preview(upcoming, duration)
-
-
-def explain(
-    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
-) -> None:
-    """Explain why a job is not running right now."""
-    from scheduler_async.cli import job_views, json_output, terminal
-    from scheduler_async.cli.error_text import explained
-
-    async def read() -> tuple[Job, Any]:
-        async with open_scheduler(store) as scheduler:
-            job = await find(scheduler, slug, namespace)
-            return job, await scheduler.explain(job.id, namespace=job.namespace, zone=terminal.HERE)
-
-    job, explanation = run_async(read())
-    if as_json:
-        put_json(json_output.explanation_form(explanation, explained(job, explanation)))
-    else:
-        job_views.say_why(job, explanation)
 
 
 def following(

@@ -1,4 +1,4 @@
-"""Commands that read the store: list, show, log, stats, nodes."""
+"""Commands that read the store: list, show, explain, log, stats, nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from scheduler_async.cli.store_access import open_scheduler
 if TYPE_CHECKING:
     import asyncio
 
-    from scheduler_async import Job, Scheduler
+    from scheduler_async import Explanation, Job, Scheduler
 
 
 def list_jobs(
@@ -47,7 +47,7 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List the jobs, ordered by their next run."""
-    from scheduler_async.cli import job_views, json_output, live, terminal
+    from scheduler_async.cli import job_views, json_output, terminal
 
     if watch and (as_json or not sys.stdout.isatty()):
         misused("--watch needs a terminal, and does not go with --json.")
@@ -64,6 +64,8 @@ def list_jobs(
     async def show() -> None:
         async with open_scheduler(store) as scheduler:
             if watch:
+                from scheduler_async.cli import live
+
                 await until_enough(lambda enough: live.watch(lambda: read(scheduler), enough))
             elif as_json:
                 put_json([json_output.listed_form(job) for job in await read(scheduler)])
@@ -77,18 +79,36 @@ def show(
     slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Show every field of a job, and why it is not running."""
-    from scheduler_async.cli import job_views, json_output, terminal
+    from scheduler_async.cli import job_views, json_output
 
-    async def read() -> tuple[Job, Any]:
-        async with open_scheduler(store) as scheduler:
-            job = await find(scheduler, slug, namespace)
-            return job, await scheduler.explain(job.id, namespace=job.namespace, zone=terminal.HERE)
-
-    job, explanation = run_async(read())
+    job, explanation = run_async(explained_job(slug, namespace, store))
     if as_json:
         put_json(json_output.job_form(job))
     else:
         job_views.show_job(job, explanation)
+
+
+def explain(
+    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """Explain why a job is not running right now."""
+    from scheduler_async.cli import job_views, json_output
+    from scheduler_async.cli.error_text import explained
+
+    job, explanation = run_async(explained_job(slug, namespace, store))
+    if as_json:
+        put_json(json_output.explanation_form(explanation, explained(job, explanation)))
+    else:
+        job_views.say_why(job, explanation)
+
+
+async def explained_job(slug: str, namespace: str | None, store: str | None) -> tuple[Job, Explanation]:
+    """Return a job, and why it is not running."""
+    from scheduler_async.cli.terminal import HERE
+
+    async with open_scheduler(store) as scheduler:
+        job = await find(scheduler, slug, namespace)
+        return job, await scheduler.explain(job.id, namespace=job.namespace, zone=HERE)
 
 
 def log(
@@ -103,7 +123,7 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """Show the runs and the skipped occurrences, newest first. With --follow, oldest first."""
-    from scheduler_async.cli import json_output, live, run_views
+    from scheduler_async.cli import json_output, run_views
 
     async def read() -> None:
         async with open_scheduler(store) as scheduler:
@@ -117,6 +137,8 @@ def log(
             if as_json and not follow:
                 put_json([json_output.row_form(row, outputs.get(row.id), with_output=output) for row in rows])
             elif follow:
+                from scheduler_async.cli import live
+
                 await until_enough(
                     lambda enough: live.follow(
                         scheduler, job_id, where, rows, enough, as_json=as_json, with_output=output

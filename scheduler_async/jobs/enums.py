@@ -23,8 +23,12 @@ class Outcome(StrEnum):
     is_failure: bool
     """Whether it counts as a failure of the job."""
 
+    is_success: bool
+    """Whether the work was done, or there was none."""
+
     def __init__(self, value: str) -> None:
         self.is_failure = value in ("error", "timeout", "interrupted")
+        self.is_success = value in ("success", "noop")
 
 
 class Status(StrEnum):

@@ -41,14 +41,16 @@ def after_run(
         return Transition(job.with_state(state), skips if job.anchor <= run.claimed_at else ())
     if regular is not None and regular == run.scheduled_for:  # the clock went back meanwhile
         regular = next_regular(job, regular)
-    rerun = job.on_interrupt is OnInterrupt.RERUN
-    is_manual = not job.schedule.runs_by_itself  # made so while it ran
-    if outcome is Outcome.CANCELLED and rerun and not is_manual:
+    was_made_manual = not job.schedule.runs_by_itself
+    if outcome.is_success or was_made_manual:
+        return Transition(job.with_state(going_on(job, state, regular, now)), skips)
+    is_rerun = job.on_interrupt is OnInterrupt.RERUN
+    if outcome is Outcome.CANCELLED and is_rerun:
         return Transition(job.with_state(_retrying(state, run, now, regular)), skips)
-    if not outcome.is_failure or is_manual:
+    if not outcome.is_failure:
         return Transition(job.with_state(going_on(job, state, regular, now)), skips)
 
-    at_once = interrupted and rerun
+    at_once = interrupted and is_rerun
     policy = retry_policy(job, rules)
     consequence = policy.after_failure(
         failed_at=now,
@@ -83,9 +85,8 @@ def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_r
             return failed
         interruptions = state.interruptions + 1 if outcome is Outcome.INTERRUPTED else 0
         return replace(failed, consecutive_errors=state.consecutive_errors + 1, interruptions=interruptions)
-    is_good = outcome is Outcome.SUCCESS or outcome is Outcome.NOOP
-    last_success_at = now if is_good else state.last_success_at
-    forgives = not by_hand and outcome is not Outcome.CANCELLED
+    last_success_at = now if outcome.is_success else state.last_success_at
+    forgives = not by_hand and (outcome.is_success or outcome is not Outcome.CANCELLED)
     return replace(
         state,
         activity=Status.IDLE,

@@ -30,7 +30,7 @@ class EndingWork(WorkBase):
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         left = [after(item.run.job, item, rules) for item in ended]
         found = FINISH_UNTOUCHED.all(
-            db, [(*state_values(one.state), item.run.uid, item.run.id) for one, item in zip(left, ended, strict=True)]
+            db, ([*state_values(one.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True))
         )
         if found != len(ended):
             # Begin anew: nothing else has been written so far, and a savepoint would cost those that need none.

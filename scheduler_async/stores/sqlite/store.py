@@ -144,16 +144,25 @@ class SQLiteStore:
         self._event_loop = asyncio.get_running_loop()
         if not self._in_memory:
             _create_file(self.path)
+        if self._in_memory:
+            await self._open_writer()
+            self._reader = self._writer
+        else:
+            # Side by side: each waits for a thread of its own to start.
+            opened = await asyncio.gather(self._open_writer(), self._open_reader(), return_exceptions=True)
+            for problem in filter(None, opened):
+                raise problem
+            self._inode = self._identify_file()
+
+    async def _open_writer(self) -> None:
         self._writer = await self._connect()
         version = await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
         if 0 < version < newest():
             say(INFO, MIGRATED, self.path, version, newest())
-        if self._in_memory:
-            self._reader = self._writer
-        else:
-            self._reader = await self._connect()
-            await self._call(self._reader, _prepare_reader)
-            self._inode = self._identify_file()
+
+    async def _open_reader(self) -> None:
+        self._reader = await self._connect()
+        await self._call(self._reader, _prepare_reader)
 
     async def _close(self) -> None:
         connections = {id(connection): connection for connection in (self._reader, self._writer) if connection}

@@ -43,7 +43,8 @@ from scheduler_async.namespace import Namespace
 from scheduler_async.rules import edits, explaining, order, terms
 from scheduler_async.rules.groups import NO_GROUP, Rooms, check_limited, group_key, is_ambiguous
 from scheduler_async.rules.terms import Room, Rules
-from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.running.active_run import ActiveRun
+from scheduler_async.running.runner import Runner
 from scheduler_async.running.signature import Handler, name_of_function
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.shielding import in_breaths

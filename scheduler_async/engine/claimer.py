@@ -18,7 +18,7 @@ from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerSt
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
-from scheduler_async.running.runner import ActiveRun
+from scheduler_async.running.active_run import ActiveRun, Stage
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.messages import ClaimedRun, Claims, ClaimTerms
 from scheduler_async.timekeeping.instants import SECOND, Micros
@@ -169,12 +169,12 @@ class Claimer:
     async def put_back(self, names: Collection[tuple[str, str]]) -> None:
         """Undo the claims of these jobs that wait for their time, as if they had not been made. Under the lock."""
         waiting = self._launcher.waiting
-        runs = [active for active in waiting if active.claimed.name in names]
+        runs = [active for active in waiting if active.is_held and active.claimed.name in names]
         if not runs:
             return
         waiting.discard(runs)
         for active in runs:
-            active.has_ended = True
+            active.step(Stage.ENDED)
         try:
             await self.release([active.claimed for active in runs])
         except BaseException:

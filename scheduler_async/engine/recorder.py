@@ -20,7 +20,8 @@ from scheduler_async.jobs.enums import Outcome, Trigger
 from scheduler_async.jobs.events import MAX_UNREAD
 from scheduler_async.jobs.run import Ending
 from scheduler_async.logs import is_heard, say
-from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.running.active_run import ActiveRun
+from scheduler_async.running.runner import Runner
 from scheduler_async.stores.messages import Aftermath, ClaimedRun, EndedRun, UnstorableError
 from scheduler_async.texts import message_of
 from scheduler_async.timekeeping.instants import SECOND, Micros
@@ -164,7 +165,7 @@ class Recorder:
         batch = _Batch(runs)
         for active in runs:
             run = active.claimed
-            if active.disowned:
+            if active.is_disowned:
                 batch.dropped.append(active)
                 continue
             if active.ending is None and run.trigger is not Trigger.MANUAL:

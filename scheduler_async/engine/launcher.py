@@ -14,7 +14,7 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.jobs.enums import Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
-from scheduler_async.running.active_run import ActiveRun, Interference
+from scheduler_async.running.active_run import DISOWNED, ActiveRun
 from scheduler_async.running.runner import Runner
 from scheduler_async.running.watchdog import Watchdog
 from scheduler_async.stores.messages import ClaimedRun
@@ -81,7 +81,7 @@ class Launcher:
         """Mark a queued run as running; it may have been taken from us while it waited."""
         now = self._clock.micros()
         if active.claimed.id not in await self._setting.ask(self._setting.store.start([active.claimed], now)):
-            active.interfere(Interference.DISOWNED)
+            active.interfere(DISOWNED)
             return False
         self._announcer.started(active.claimed, now)
         return True

@@ -31,13 +31,16 @@ class Stage(IntEnum):
     """How it ended is committed, or was dropped."""
 
 
+# Every run takes several steps, and to look up a member of an enum takes longer than a step, before Python 3.12.
+CLAIMED, HELD, STARTING, RUNNING, ENDED, OVER = Stage
+
 _STEPS = {
-    Stage.CLAIMED: (Stage.STARTING, Stage.ENDED),
-    Stage.HELD: (Stage.STARTING, Stage.ENDED),
-    Stage.STARTING: (Stage.RUNNING, Stage.ENDED),
-    Stage.RUNNING: (Stage.ENDED,),
-    Stage.ENDED: (Stage.OVER,),
-    Stage.OVER: (),
+    CLAIMED: (STARTING, ENDED),
+    HELD: (STARTING, ENDED),
+    STARTING: (RUNNING, ENDED),
+    RUNNING: (ENDED,),
+    ENDED: (OVER,),
+    OVER: (),
 }
 
 
@@ -63,6 +66,9 @@ class Interference(IntEnum):
     """The run is not ours any more: whatever comes of it is dropped."""
 
 
+NONE, CANCELLED, TIMED_OUT, DISOWNED = Interference
+
+
 @dataclass(eq=False, slots=True)
 class ActiveRun:
     """A run of this process, from its claim until its ending is committed."""
@@ -76,7 +82,7 @@ class ActiveRun:
     task: asyncio.Task[object] | None = None
     began_at: Micros | None = None
     """When its handler was called; None if that has not happened."""
-    interference: Interference = Interference.NONE
+    interference: Interference = NONE
     ending: Ending | None = None
     """How it ended; None if it never began."""
     ended_at: Micros = 0
@@ -99,15 +105,17 @@ class ActiveRun:
 
     def begin(self, run: Run, now: Micros) -> None:
         """Note that the handler is called with *run*."""
-        self.step(Stage.RUNNING)
+        self.step(RUNNING)
         self.run, self.began_at = run, now
-        self._tell()
+        if self._news is not None:
+            self._tell(self._news)
 
     def settle(self) -> None:
         """Note that its ending is committed, or dropped."""
-        self.step(Stage.OVER)
+        self.step(OVER)
         self.error = self.traceback = None  # they may be megabytes, and callers may hold the run for long
-        self._tell()
+        if self._news is not None:
+            self._tell(self._news)
 
     def interfere(self, reason: Interference) -> None:
         """Note why the run is to end, unless there is a stronger reason already."""
@@ -121,17 +129,17 @@ class ActiveRun:
     @property
     def has_ended(self) -> bool:
         """Whether the handler has returned, or will never be called."""
-        return self.stage >= Stage.ENDED
+        return self.stage >= ENDED
 
     @property
     def is_held(self) -> bool:
         """Whether it is yet to start, at its time or after others."""
-        return self.stage is Stage.HELD
+        return self.stage is HELD
 
     @property
     def is_disowned(self) -> bool:
         """Whether the run is not ours any more."""
-        return self.interference is Interference.DISOWNED
+        return self.interference is DISOWNED
 
     @property
     def started_at(self) -> Micros:
@@ -140,12 +148,12 @@ class ActiveRun:
 
     async def begun_or_over(self) -> None:
         """Wait until the handler has been called, or never will be."""
-        while not (self.has_begun or self.stage is Stage.OVER):
+        while not (self.has_begun or self.stage is OVER):
             await self._wait_for_news()
 
     async def over(self) -> None:
         """Wait until its ending is committed, or dropped."""
-        while self.stage is not Stage.OVER:
+        while self.stage is not OVER:
             await self._wait_for_news()
 
     async def _wait_for_news(self) -> None:
@@ -153,7 +161,6 @@ class ActiveRun:
             self._news = asyncio.Event()
         await self._news.wait()
 
-    def _tell(self) -> None:
-        if self._news is not None:
-            self._news.set()
-            self._news = None
+    def _tell(self, waiting: asyncio.Event) -> None:
+        waiting.set()
+        self._news = None

@@ -17,7 +17,17 @@ from scheduler_async.jobs.events import Observer
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Ending, Run
 from scheduler_async.logs import is_heard, say
-from scheduler_async.running.active_run import ActiveRun, Interference, Stage
+from scheduler_async.running.active_run import (
+    CANCELLED,
+    CLAIMED,
+    DISOWNED,
+    ENDED,
+    HELD,
+    STARTING,
+    TIMED_OUT,
+    ActiveRun,
+    Interference,
+)
 from scheduler_async.running.endings import ending_of, ending_of_exception
 from scheduler_async.running.handlers import _current_run
 from scheduler_async.running.timeouts import Deadlines
@@ -90,7 +100,7 @@ class Runner:
 
     def admit(self, claimed: ClaimedRun, *, is_held: bool) -> ActiveRun:
         """Take in a claimed run, before it starts."""
-        active = ActiveRun(claimed, Stage.HELD if is_held else Stage.CLAIMED)
+        active = ActiveRun(claimed, HELD if is_held else CLAIMED)
         self._active[claimed.id] = active
         return active
 
@@ -104,7 +114,7 @@ class Runner:
         if call is None:
             self._end_unbegun(active)
             return False
-        active.step(Stage.STARTING)
+        active.step(STARTING)
         run = self._run if self._slots is None else self._run_in_slot
         active.task = task = asyncio.get_running_loop().create_task(
             run(active, call, queued), name=f"run {claimed.id} of {claimed.key}"
@@ -114,18 +124,18 @@ class Runner:
 
     def cancel(self, active: ActiveRun) -> None:
         """End a run: a handler is cancelled, a run that is queued or waits for its time does not begin."""
-        self._interfere(active, Interference.CANCELLED)
+        self._interfere(active, CANCELLED)
         if active.is_held:
             self._end_unbegun(active)
 
     def disown(self, active: ActiveRun) -> None:
         """End a run that is not ours any more, and drop what comes of it."""
-        active.interfere(Interference.DISOWNED)
+        active.interfere(DISOWNED)
         self.cancel(active)
 
     def forget(self, active: ActiveRun) -> None:
         """Let go of a run whose ending is committed, or dropped."""
-        if self._active.pop(active.claimed.id, None) is not None and active.has_begun:
+        if self._active.pop(active.claimed.id, None) is not None and active.began_at is not None:
             self._running -= 1
         active.settle()
 
@@ -167,7 +177,7 @@ class Runner:
                 self._deadlines.discard(active.limit, active)
 
     def _time_out(self, active: ActiveRun) -> None:
-        self._interfere(active, Interference.TIMED_OUT)
+        self._interfere(active, TIMED_OUT)
 
     def _interfere(self, active: ActiveRun, reason: Interference) -> None:
         active.interfere(reason)
@@ -181,42 +191,36 @@ class Runner:
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Hand over how a run ended. Called when its task is done, even if that was cancelled before its first step."""
         active.task = None
-        active.error = None if task.cancelled() else task.exception()
-        if not active.has_begun:
-            self._report_false_start(active)
+        active.error = error = None if task.cancelled() else task.exception()
+        if active.began_at is None:
+            if error is not None:
+                self._report_false_start(active, error)
             self._end_unbegun(active)
-        elif active.is_disowned:
-            active.step(Stage.ENDED)
+            return
+        active.step(ENDED)
+        if active.interference is DISOWNED:
             self._tell_observers(active, None)
             self._drop(active)
-        else:
-            active.step(Stage.ENDED)
-            ending = _ending_of(active, task)
-            self._keep_traceback(active)
+            return
+        ending = _ending_of(active, task)
+        if error is not None:
+            active.traceback = _traceback_for_log(error)  # here and not by the log: nobody waits for it
+        if active.observers:
             self._tell_observers(active, ending)
-            self._ended(active, _with_output(ending, active))
+        self._ended(active, ending)
 
     def _end_unbegun(self, active: ActiveRun) -> None:
-        active.step(Stage.ENDED)
+        active.step(ENDED)
         if active.is_disowned:
             self._drop(active)
         else:
             self._ended(active, None)
 
-    def _report_false_start(self, active: ActiveRun) -> None:
-        if active.error is not None and not active.is_disowned:
+    def _report_false_start(self, active: ActiveRun, error: BaseException) -> None:
+        if not active.is_disowned:
             run = active.claimed
             words = "Run %d of %s could not begin (%s); it is put back"
-            say(ERROR, words, run.id, run.key, active.error, extra=run.named)
-
-    def _keep_traceback(self, active: ActiveRun) -> None:
-        """Write down where the handler failed, while nobody waits for it.
-
-        A payload that does not fit has not reached any code of the handler.
-        """
-        error = active.error
-        if error is not None and is_heard(WARNING) and not issubclass(type(error), PayloadError):
-            active.traceback = traceback_of(error)
+            say(ERROR, words, run.id, run.key, error, extra=run.named)
 
     def _drop(self, active: ActiveRun) -> None:
         self.forget(active)
@@ -228,25 +232,29 @@ class Runner:
 
 
 def _ending_of(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
-    """Return how a run ended, by what its handler returned or raised, and by whether it was made to end."""
-    error = active.error
-    if active.interference is Interference.TIMED_OUT:
+    """Return how a run ended, with what its handler wrote; let go of what the handler got."""
+    assert active.run is not None
+    output, active.run = active.run.written, None
+    is_plain = active.interference < TIMED_OUT and active.error is None and not task.cancelled()
+    ending = ending_of(task.result()) if is_plain else _ending_of_trouble(active)
+    return ending if output is None else replace(ending, output=output)
+
+
+def _ending_of_trouble(active: ActiveRun) -> Ending:
+    """Return how a run ended that took too long, was cancelled, or raised an exception."""
+    if active.interference is TIMED_OUT:
         assert active.limit is not None
         words = f"It ran longer than {describe_duration(active.limit)}, and was cancelled."
         return Ending(outcome=Outcome.TIMEOUT, error=words)
-    was_cancelled = active.interference is Interference.CANCELLED
-    if error is not None:
-        ending = ending_of_exception(error)
-        return replace(ending, outcome=Outcome.CANCELLED) if was_cancelled else ending  # it fell over while tidying up
-    if not task.cancelled():
-        return ending_of(task.result())
+    was_cancelled = active.interference is CANCELLED
+    if active.error is not None:
+        ending = ending_of_exception(active.error)
+        return replace(ending, outcome=Outcome.CANCELLED) if was_cancelled else ending  # it failed while tidying up
     if was_cancelled:
         return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")
     return Ending(outcome=Outcome.ERROR, error="CancelledError: the handler was cancelled from within.")
 
 
-def _with_output(ending: Ending, active: ActiveRun) -> Ending:
-    """Return *ending* with what the handler wrote, and let go of the run that the handler got."""
-    assert active.run is not None
-    output, active.run = active.run.written, None
-    return ending if output is None else replace(ending, output=output)
+def _traceback_for_log(error: BaseException) -> str | None:
+    """Return where a handler failed; None if it was not called, since its payload does not fit, or nobody listens."""
+    return None if issubclass(type(error), PayloadError) or not is_heard(WARNING) else traceback_of(error)

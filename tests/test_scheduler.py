@@ -48,7 +48,7 @@ from scheduler_async import (
 from scheduler_async.engine.single_pass import Tally
 from scheduler_async.jobs import events
 from scheduler_async.jobs.events import EventStream
-from scheduler_async.running.runner import ActiveRun
+from scheduler_async.running.active_run import ActiveRun
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import to_micros
 from tests.cast import HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from logging import ERROR, INFO, WARNING
 
@@ -16,7 +15,7 @@ from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending, RunRow
 from scheduler_async.logs import is_heard, say
 from scheduler_async.outbox import Outbox
 from scheduler_async.rules.terms import Transition
-from scheduler_async.running.runner import ActiveRun
+from scheduler_async.running.active_run import ActiveRun
 from scheduler_async.stores.cache import Cache
 from scheduler_async.stores.run_codec import row_of, row_of_skip
 from scheduler_async.timekeeping.instants import Micros, from_micros
@@ -55,9 +54,7 @@ class Announcer:
     def started(self, claimed: ClaimedRun, now: Micros) -> None:
         """Tell readers that a run has begun."""
         if self._events.has_readers:
-            item = EndedRun(run=claimed, ending=_GOING_ON, started_at=now, finished_at=now)
-            row = replace(row_of(item, self._node.name), outcome=None, finished_at=None, duration_ms=None)
-            self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=row)
+            self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=_row_of_begun(claimed, self._node.name, now))
 
     def ended(self, item: EndedRun, left: Transition | None, active: ActiveRun) -> None:
         """Announce how a run ended, and what that *left* of its job; None if the run was not ours any more."""
@@ -131,4 +128,20 @@ class Announcer:
             )
 
 
-_GOING_ON = Ending(outcome=Outcome.SUCCESS)  # stands in where a run has no ending yet
+def _row_of_begun(run: ClaimedRun, node: str | None, now: Micros) -> RunRow:
+    """Return the row of a run that begins *now*, as the run log shows it until the run ends."""
+    namespace, job_id = run.name
+    return RunRow(
+        id=run.id,
+        job_id=job_id,
+        namespace=namespace,
+        scheduled_for=from_micros(run.scheduled_for),
+        started_at=from_micros(now),
+        finished_at=None,
+        duration_ms=None,
+        delay_ms=max(now - run.scheduled_for, 0) / 1000,
+        attempt=run.attempt,
+        trigger=run.trigger,
+        outcome=None,
+        node=node,
+    )

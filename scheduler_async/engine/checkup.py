@@ -11,7 +11,6 @@ from scheduler_async.engine.claimer import Claimer
 from scheduler_async.engine.clock_watch import ClockWatch
 from scheduler_async.engine.health import Signs
 from scheduler_async.engine.loop import Loop
-from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import StoreError
@@ -39,14 +38,13 @@ class Checkup:
     def __init__(
         self,
         setting: Setting,
-        node: OwnNode,
         agenda: Agenda,
         clock_watch: ClockWatch,
         troubles: Troubles,
         claimer: Claimer,
         loop: Loop,
     ) -> None:
-        self._setting, self._node, self._agenda = setting, node, agenda
+        self._setting, self._agenda = setting, agenda
         self._clock_watch, self._troubles = clock_watch, troubles
         self._claimer, self._loop = claimer, loop
         self._question: asyncio.Task[StoreAnswer] | None = None
@@ -100,7 +98,7 @@ class Checkup:
             await self._troubles.check_store()
             if self._troubles.outdated is not None:
                 return StoreAnswer()
-            setting, terms = self._setting, self._claimer.terms(self._node.id or 0, 1)
+            setting, terms = self._setting, self._claimer.terms(limit=1)
             due = await setting.ask(setting.store.earliest_due(setting.clock.micros(), terms))
             return StoreAnswer(earliest_due=due)
         except Exception as error:  # whatever it is, it is what was asked for

@@ -19,7 +19,7 @@ from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
-from scheduler_async.running.runner import ActiveRun
+from scheduler_async.running.active_run import ENDED, ActiveRun
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.messages import Claims, ClaimTerms
 from scheduler_async.timekeeping.instants import SECOND, Micros
@@ -65,12 +65,12 @@ class Claimer:
 
     async def _claim(self, now: Micros, limit: int, ahead: Micros) -> tuple[list[ActiveRun], Claims]:
         agenda, clock = self._agenda, self._setting.clock
-        async with self._claiming(now) as node:
+        async with self._claiming(now):
             agenda.begin_claim()
             counted_all = agenda.next.is_crowd
             begun = clock.monotonic()
             with clock.working():  # it is carried through already
-                terms = self.terms(node, limit, ahead, self.lookahead.count)
+                terms = self.terms(limit, ahead, self.lookahead.count)
                 claims = await self._setting.store.claim_due(now, terms)
             elapsed = clock.monotonic()
             self.lookahead.foresight.learn(elapsed - begun, len(claims.runs))
@@ -86,11 +86,11 @@ class Claimer:
             self._announcer.handler_missing(job)
         return started, claims
 
-    def terms(self, node: int, limit: int, ahead: Micros = 0, count: int = 1) -> ClaimTerms:
-        """What the store must know to claim for *node*."""
+    def terms(self, limit: int, ahead: Micros = 0, count: int = 1) -> ClaimTerms:
+        """Return what the store must know to claim for this node, or to tell what it could claim."""
         setting, limits = self._setting, self._setting.limits
         return ClaimTerms(
-            node=node,
+            node=self._node.id or 0,
             limit=limit,
             ahead=ahead,
             count=count,
@@ -170,12 +170,12 @@ class Claimer:
     async def put_back(self, names: Collection[tuple[str, str]]) -> None:
         """Undo the claims of these jobs that wait for their time, as if they had not been made. Under the lock."""
         waiting = self._launcher.waiting
-        runs = [active for active in waiting if active.claimed.name in names]
+        runs = [active for active in waiting if active.is_held and active.claimed.name in names]
         if not runs:
             return
         waiting.discard(runs)
         for active in runs:
-            active.has_ended = True
+            active.step(ENDED)
         try:
             await self.release([active.claimed for active in runs])
         except BaseException:

@@ -8,7 +8,7 @@ from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
 from scheduler_async.jobs.run import Ending
-from scheduler_async.running.runner import ActiveRun
+from scheduler_async.running.active_run import ActiveRun
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import SECOND, Micros
 

@@ -190,8 +190,7 @@ class Engine:
             async with self.locks.claiming:  # a claim under way is about to bring more
                 pass
             for active in session.runner:
-                if not active.is_over:
-                    await active.over()
+                await active.over()
 
     # ============================================================ opening and closing
 

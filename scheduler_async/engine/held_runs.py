@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
-from scheduler_async.running.runner import ActiveRun
+from scheduler_async.running.active_run import ActiveRun
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import SECOND, Micros
 

@@ -15,7 +15,8 @@ from scheduler_async.jobs.enums import Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
-from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.running.active_run import DISOWNED, ActiveRun
+from scheduler_async.running.runner import Runner
 from scheduler_async.running.watchdog import Watchdog
 from scheduler_async.timekeeping.instants import Micros
 
@@ -73,14 +74,14 @@ class Launcher:
         elif self.runner.stopping.is_set():
             start = self.runner.cancel
         for active in runs:
-            if active.waits:
+            if active.is_held:
                 start(active)
 
     async def _begin_queued(self, active: ActiveRun) -> bool:
         """Mark a queued run as running; it may have been taken from us while it waited."""
         now = self._clock.micros()
         if active.claimed.id not in await self._setting.ask(self._setting.store.start([active.claimed], now)):
-            active.disowned = True
+            active.interfere(DISOWNED)
             return False
         self._announcer.started(active.claimed, now)
         return True

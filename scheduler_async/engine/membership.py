@@ -17,6 +17,7 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import SchedulerError, StoreOutdatedError
 from scheduler_async.logs import say
+from scheduler_async.running.active_run import HELD, RUNNING
 from scheduler_async.running.runner import Runner
 from scheduler_async.stores.messages import NodeLost
 from scheduler_async.stores.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
@@ -181,7 +182,7 @@ class Membership:
     async def _disown_what_was_taken(self) -> None:
         """A job that was removed elsewhere, or taken over from us, must not go on here."""
         node = self._node.required_id()
-        running = [active for active in self._runner if active.has_begun or active.waits]
+        running = [active for active in self._runner if active.stage in (HELD, RUNNING)]
         if running:
             held = await self._setting.ask(self._setting.store.held(node))
             for active in running:

@@ -23,7 +23,8 @@ from scheduler_async.jobs.events import MAX_UNREAD
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending
 from scheduler_async.logs import is_heard, say
 from scheduler_async.rules.terms import Transition
-from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.running.active_run import DISOWNED, ActiveRun
+from scheduler_async.running.runner import Runner
 from scheduler_async.stores.messages import UnstorableError
 from scheduler_async.texts import message_of
 from scheduler_async.timekeeping.instants import SECOND, Micros
@@ -158,7 +159,6 @@ class Recorder:
         await self._commit(batch)
         with _outliving_errors(batch):
             self._announce(batch)
-            self._count_rows(batch)
             self._plan_next(batch)
         self._let_go(batch)
         self._wake_loop()
@@ -167,7 +167,7 @@ class Recorder:
         batch = _Batch(runs)
         for active in runs:
             run = active.claimed
-            if active.disowned:
+            if active.interference is DISOWNED:
                 batch.dropped.append(active)
                 continue
             if active.ending is None and run.trigger is not Trigger.MANUAL:
@@ -190,25 +190,24 @@ class Recorder:
             batch.left = await setting.ask(setting.store.finish(batch.ended, rules))
 
     def _announce(self, batch: _Batch) -> None:
+        """Let those who wait for the runs, the log and observers know how they ended."""
         for active in batch.dropped:
             self._announcer.dropped(active)
         is_followed = is_heard(INFO) or self._setting.events.has_listeners
         for active, item, left in zip(batch.begun, batch.ended, batch.left, strict=True):
+            active.outcome, active.after = item.ending.outcome, left
             if is_followed or left is None or _is_news(item, left):
                 self._announcer.ended(item, left, active)
 
-    def _count_rows(self, batch: _Batch) -> None:
-        for item, left in zip(batch.ended, batch.left, strict=True):
-            if left is not None:
-                self._janitor.count_rows(item.run.uid, 1 + len(left.skips))
-
     def _plan_next(self, batch: _Batch) -> None:
+        """Note what the endings change: when the jobs run next, the room in groups, the rows to remove one day."""
         limits_groups = self._setting.limits.limits_groups
         moments = []
         for item, left in zip(batch.ended, batch.left, strict=True):
             if left is None:
                 self._agenda.is_stale = True  # another process has changed something
                 continue
+            self._janitor.count_rows(item.run.uid, 1 + len(left.skips))
             if left.state.next_run_at is not None:
                 moments.append(left.state.next_run_at)
             # Another job of its group may run now, or of the group that an edit has put it in meanwhile.
@@ -218,8 +217,6 @@ class Recorder:
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))
 
     def _let_go(self, batch: _Batch) -> None:
-        for active, item, left in zip(batch.begun, batch.ended, batch.left, strict=True):
-            active.outcome, active.after = item.ending.outcome, left
         for active in batch.runs:
             self._runner.forget(active)
 

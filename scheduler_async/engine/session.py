@@ -60,4 +60,4 @@ class Session:
             setting, locks.rejoining, node, runner, ended, agenda, announcer, watch, troubles, self.recorder
         )
         self.loop = Loop(setting, node, agenda, watch, troubles, self.claimer, self.membership.rejoin)
-        self.checkup = Checkup(setting, node, agenda, watch, troubles, self.claimer, self.loop)
+        self.checkup = Checkup(setting, agenda, watch, troubles, self.claimer, self.loop)

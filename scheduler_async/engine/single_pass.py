@@ -9,7 +9,7 @@ from functools import partial
 from scheduler_async.engine.engine import Engine
 from scheduler_async.jobs.answers import PassSummary
 from scheduler_async.jobs.enums import Outcome
-from scheduler_async.running.runner import ActiveRun
+from scheduler_async.running.active_run import ActiveRun
 from scheduler_async.stores.messages import Claims
 from scheduler_async.timekeeping.instants import Micros
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from logging import ERROR, WARNING
@@ -19,81 +18,25 @@ from scheduler_async.jobs.events import Observer
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, Ending, Run
 from scheduler_async.logs import is_heard, say
-from scheduler_async.rules.terms import Transition
+from scheduler_async.running.active_run import (
+    CANCELLED,
+    CLAIMED,
+    DISOWNED,
+    ENDED,
+    HELD,
+    STARTING,
+    TIMED_OUT,
+    ActiveRun,
+    Interference,
+)
 from scheduler_async.running.endings import ending_of, ending_of_exception
 from scheduler_async.running.handlers import _current_run
 from scheduler_async.running.timeouts import Deadlines
 from scheduler_async.texts import traceback_of
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.durations import describe_duration
-from scheduler_async.timekeeping.instants import Micros
 
 Call = Callable[[Run], Awaitable[object]]
-
-
-@dataclass(eq=False, slots=True)
-class ActiveRun:
-    """A run of this process, from its claim until its ending is committed."""
-
-    claimed: ClaimedRun
-    started_at: Micros
-    is_held: bool = False
-    """It does not start at once: it was claimed ahead of its time, or others go first."""
-    limit: timedelta | None = None
-    """How long it may take."""
-    run: Run | None = None
-    """As its handler got it."""
-    task: asyncio.Task[object] | None = None
-    has_begun: bool = False
-    """The handler has been called; a run that ends before was only queued."""
-    has_ended: bool = False
-    """Its handler has returned, or never will be called; its task is let go of. How it ended is yet to be committed."""
-    ending: Ending | None = None
-    """How it ended; None if it never began."""
-    ended_at: Micros = 0
-    is_over: bool = False
-    """How it ended is committed, or dropped."""
-    timed_out: bool = False
-    cancelled: bool = False
-    """The scheduler ended it."""
-    disowned: bool = False
-    """It is not ours any more: whatever comes of it is dropped."""
-    observers: Sequence[Callable[[Ending | None, BaseException | None], None]] = ()
-    """Who wants to know how it ended."""
-    error: BaseException | None = None
-    """What its handler raised."""
-    traceback: str | None = None
-    """Where it raised that, as it goes to the log."""
-    outcome: Outcome | None = None
-    after: Transition | None = None
-    """How it ended and what the job looks like then, once that is committed."""
-    _news: asyncio.Event | None = None  # most runs have nobody who waits for them
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is yet to start."""
-        return self.is_held and self.task is None and not self.has_ended
-
-    async def begun_or_over(self) -> None:
-        """Wait until the handler has been called, or never will be."""
-        while not (self.has_begun or self.is_over):
-            await self._wait_for_news()
-
-    async def over(self) -> None:
-        """Wait until how it ended is committed, or dropped."""
-        while not self.is_over:
-            await self._wait_for_news()
-
-    async def _wait_for_news(self) -> None:
-        if self._news is None:
-            self._news = asyncio.Event()
-        await self._news.wait()
-
-    def tell(self) -> None:
-        """Let those who wait see what has become of it."""
-        if self._news is not None:
-            self._news.set()
-            self._news = None
 
 
 class Runner:
@@ -131,7 +74,7 @@ class Runner:
     @property
     def queued(self) -> int:
         """How many runs wait for a slot."""
-        return sum(not active.has_begun and not active.waits for active in self)
+        return sum(not active.has_begun and not active.is_held for active in self)
 
     def __iter__(self) -> Iterator[ActiveRun]:
         return iter(list(self._active.values()))
@@ -157,7 +100,7 @@ class Runner:
 
     def admit(self, claimed: ClaimedRun, *, is_held: bool) -> ActiveRun:
         """Take in a claimed run, before it starts."""
-        active = ActiveRun(claimed, claimed.claimed_at, is_held)
+        active = ActiveRun(claimed, HELD if is_held else CLAIMED)
         self._active[claimed.id] = active
         return active
 
@@ -171,6 +114,7 @@ class Runner:
         if call is None:
             self._end_unbegun(active)
             return False
+        active.step(STARTING)
         run = self._run if self._slots is None else self._run_in_slot
         active.task = task = asyncio.get_running_loop().create_task(
             run(active, call, queued), name=f"run {claimed.id} of {claimed.key}"
@@ -180,24 +124,20 @@ class Runner:
 
     def cancel(self, active: ActiveRun) -> None:
         """End a run: a handler is cancelled, a run that is queued or waits for its time does not begin."""
-        waited, active.cancelled = active.waits, True
-        if active.task is not None:
-            active.task.cancel()
-        elif waited:
+        self._interfere(active, CANCELLED)
+        if active.is_held:
             self._end_unbegun(active)
 
     def disown(self, active: ActiveRun) -> None:
         """End a run that is not ours any more, and drop what comes of it."""
-        active.disowned = True
+        active.interfere(DISOWNED)
         self.cancel(active)
 
     def forget(self, active: ActiveRun) -> None:
-        """Its ending is settled."""
-        if self._active.pop(active.claimed.id, None) is not None and active.has_begun:
+        """Let go of a run whose ending is committed, or dropped."""
+        if self._active.pop(active.claimed.id, None) is not None and active.began_at is not None:
             self._running -= 1
-        active.is_over = True
-        active.error = active.traceback = None  # whoever holds the run longer does not need their megabytes
-        active.tell()
+        active.settle()
 
     async def _run_in_slot(self, active: ActiveRun, call: Call, queued: bool) -> object:
         assert self._slots is not None
@@ -212,15 +152,14 @@ class Runner:
             if found is None or not await self._begin(active):
                 return None
             call = found
-        active.started_at = self._clock.micros()
-        run = active.run = Run.begun(active.claimed, active.started_at, self.stopping)
+        now = self._clock.micros()
+        run = Run.begun(active.claimed, now, self.stopping)
         _current_run.set(run)  # this task's own context
         if self._observers:
             active.observers = [observer.run_begins(run) for observer in self._observers]
         if active.limit is not None:
             self._deadlines.add(active.limit, active)
-        active.has_begun = True
-        active.tell()
+        active.begin(run, now)
         self._running += 1
         entered = get_asyncgen_hooks().firstiter  # an event loop sets a new one each time that it is entered
         try:
@@ -238,7 +177,10 @@ class Runner:
                 self._deadlines.discard(active.limit, active)
 
     def _time_out(self, active: ActiveRun) -> None:
-        active.timed_out = True
+        self._interfere(active, TIMED_OUT)
+
+    def _interfere(self, active: ActiveRun, reason: Interference) -> None:
+        active.interfere(reason)
         if active.task is not None:
             active.task.cancel()
 
@@ -247,56 +189,72 @@ class Runner:
         self._deadlines.close()
 
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
-        """Called when the task is done, even if it was cancelled before its first step."""
-        active.task, active.has_ended = None, True
-        is_cancelled = task.cancelled()
-        error = active.error = None if is_cancelled else task.exception()
-        if not active.has_begun:
-            if error is not None and not active.disowned:
-                run = active.claimed
-                words = "Run %d of %s could not begin (%s); it is put back"
-                say(ERROR, words, run.id, run.key, error, extra=run.named)
+        """Hand over how a run ended. Called when its task is done, even if that was cancelled before its first step."""
+        active.task = None
+        active.error = error = None if task.cancelled() else task.exception()
+        if active.began_at is None:
+            if error is not None:
+                self._report_false_start(active, error)
             self._end_unbegun(active)
-        elif active.disowned:
-            self._tell_observers(active, None, error)
+            return
+        active.step(ENDED)
+        if active.interference is DISOWNED:
+            self._tell_observers(active, None)
             self._drop(active)
-        else:
-            assert active.run is not None
-            output, active.run = active.run.written, None
-            is_plain = error is None and not is_cancelled and not active.timed_out
-            ending = ending_of(task.result()) if is_plain else _ending_of_trouble(active, error)
-            # A payload that does not fit has not reached any code of the handler's.
-            if error is not None and is_heard(WARNING) and not issubclass(type(error), PayloadError):
-                active.traceback = traceback_of(error)  # here and not by the log: no lock of ours is held
-            if active.observers:
-                self._tell_observers(active, ending, error)
-            self._ended(active, ending if output is None else replace(ending, output=output))
+            return
+        ending = _ending_of(active, task)
+        if error is not None:
+            active.traceback = _traceback_for_log(error)  # here and not by the log: nobody waits for it
+        if active.observers:
+            self._tell_observers(active, ending)
+        self._ended(active, ending)
 
     def _end_unbegun(self, active: ActiveRun) -> None:
-        active.has_ended = True
-        if active.disowned:
+        active.step(ENDED)
+        if active.is_disowned:
             self._drop(active)
         else:
             self._ended(active, None)
+
+    def _report_false_start(self, active: ActiveRun, error: BaseException) -> None:
+        if not active.is_disowned:
+            run = active.claimed
+            words = "Run %d of %s could not begin (%s); it is put back"
+            say(ERROR, words, run.id, run.key, error, extra=run.named)
 
     def _drop(self, active: ActiveRun) -> None:
         self.forget(active)
         self._dropped(active)
 
-    def _tell_observers(self, active: ActiveRun, ending: Ending | None, error: BaseException | None) -> None:
+    def _tell_observers(self, active: ActiveRun, ending: Ending | None) -> None:
         for observer in active.observers:
-            observer(ending, error)
+            observer(ending, active.error)
 
 
-def _ending_of_trouble(active: ActiveRun, error: BaseException | None) -> Ending:
-    """How a run ended that took too long, was cancelled, or raised an *error*."""
-    if active.timed_out:
+def _ending_of(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
+    """Return how a run ended, with what its handler wrote; let go of what the handler got."""
+    assert active.run is not None
+    output, active.run = active.run.written, None
+    is_plain = active.interference < TIMED_OUT and active.error is None and not task.cancelled()
+    ending = ending_of(task.result()) if is_plain else _ending_of_trouble(active)
+    return ending if output is None else replace(ending, output=output)
+
+
+def _ending_of_trouble(active: ActiveRun) -> Ending:
+    """Return how a run ended that took too long, was cancelled, or raised an exception."""
+    if active.interference is TIMED_OUT:
         assert active.limit is not None
         words = f"It ran longer than {describe_duration(active.limit)}, and was cancelled."
         return Ending(outcome=Outcome.TIMEOUT, error=words)
-    if error is None:
-        if active.cancelled:
-            return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")
-        return Ending(outcome=Outcome.ERROR, error="CancelledError: the handler was cancelled from within.")
-    told = ending_of_exception(error)
-    return replace(told, outcome=Outcome.CANCELLED) if active.cancelled else told  # it fell over while tidying up
+    was_cancelled = active.interference is CANCELLED
+    if active.error is not None:
+        ending = ending_of_exception(active.error)
+        return replace(ending, outcome=Outcome.CANCELLED) if was_cancelled else ending  # it failed while tidying up
+    if was_cancelled:
+        return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")
+    return Ending(outcome=Outcome.ERROR, error="CancelledError: the handler was cancelled from within.")
+
+
+def _traceback_for_log(error: BaseException) -> str | None:
+    """Return where a handler failed; None if it was not called, since its payload does not fit, or nobody listens."""
+    return None if issubclass(type(error), PayloadError) or not is_heard(WARNING) else traceback_of(error)

@@ -964,7 +964,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     async def let_the_claimed_begin(self) -> None:
         """Let nothing be claimed ahead of its time that has not begun."""
-        while any(active.waits for active in self.scheduler._engine.session.runner):
+        while any(active.is_held for active in self.scheduler._engine.session.runner):
             await self.clock.advance(timedelta(milliseconds=1))
 
     async def job(self, id: str) -> Job:
@@ -976,7 +976,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     def early_claim(self, job: Job) -> ClaimedRun | None:
         """The claim of a job that was made ahead of its time, and may yet be undone."""
-        claims = [active.claimed for active in self.scheduler._engine.session.runner if active.waits]
+        claims = [active.claimed for active in self.scheduler._engine.session.runner if active.is_held]
         return next((claimed for claimed in claims if claimed.uid == job.uid), None)
 
     async def sync(self, before: Micros) -> None:
@@ -1023,7 +1023,7 @@ class EngineMachine(RuleBasedStateMachine):
             if len(rows) < limit or rows[-1].id < known:
                 break
             limit *= 4
-        waiting = [active.claimed for active in self.scheduler._engine.session.runner if active.waits]
+        waiting = [active.claimed for active in self.scheduler._engine.session.runner if active.is_held]
         early = {run.id: from_micros(run.claimed_at) for run in waiting if run.job.id == model.id}
         model.early = {row.id for row in rows if row.id in early or row.finished_at in early.values()}
         new = [row for row in reversed(rows) if row.id >= known and model.rows.get(row.id) != row]

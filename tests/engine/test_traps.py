@@ -38,7 +38,8 @@ from scheduler_async import (
 from scheduler_async.engine.claimer import CHUNK
 from scheduler_async.jobs.run import EndedRun
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.running.runner import ActiveRun, Runner
+from scheduler_async.running.active_run import ActiveRun
+from scheduler_async.running.runner import Runner
 from scheduler_async.stores.messages import Claims, ClaimTerms
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import Micros

@@ -252,7 +252,7 @@ async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
     """Its job waits for another handler, as if it had not been claimed."""
     ids = await crowd_of(3, scheduler)
     await shortly_before(clock)
-    claimed = [active.waits for active in scheduler._engine.session.runner]
+    claimed = [active.is_held for active in scheduler._engine.session.runner]
 
     scheduler.remove_handler("work")
     await clock.advance("1s")

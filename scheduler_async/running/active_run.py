@@ -1,0 +1,166 @@
+"""A run of this process, and where it stands. `runner` calls its handler, `engine` records how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+
+from scheduler_async.jobs.enums import Outcome
+from scheduler_async.jobs.run import ClaimedRun, Ending, Run
+from scheduler_async.rules.terms import Transition
+from scheduler_async.timekeeping.instants import Micros
+
+
+class Stage(IntEnum):
+    """Where a run stands. A run never goes back, and `_STEPS` says which stages it may leave out."""
+
+    CLAIMED = 1
+    """It starts at once."""
+    HELD = 2
+    """It was claimed ahead of its time, or others go first."""
+    STARTING = 3
+    """Its task waits for a slot, or for its first step."""
+    RUNNING = 4
+    """Its handler has been called."""
+    ENDED = 5
+    """Its handler has returned, or will never be called. How it ended is not committed yet."""
+    OVER = 6
+    """How it ended is committed, or was dropped."""
+
+
+# Every run takes several steps, and to look up a member of an enum takes longer than a step, before Python 3.12.
+CLAIMED, HELD, STARTING, RUNNING, ENDED, OVER = Stage
+
+_STEPS = {
+    CLAIMED: (STARTING, ENDED),
+    HELD: (STARTING, ENDED),
+    STARTING: (RUNNING, ENDED),
+    RUNNING: (ENDED,),
+    ENDED: (OVER,),
+    OVER: (),
+}
+
+
+class IllegalStepError(RuntimeError):
+    """A run cannot get from one stage to another. It is a bug of the scheduler."""
+
+    def __init__(self, run_id: int, before: Stage, after: Stage) -> None:
+        super().__init__(
+            f"Run {run_id} cannot get from {before.name} to {after.name}. This is a bug in scheduler_async; please "
+            "report it."
+        )
+        self.run_id, self.before, self.after = run_id, before, after
+
+
+class Interference(IntEnum):
+    """Why a run ends before its handler has returned. The strongest reason counts, whatever came first."""
+
+    NONE = 0
+    CANCELLED = 1
+    """The scheduler stops."""
+    TIMED_OUT = 2
+    DISOWNED = 3
+    """The run is not ours any more: whatever comes of it is dropped."""
+
+
+NONE, CANCELLED, TIMED_OUT, DISOWNED = Interference
+
+
+@dataclass(eq=False, slots=True)
+class ActiveRun:
+    """A run of this process, from its claim until its ending is committed."""
+
+    claimed: ClaimedRun
+    stage: Stage
+    limit: timedelta | None = None
+    """How long it may take."""
+    run: Run | None = None
+    """As its handler got it."""
+    task: asyncio.Task[object] | None = None
+    began_at: Micros | None = None
+    """When its handler was called; None if that has not happened."""
+    interference: Interference = NONE
+    ending: Ending | None = None
+    """How it ended; None if it never began."""
+    ended_at: Micros = 0
+    observers: Sequence[Callable[[Ending | None, BaseException | None], None]] = ()
+    """Called when it has ended."""
+    error: BaseException | None = None
+    """What its handler raised."""
+    traceback: str | None = None
+    """Where its handler raised that, as it goes to the log."""
+    outcome: Outcome | None = None
+    after: Transition | None = None
+    """How it ended and what the job looks like then, once that is committed."""
+    _news: asyncio.Event | None = None  # most runs have nobody who waits for them
+
+    def step(self, stage: Stage) -> None:
+        """Go on to *stage*; raise `IllegalStepError` if no run gets there from here."""
+        if stage not in _STEPS[self.stage]:
+            raise IllegalStepError(self.claimed.id, self.stage, stage)
+        self.stage = stage
+
+    def begin(self, run: Run, now: Micros) -> None:
+        """Note that the handler is called with *run*."""
+        self.step(RUNNING)
+        self.run, self.began_at = run, now
+        if self._news is not None:
+            self._tell(self._news)
+
+    def settle(self) -> None:
+        """Note that its ending is committed, or dropped."""
+        self.step(OVER)
+        self.error = self.traceback = None  # they may be megabytes, and callers may hold the run for long
+        if self._news is not None:
+            self._tell(self._news)
+
+    def interfere(self, reason: Interference) -> None:
+        """Note why the run is to end, unless there is a stronger reason already."""
+        self.interference = max(self.interference, reason)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the handler has been called; a run that ends before was only queued."""
+        return self.began_at is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the handler has returned, or will never be called."""
+        return self.stage >= ENDED
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is yet to start, at its time or after others."""
+        return self.stage is HELD
+
+    @property
+    def is_disowned(self) -> bool:
+        """Whether the run is not ours any more."""
+        return self.interference is DISOWNED
+
+    @property
+    def started_at(self) -> Micros:
+        """When it began, for the run log; a run that never began is recorded as of its claim."""
+        return self.claimed.claimed_at if self.began_at is None else self.began_at
+
+    async def begun_or_over(self) -> None:
+        """Wait until the handler has been called, or never will be."""
+        while not (self.has_begun or self.stage is OVER):
+            await self._wait_for_news()
+
+    async def over(self) -> None:
+        """Wait until its ending is committed, or dropped."""
+        while self.stage is not OVER:
+            await self._wait_for_news()
+
+    async def _wait_for_news(self) -> None:
+        if self._news is None:
+            self._news = asyncio.Event()
+        await self._news.wait()
+
+    def _tell(self, waiting: asyncio.Event) -> None:
+        waiting.set()
+        self._news = None

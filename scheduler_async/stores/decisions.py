@@ -45,7 +45,7 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
         taken = claim(job, moment, rules, activity)
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, now)
-    return taken if taken.job.enabled else replace(taken, kind=EventKind.DISABLED)
+    return replace(taken, kind=EventKind.DISABLED) if taken.job.state.phase is Phase.DISABLED else taken
 
 
 def claimed_by_hand(job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool) -> ClaimedRun:
@@ -87,7 +87,8 @@ def _after(
         left = after_run(job, run, ending, finished_at, rules, started_at)
     except Exception as error:  # whatever it is, it must not stop the others
         return _failing(job, error, finished_at)
-    return replace(left, kind=EventKind.DISABLED) if job.enabled and not left.job.enabled else left
+    is_disabled = left.job.state.phase is Phase.DISABLED and job.state.phase is not Phase.DISABLED
+    return replace(left, kind=EventKind.DISABLED) if is_disabled else left
 
 
 def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:

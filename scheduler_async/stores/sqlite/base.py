@@ -218,7 +218,7 @@ class WorkBase:
         else:
             if now is not None and described.description.unreadable:
                 job = shown(job, now)
-        return _edited(job, row[STATE_END:])
+        return _edited(job, row[STATE_END]) if len(row) > STATE_END else job
 
     def _described(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Job | None]:
         """Return the jobs of these rows of state, whatever their states, most of which are remembered.
@@ -317,10 +317,10 @@ class WorkBase:
             self._line.add(group_key(job.namespace, job.group) or NO_GROUP, (*order(job), job.uid))
 
 
-def _edited(job: Job, edited_at: Sequence[Micros]) -> Job:
-    """*job* with when it was last edited, where that was read."""
-    is_news = edited_at and edited_at[0] != job.updated and is_moment(edited_at[0])
-    return replace(job, updated=edited_at[0]) if is_news else job
+def _edited(job: Job, edited_at: Any) -> Job:
+    """Return *job* with when it was last edited."""
+    is_news = edited_at != job.updated and is_moment(edited_at)
+    return replace(job, updated=edited_at) if is_news else job
 
 
 def free_values(job: Job) -> Row:

@@ -79,8 +79,7 @@ def test_of_two_reasons_to_end_a_run_the_stronger_one_counts(one: Interference, 
 
 def test_an_exception_is_let_go_of_when_the_ending_is_committed() -> None:
     """Callers may hold the run for long, and an exception holds the variables of a whole program."""
-    active = active_run(Stage.ENDED)
-    active.error, active.traceback = ValueError("no"), "Traceback"
+    active = ActiveRun(active_run().claimed, Stage.ENDED, error=ValueError("no"), traceback="Traceback")
 
     active.settle()
 

@@ -1,0 +1,124 @@
+"""What a part of the engine needs around it when a test looks at that part alone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from scheduler_async import Every, Job, JobSpec, Trigger
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.setting import Limits, Progress, Setting
+from scheduler_async.engine.troubles import Troubles
+from scheduler_async.jobs.events import Event, Events
+from scheduler_async.jobs.run import Ending, Run
+from scheduler_async.outbox import Outbox
+from scheduler_async.rules import edits
+from scheduler_async.rules.terms import Rules
+from scheduler_async.running.active_run import ActiveRun, Stage
+from scheduler_async.running.handlers import Handlers
+from scheduler_async.testing import VirtualClock
+from scheduler_async.timekeeping.instants import Micros, to_micros
+from tests.cast import NOON
+
+NOON_MICROS = to_micros(NOON)
+
+
+class FakeStore:
+    """A store that notes what it is asked, and answers what the test says: a value, an exception, or a function."""
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+        self.answers: dict[str, Any] = {}
+
+    def questions(self) -> list[str]:
+        return [name for name, _ in self.asked]
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def ask(*args: Any, **_: Any) -> Any:
+            self.asked.append((name, args))
+            answer = self.answers.get(name)
+            if callable(answer):
+                answer = answer(*args)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return ask
+
+
+class Listener:
+    """An observer that keeps every event."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def run_begins(self, run: Run) -> Callable[[Ending | None, BaseException | None], None]:
+        return lambda _ending, _error: None
+
+    def heard(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.kind.value for event in self.events]
+
+
+class Parts:
+    """The parts on which the others stand, around a store and a clock of the test."""
+
+    def __init__(self, clock: VirtualClock, **limits: Any) -> None:
+        self.clock, self.store, self.listener = clock, FakeStore(), Listener()
+        self.setting = Setting(
+            store=cast(Any, self.store),
+            clock=clock,
+            machine=clock,
+            rules=Rules(),
+            limits=Limits(**limits),
+            handlers=Handlers(clock),
+            events=Events(),
+            outbox=Outbox(),
+            progress=Progress(status="running"),
+        )
+        self.setting.events.observers.append(self.listener)
+        self.node = OwnNode(clock)
+        self.agenda = Agenda()
+        self.announcer = Announcer(self.setting.events, self.setting.outbox, self.node)
+        self.troubles = Troubles(self.setting, self.announcer)
+        self.clock_watch = ClockWatch(self.setting, self.agenda, self.announcer)
+
+
+def new_job(id: str = "a", now: Micros = NOON_MICROS) -> Job:
+    """A job that is due every minute."""
+    return edits.add(JobSpec(Every("1m"), handler="work"), id=id, handler="work", now=now)
+
+
+def claimed_run(id: int = 1, at: Micros = NOON_MICROS, **facts: Any) -> Any:
+    """A run that a store has handed over, as far as the engine looks at it."""
+    named = {"job": "default/a", "run": id, "attempt": 1}
+    known = {
+        "id": id,
+        "uid": 7,
+        "name": ("default", "a"),
+        "key": "default/a",
+        "named": named,
+        "handler": "work",
+        "job": new_job(),
+        "scheduled_for": at,
+        "claimed_at": at,
+        "number": 1,
+        "trigger": Trigger.SCHEDULE,
+        "timeout": None,
+        "is_queued": False,
+        "payload_json": "null",
+    }
+    return SimpleNamespace(**{**known, **facts})
+
+
+def active_run(id: int = 1, at: Micros = NOON_MICROS, stage: Stage = Stage.CLAIMED, **facts: Any) -> ActiveRun:
+    return ActiveRun(claimed_run(id, at, **facts), stage)

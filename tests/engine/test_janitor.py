@@ -1,0 +1,116 @@
+"""Old runs and jobs are removed: in time, and a little at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from scheduler_async import StoreError, StoreOutdatedError
+from scheduler_async.engine.janitor import UPKEEP_LOOK, UPKEEP_SLICE, Janitor
+from scheduler_async.testing import VirtualClock
+from scheduler_async.timekeeping.instants import Micros, span
+from tests.engine.parts import NOON_MICROS, Parts, new_job
+
+KEEP = 100
+
+
+def new_janitor(parts: Parts) -> Janitor:
+    return Janitor(parts.setting, parts.announcer, parts.clock_watch, parts.troubles)
+
+
+async def test_only_jobs_with_enough_new_rows_are_looked_at(clock: VirtualClock) -> None:
+    parts = Parts(clock, keep_runs=KEEP)
+    janitor = new_janitor(parts)
+    parts.store.answers["overgrown"] = lambda uids, keep: uids
+    janitor.count_rows(1, KEEP // 10)
+    janitor.count_rows(2, KEEP // 10 + 1)
+
+    await janitor.purge()
+
+    assert parts.store.asked == [("overgrown", ([2], KEEP)), ("purge_runs", ([2], KEEP, NOON_MICROS))]
+    assert janitor.grown == {1: KEEP // 10}
+
+
+async def test_at_the_end_every_job_with_new_rows_is_looked_at(clock: VirtualClock) -> None:
+    parts = Parts(clock, keep_runs=KEEP)
+    janitor = new_janitor(parts)
+    parts.store.answers["overgrown"] = []
+    janitor.count_rows(1, 1)
+
+    await janitor.purge(threshold=0)
+
+    assert parts.store.asked == [("overgrown", ([1], KEEP))]
+    assert janitor.grown == {}
+
+
+async def test_many_jobs_are_purged_some_at_a_time(clock: VirtualClock) -> None:
+    """No transaction holds up the others for long."""
+    parts = Parts(clock, keep_runs=KEEP)
+    janitor = new_janitor(parts)
+    parts.store.answers["overgrown"] = lambda uids, keep: uids
+    for uid in range(UPKEEP_LOOK + 1):
+        janitor.count_rows(uid, KEEP)
+
+    await janitor.purge()
+
+    looked_at = [len(args[0]) for name, args in parts.store.asked if name == "overgrown"]
+    purged = [len(args[0]) for name, args in parts.store.asked if name == "purge_runs"]
+    assert looked_at == [UPKEEP_LOOK, 1]
+    assert sum(purged) == UPKEEP_LOOK + 1
+    assert max(purged) == UPKEEP_SLICE
+
+
+async def test_rows_that_come_during_a_purge_count_for_the_next(clock: VirtualClock) -> None:
+    parts = Parts(clock, keep_runs=KEEP)
+    janitor = new_janitor(parts)
+
+    def overgrown(uids: list[int], keep: int) -> list[int]:
+        janitor.count_rows(1, 3)
+        return []
+
+    parts.store.answers["overgrown"] = overgrown
+    janitor.count_rows(1, KEEP)
+
+    await janitor.purge()
+
+    assert janitor.grown == {1: 3}
+
+
+async def test_all_jobs_that_are_long_disabled_are_removed_and_announced(clock: VirtualClock) -> None:
+    parts = Parts(clock, purge_disabled_after=timedelta(days=1))
+    gone = [[new_job("a"), new_job("b")], [new_job("c")], []]
+    moments: list[Micros] = []
+
+    def purge_disabled(before: Micros, limit: int) -> list[object]:
+        moments.append(before)
+        return [*gone.pop(0)]
+
+    parts.store.answers["purge_disabled"] = purge_disabled
+
+    await new_janitor(parts).purge()
+
+    assert set(moments) == {NOON_MICROS - span(timedelta(days=1))}
+    assert [(event.kind, event.job and event.job.id) for event in parts.listener.events] == [
+        ("removed", "a"),
+        ("removed", "b"),
+        ("removed", "c"),
+    ]
+
+
+async def test_a_store_that_fails_is_asked_again(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+    parts = Parts(clock, purge_disabled_after=timedelta(days=1))
+    parts.store.answers["purge_disabled"] = StoreError("It is gone.")
+    upkeep = asyncio.create_task(new_janitor(parts).keep_house(asyncio.Event()))
+
+    await clock.advance("1m")
+    parts.store.answers["purge_disabled"] = StoreOutdatedError("jobs.db", 9, 8)
+    await clock.advance("1m")
+    parts.store.answers["purge_disabled"] = []
+    await clock.advance("1m")
+    upkeep.cancel()
+
+    assert parts.store.questions() == ["purge_disabled"] * 3
+    assert "Cannot remove old runs" in caplog.text
+    assert parts.troubles.outdated is not None

@@ -1,0 +1,92 @@
+"""How long before its time a job is claimed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_async.engine.agenda import Agenda
+from scheduler_async.engine.lookahead import Lookahead
+from scheduler_async.engine.setting import Limits
+from scheduler_async.rules.claim_ahead import CROWD, EARLIEST_CLAIM, LONGEST_REACH
+from scheduler_async.stores.messages import Claims
+from scheduler_async.timekeeping.instants import SECOND, Micros
+from tests.engine.parts import NOON_MICROS
+
+SLOW_CLAIM = 0.008  # seconds
+
+
+@pytest.fixture
+def agenda() -> Agenda:
+    return Agenda()
+
+
+def new_lookahead(agenda: Agenda, *, took: float = SLOW_CLAIM, waiting: int = 0, **limits: Any) -> Lookahead:
+    held: Any = range(waiting)
+    lookahead = Lookahead(Limits(**limits), agenda, held)
+    lookahead.foresight.learn(took, 1)
+    return lookahead
+
+
+def expect(agenda: Agenda, at: Micros, count: int, *, counted: bool = True) -> None:
+    agenda.end_claim(Claims(next_due=at, next_count=count), counted_all=counted)
+
+
+def test_a_claim_begins_a_little_before_the_job_is_due(agenda: Agenda) -> None:
+    expect(agenda, NOON_MICROS + SECOND, 1)
+    lookahead = new_lookahead(agenda)
+
+    assert SLOW_CLAIM * SECOND < lookahead.lead < SECOND // 20
+    assert lookahead.lead < lookahead.reach(NOON_MICROS) <= LONGEST_REACH
+
+
+@pytest.mark.parametrize(
+    ("took", "limits"),
+    [
+        pytest.param(0.0, {}, id="claims take no time"),
+        pytest.param(SLOW_CLAIM, {"max_concurrent": 4}, id="slots are few"),
+        pytest.param(SLOW_CLAIM, {"group_limit": 1}, id="groups have limits"),
+        pytest.param(SLOW_CLAIM, {"group_limits": {"mail": 1}}, id="a group has a limit"),
+    ],
+)
+def test_nothing_is_claimed_ahead(agenda: Agenda, took: float, limits: dict[str, Any]) -> None:
+    expect(agenda, NOON_MICROS + SECOND, 1)
+    lookahead = new_lookahead(agenda, took=took, **limits)
+
+    assert (lookahead.lead, lookahead.reach(NOON_MICROS)) == (0, 0)
+
+
+def test_a_crowd_is_claimed_earlier_than_a_few(agenda: Agenda) -> None:
+    lookahead = new_lookahead(agenda)
+    expect(agenda, NOON_MICROS + SECOND, 1)
+    few = lookahead.lead
+
+    expect(agenda, NOON_MICROS + SECOND, 10 * CROWD)
+
+    assert few < lookahead.lead <= EARLIEST_CLAIM
+
+
+def test_a_crowd_is_counted_first(agenda: Agenda) -> None:
+    """So many could be due that to claim them takes as long as is allowed at all."""
+    lookahead = new_lookahead(agenda)
+    expect(agenda, NOON_MICROS + SECOND, 1)
+    usual = lookahead.count
+
+    expect(agenda, NOON_MICROS + SECOND, CROWD, counted=False)
+
+    assert lookahead.lead == EARLIEST_CLAIM
+    assert lookahead.count > usual
+
+
+def test_a_claim_reaches_no_less_far_than_the_one_before(agenda: Agenda) -> None:
+    """Otherwise a run that is held would lose its place to one that is claimed later."""
+    at = NOON_MICROS + SECOND // 10
+    expect(agenda, at, 10 * CROWD)
+    lookahead = new_lookahead(agenda)
+    first = NOON_MICROS + lookahead.reach(NOON_MICROS)
+    expect(agenda, at + SECOND, 1)
+    later = NOON_MICROS + SECOND // 100
+
+    assert first == at
+    assert later + lookahead.reach(later) == first

@@ -801,6 +801,16 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
     assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "from the program\n"
 
 
+def test_a_program_has_the_garbage_collector_that_starting_does_without(here: Path) -> None:
+    """A loop runs for months."""
+    (here / "mine.py").write_text(
+        PROGRAM_WITH_SCHEDULER.replace('"from the program"', "str(__import__('gc').isenabled())")
+    )
+    well(here, "cron", "--app", "mine:scheduler")  # adds the declared job
+
+    assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "True\n"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -8,22 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import At, Cron, Delay, Every, Job, JobSpec, Manual, Schedule, SkipReason
+from scheduler_async import At, Cron, Delay, Every, Manual, Schedule, SkipReason
 from scheduler_async.jobs.run import Skip
-from scheduler_async.rules.edits import add
 from scheduler_async.rules.missed import latest_regular, merged, merged_and_next, next_regular, passed_over
-from scheduler_async.timekeeping.instants import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    Micros,
-    from_micros,
-    parse_instant,
-    to_micros,
-)
-
-NOON = to_micros(parse_instant("2026-01-05T12:00:00Z"))
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
+from tests.rules.stories import NOON, a_job, occurrences
 
 SCHEDULES = [
     Every("1m"),
@@ -44,18 +33,6 @@ MOMENTS = st.one_of(
 )
 
 
-def a_job(schedule: Schedule) -> Job:
-    return add(JobSpec(schedule, handler="h", id="a"), id="a", handler="h", now=NOON)
-
-
-def all_of(job: Job) -> list[Micros]:
-    found, at = [], NOON
-    while (following := job.schedule.next_micros(at, NOON)) is not None and following < NOON + 3 * HOUR:
-        at = following
-        found.append(job.schedule.jittered(at, job.key))
-    return found
-
-
 def moment(drawn: tuple[int | None, Micros], moments: list[Micros]) -> Micros:
     number, offset = drawn
     return offset + (NOON if number is None else moments[number % len(moments)])
@@ -66,7 +43,7 @@ def test_jitter_or_not_each_occurrence_is_counted_by_its_own_time(
     schedule: Schedule, drawn: tuple[tuple[int | None, Micros], tuple[int | None, Micros]]
 ) -> None:
     job = a_job(schedule)
-    moments = all_of(job)
+    moments = occurrences(job, NOON + 3 * HOUR)
     after, until = (moment(one, moments) for one in drawn)
     between = [at for at in moments if after < at <= until]
     following = next((at for at in moments if at > until), None)
@@ -80,7 +57,7 @@ def test_jitter_or_not_each_occurrence_is_counted_by_its_own_time(
 @given(schedule=st.sampled_from(SCHEDULES), drawn=MOMENTS)
 def test_the_latest_is_the_last_whose_own_time_has_come(schedule: Schedule, drawn: tuple[int | None, Micros]) -> None:
     job = a_job(schedule)
-    moments = all_of(job)
+    moments = occurrences(job, NOON + 3 * HOUR)
     now = moment(drawn, moments)
     number = bisect_right(moments, now)
 

@@ -32,7 +32,7 @@ from tests.rules.stories import ERROR, NOON, OPEN, RULES, Story, a_job, utc
     ],
 )
 @pytest.mark.parametrize("schedule", [At(from_micros(NOON + HOUR)), Every("1h")], ids=["at", "every"])
-def test_seed_001_misfires(
+def test_late_runs_follow_the_misfire_policy(
     schedule: Schedule, misfire: str, late: Micros, triggers: list[str], skips: list[tuple[str, int]]
 ) -> None:
     story = Story(schedule, misfire=misfire)
@@ -47,7 +47,7 @@ def test_seed_001_misfires(
         assert story.job.disabled_reason == ENDED
 
 
-def test_seed_001_an_at_in_the_past_follows_the_policy() -> None:
+def test_an_at_in_the_past_follows_the_misfire_policy() -> None:
     past = At(from_micros(NOON - DAY))
 
     once, never = Story(past), Story(past, misfire="skip")
@@ -179,7 +179,7 @@ def test_a_claimed_job_is_not_claimed_again() -> None:
 # ---------------------------------------------------------------- after failures
 
 
-def test_backoff_accounts_for_what_it_postponed() -> None:
+def test_backoff_accounts_for_the_occurrences_it_postponed() -> None:
     story = Story(Every("10s"))
     story.pass_at(NOON + 10 * SECOND, ERROR, takes=3 * SECOND)
     assert decide(story.job, NOON + 20 * SECOND, OPEN, RULES) == (SkipReason.BACKOFF, NOON + 43 * SECOND)
@@ -275,7 +275,7 @@ def test_jitter_is_in_the_next_run_and_counts_from_the_grid() -> None:
 # ---------------------------------------------------------------- the clock went back
 
 
-def test_what_a_forgotten_delay_stood_before_is_told() -> None:
+def test_a_forgotten_backoff_leaves_a_row_for_the_occurrences_it_postponed() -> None:
     story = Story(Every("1h"))
     state = replace(story.job.state, next_run_at=NOON + 3 * HOUR, regular_at=NOON + HOUR)
     story.job = story.job.with_state(replace(state, forgotten_until=NOON + 3 * HOUR))
@@ -286,8 +286,8 @@ def test_what_a_forgotten_delay_stood_before_is_told() -> None:
 
 
 @pytest.mark.parametrize("misfire", ["skip", "run_once"])
-def test_what_was_missed_is_counted_from_before_the_job_was_added_if_the_clock_went_back_so_far(misfire: str) -> None:
-    """It was disabled then, and resumed: its grid goes on to both sides of where it began."""
+def test_missed_occurrences_count_even_if_the_clock_went_back_to_before_the_job_was_added(misfire: str) -> None:
+    """The grid of an interval extends to both sides of its anchor."""
     job = a_job(Every("5m"), misfire=misfire, enabled=False)
     back, later = NOON - 150 * MINUTE, NOON + 72 * MINUTE
 

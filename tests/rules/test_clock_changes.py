@@ -1,4 +1,4 @@
-"""The clock goes back: no job waits until it is where it was."""
+"""The clock goes back, and jobs do not wait for it to catch up."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def back(story: Story, now: Micros) -> Job:
         pytest.param(Manual(), None, id="nothing"),
     ],
 )
-def test_no_job_waits_until_the_clock_is_where_it_was(schedule: Schedule, expected: Micros | None) -> None:
+def test_a_job_does_not_wait_for_the_clock_to_catch_up(schedule: Schedule, expected: Micros | None) -> None:
     story = Story(schedule)
 
     moved = back(story, NOON - DAY)
 
     assert moved.state.next_run_at == expected
-    assert sooner(moved, NOON - DAY) is None, "another process may say the same"
+    assert sooner(moved, NOON - DAY) is None, "a second process that notices the jump changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_no_job_waits_until_the_clock_is_where_it_was(schedule: Schedule, expect
         pytest.param(a_job(Every("1h"), enabled=False), NOON - DAY, id="disabled"),
     ],
 )
-def test_a_job_that_is_right_as_it_is_stays_so(job: Job, now: Micros) -> None:
+def test_a_clock_change_leaves_a_job_alone_that_need_not_move(job: Job, now: Micros) -> None:
     assert sooner(job, now) is None
 
 
@@ -63,7 +63,7 @@ def test_a_retry_waits_as_long_as_before() -> None:
 
 @pytest.mark.parametrize("failed", [False, True], ids=["it never failed", "it failed before its last success"])
 def test_a_cancelled_run_is_repeated_at_once_by_the_new_clock(failed: bool) -> None:
-    """Nothing tells when it was cancelled but the moment for which it waits."""
+    """The state does not hold the moment of the cancellation, so the repetition moves to the new time."""
     story = Story(Every("1h"))
     if failed:
         story.pass_at(NOON + HOUR, ERROR)
@@ -90,7 +90,7 @@ def test_a_delay_after_failures_is_as_long_as_before() -> None:
 
 
 def test_the_retry_of_the_last_occurrence_waits_as_long_as_before() -> None:
-    """Although, by the new clock, there are more occurrences to come."""
+    """By the new clock there are more occurrences to come; that does not change the wait."""
     story = Story(Every("1h", end=from_micros(NOON + HOUR)), retry=Retry.in_window(1, delay="5m"))
     story.pass_at(NOON + HOUR, ERROR)
     assert story.job.state.next_run_at == NOON + 65 * MINUTE
@@ -108,8 +108,8 @@ def test_a_step_back_that_does_not_reach_the_failure_changes_nothing() -> None:
         assert sooner(story.job, now) is None
 
 
-def test_a_run_that_was_cancelled_is_run_again_by_any_clock() -> None:
-    """It has not failed, so there is no moment to count from."""
+def test_a_cancelled_run_of_a_job_that_never_failed_moves_with_the_clock() -> None:
+    """Without a failure there is no moment to count a wait from."""
     story = Story(Every("1h"))
     run = story.start_at(NOON + HOUR)
     assert run is not None
@@ -123,7 +123,7 @@ def test_a_run_that_was_cancelled_is_run_again_by_any_clock() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["which waits", "which is postponed"])
-def test_a_job_of_which_all_is_forgotten_keeps_its_time(fails: bool) -> None:
+def test_a_job_whose_occurrences_are_all_forgotten_keeps_its_time(fails: bool) -> None:
     story = Story(Every("10s", end=from_micros(NOON + 40 * SECOND)))
     if fails:
         story.pass_at(NOON + 10 * SECOND, ERROR)
@@ -133,7 +133,7 @@ def test_a_job_of_which_all_is_forgotten_keeps_its_time(fails: bool) -> None:
     assert sooner(story.job, NOON) is None
 
 
-def test_what_is_forgotten_is_not_offered_again() -> None:
+def test_a_forgotten_occurrence_does_not_run_again() -> None:
     story = Story(Every("1h"))
     story.job = story.job.with_state(replace(story.job.state, forgotten_until=NOON))
 

@@ -42,8 +42,8 @@ def test_a_job_added_disabled_waits_for_resume() -> None:
     assert resume(job, NOON + HOUR + MINUTE).state.next_run_at == NOON + HOUR + 5 * MINUTE
 
 
-def test_an_occurrence_from_before_the_job_is_not_waited_for() -> None:
-    """Its jitter would end after the job was added or edited; the occurrence itself belongs to no job."""
+def test_a_job_does_not_wait_for_an_occurrence_from_before_it_was_added() -> None:
+    """Even if the jitter of that occurrence ends after the job was added or edited."""
     hourly = Cron("0 * * * *", tz="UTC", jitter="59m")
     job = a_job(hourly, now=NOON + SECOND)
     assert hourly.jittered(NOON, job.key) > NOON + MINUTE
@@ -85,7 +85,7 @@ def test_an_edited_delay_does_not_run_at_once_if_it_ran_before() -> None:
     assert edited.state.next_run_at == NOON + HOUR + MINUTE
 
 
-def test_an_edit_accounts_for_what_was_owed() -> None:
+def test_an_edit_leaves_a_row_for_owed_occurrences() -> None:
     job = a_job(Every("1h"))
 
     skips = an_edit(job, NOON + 3 * HOUR, schedule=Every("5m")).skips
@@ -93,7 +93,7 @@ def test_an_edit_accounts_for_what_was_owed() -> None:
     assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + HOUR, missed=3),)
 
 
-def test_an_edit_of_an_idle_job_accounts_for_what_it_owes_as_missed() -> None:
+def test_an_edit_after_a_run_leaves_a_row_for_owed_occurrences() -> None:
     story = Story(Every("1h"))
     story.pass_at(NOON + HOUR)
 
@@ -150,7 +150,7 @@ def test_an_edit_begins_a_new_period_of_a_budget() -> None:
     assert changed(story.job, NOON + 2 * HOUR, schedule=Every("5m")).state.period_start is None
 
 
-def test_an_edit_of_a_given_up_job_forgets_its_attempts() -> None:
+def test_an_edit_of_a_failed_job_forgets_its_attempts() -> None:
     story = Story(Every("10s"))
     story.run_until(NOON + DAY, ERROR)
     assert story.job.state.attempts == 1
@@ -160,7 +160,7 @@ def test_an_edit_of_a_given_up_job_forgets_its_attempts() -> None:
     assert (edited.status, edited.state.retry_of, edited.state.attempts) == (Status.DISABLED, None, 0)
 
 
-def test_an_edit_of_a_given_up_job_keeps_the_reason_it_was_given_up_for() -> None:
+def test_an_edit_of_a_failed_job_keeps_the_reason() -> None:
     story = Story(Every("10s"))
     story.run_until(NOON + DAY, ERROR)
 
@@ -180,7 +180,7 @@ def test_a_finished_at_is_not_replayed_by_adding_it_again() -> None:
     assert (later.status, later.state.next_run_at) == (Status.IDLE, NOON + DAY)
 
 
-def test_what_has_ended_goes_on_with_the_new_schedule_it_is_given() -> None:
+def test_a_new_schedule_revives_an_ended_job() -> None:
     story = Story(At(from_micros(NOON)))
     story.pass_at(NOON)
 
@@ -191,7 +191,7 @@ def test_what_has_ended_goes_on_with_the_new_schedule_it_is_given() -> None:
     assert (same.status, same.disabled_reason) == (Status.DISABLED, ENDED)
 
 
-def test_a_new_schedule_for_what_has_ended_takes_the_reason_away() -> None:
+def test_a_new_schedule_clears_the_reason_of_an_ended_job() -> None:
     story = Story(At(from_micros(NOON)))
     story.pass_at(NOON)
 
@@ -209,8 +209,8 @@ def test_a_job_that_ran_before_and_becomes_an_at_in_the_past_owes_that_run() -> 
     assert (edited.status, edited.state.next_run_at) == (Status.IDLE, NOON)
 
 
-def test_an_upsert_enables_what_was_disabled_but_not_what_is_paused() -> None:
-    """An extension that cancels a job and schedules it again wants it; an operator's pause outlives a deployment."""
+def test_an_upsert_enables_a_disabled_job_but_not_a_paused_one() -> None:
+    """Code that cancels a job and adds it again wants it to run; an operator's pause outlives a deployment."""
     job = a_job(Every("1h"))
     off = replace(job, state=disabled(job.state, "cancelled", NOON))
     paused = replace(job, state=pause(job, NOON).state)
@@ -222,7 +222,7 @@ def test_an_upsert_enables_what_was_disabled_but_not_what_is_paused() -> None:
     assert still.status is Status.PAUSED
 
 
-def test_an_edit_does_not_enable_what_failed() -> None:
+def test_an_edit_does_not_enable_a_job_that_failed() -> None:
     story = Story(Every("10s"))
     story.run_until(NOON + DAY, ERROR)
 
@@ -275,14 +275,14 @@ def test_a_short_pause_changes_nothing() -> None:
     assert change.state == job.state
 
 
-def test_pausing_what_is_owed_leaves_a_row() -> None:
+def test_a_pause_leaves_a_row_for_owed_occurrences() -> None:
     change = pause(a_job(Every("1h")), NOON + 2 * HOUR)
 
     assert change.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + HOUR, missed=2),)
     assert change.state.next_run_at == NOON + 3 * HOUR
 
 
-def test_pausing_at_the_very_moment_it_is_due_leaves_a_row() -> None:
+def test_a_pause_at_the_moment_a_job_is_due_leaves_a_row() -> None:
     change = pause(a_job(Every("1h")), NOON + HOUR)
 
     assert change.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + HOUR, missed=1),)
@@ -292,7 +292,7 @@ def test_pausing_at_the_very_moment_it_is_due_leaves_a_row() -> None:
 @pytest.mark.parametrize(
     "schedule", [At(from_micros(NOON + HOUR)), Delay("1h", immediately=False)], ids=["at", "delay"]
 )
-def test_what_comes_only_once_is_owed_after_a_pause(schedule: Schedule) -> None:
+def test_a_one_shot_or_a_delay_is_owed_after_a_pause(schedule: Schedule) -> None:
     job = a_job(schedule)
 
     paused = replace(job, state=pause(job, NOON + 2 * HOUR).state)
@@ -306,7 +306,7 @@ def test_what_comes_only_once_is_owed_after_a_pause(schedule: Schedule) -> None:
 @pytest.mark.parametrize(
     "schedule", [At(from_micros(NOON + HOUR)), Delay("1h", immediately=False)], ids=["at", "delay"]
 )
-def test_pausing_what_comes_only_once_leaves_no_row(schedule: At | Delay) -> None:
+def test_pausing_a_one_shot_or_a_delay_leaves_no_row(schedule: At | Delay) -> None:
     change = pause(a_job(schedule), NOON + 2 * HOUR)
 
     assert change.skips == ()
@@ -342,7 +342,7 @@ def test_a_pending_retry_of_the_last_occurrence_outlives_a_pause() -> None:
     assert (resumed.state.next_run_at, resumed.state.retry_of) == (NOON + HOUR + 10 * MINUTE, NOON + HOUR)
 
 
-def test_a_regular_time_that_passed_before_a_retry_was_paused_is_accounted_for() -> None:
+def test_pausing_a_retry_leaves_a_row_for_the_regular_time_that_passed() -> None:
     story = Story(Every("1h"), retry=Retry.in_window(2, delay="2h"))
     story.pass_at(NOON + HOUR, ERROR)
 
@@ -354,7 +354,7 @@ def test_a_regular_time_that_passed_before_a_retry_was_paused_is_accounted_for()
     assert resumed.skips == ()
 
 
-def test_what_a_pause_has_accounted_for_is_not_accounted_for_again() -> None:
+def test_a_resume_does_not_repeat_the_row_of_a_pause() -> None:
     story = Story(Every("10s"))
     story.pass_at(NOON + 10 * SECOND, ERROR)
 
@@ -369,7 +369,7 @@ def test_what_a_pause_has_accounted_for_is_not_accounted_for_again() -> None:
 # ---------------------------------------------------------------- resume
 
 
-def test_seed_000_resume_forgives() -> None:
+def test_a_resume_forgives_failures() -> None:
     story = Story(Every("10s"))
     story.run_until(NOON + DAY, ERROR)
 
@@ -403,7 +403,7 @@ def test_resume_of_a_failing_delay_goes_back_to_its_interval() -> None:
     assert resume(story.job, NOON + 20 * SECOND).state.next_run_at == NOON + 20 * SECOND
 
 
-def test_resume_of_what_has_ended_says_what_to_do_instead() -> None:
+def test_a_resume_of_an_ended_job_says_what_to_do_instead() -> None:
     story = Story(At(from_micros(NOON)))
     story.pass_at(NOON)
 
@@ -422,7 +422,7 @@ def test_resume_forgets_the_reason_and_the_spent_retries() -> None:
     assert (state.disabled_reason, state.retry_count, state.period_start) == (None, 0, None)
 
 
-def test_resuming_a_job_that_only_waits_its_turn_takes_nothing_from_it() -> None:
+def test_a_resume_of_an_active_job_that_is_due_changes_nothing() -> None:
     change = resume(a_job(Every("1h")), NOON + 3 * HOUR)
 
     assert change.state.next_run_at == NOON + HOUR
@@ -469,7 +469,7 @@ def test_a_resumed_at_keeps_the_time_of_its_retry() -> None:
 
 @pytest.mark.parametrize(("now", "expected"), [(61, 65), (70, 65)], ids=["before it", "after it"])
 def test_the_retry_of_the_last_occurrence_survives_a_resume(now: int, expected: int) -> None:
-    """Nothing comes after it that could stand in for it."""
+    """No later occurrence can replace it."""
     story = Story(Every("1h", end=from_micros(NOON + HOUR)), retry=Retry.in_window(1, delay="5m"))
     story.pass_at(NOON + HOUR, ERROR)
     story.change(pause(story.job, NOON + HOUR + SECOND))
@@ -492,7 +492,7 @@ def test_a_last_occurrence_that_failed_for_good_is_tried_again_at_once_when_it_i
 
 
 def test_a_retry_gives_way_to_the_next_regular_time_when_its_job_is_resumed() -> None:
-    """A clean slate: no failure is held against it, and none is made up for."""
+    """A resume forgets failures, and therefore their retries."""
     story = Story(Every("1h"), retry=Retry.in_window(1, delay="5m"))
     story.pass_at(NOON + HOUR, ERROR)
 
@@ -535,7 +535,7 @@ def test_a_job_that_was_disabled_before_it_ran_goes_on(schedule: Schedule, expec
     assert story.job.state.disabled_at is None
 
 
-def test_what_a_paused_job_does_not_run_was_not_missed_when_it_is_disabled() -> None:
+def test_disabling_a_paused_job_leaves_no_row() -> None:
     story = Story(At(from_micros(NOON + HOUR)))
     story.change(pause(story.job, NOON))
     story.change(disable(story.job, "enough", NOON + 2 * HOUR))

@@ -56,7 +56,7 @@ def test_an_edit_of_something_else_during_a_run_lets_the_run_decide() -> None:
     assert story.job.state.next_run_at == NOON + 2 * HOUR
 
 
-def test_an_edit_during_a_triggered_run_accounts_for_what_is_owed_as_missed() -> None:
+def test_an_edit_during_a_triggered_run_leaves_a_row_for_owed_occurrences() -> None:
     job = a_job(Every("1h"))
     running = replace(job, state=claim_manually(job, NOON + HOUR + MINUTE).state)
 
@@ -100,7 +100,7 @@ def test_a_resume_during_a_run_forgives_and_lets_it_finish() -> None:
     assert story.job.consecutive_errors == 1
 
 
-def test_a_resume_during_a_run_leaves_what_comes_next_to_the_run() -> None:
+def test_a_resume_during_a_run_lets_the_run_decide_when_the_next_one_is() -> None:
     story = Story(Every("10s"))
     run = story.start_at(NOON + 10 * SECOND)
     assert run is not None
@@ -120,7 +120,7 @@ def test_a_resume_during_a_triggered_run_starts_the_schedule_afresh() -> None:
     assert resume(running, NOON + 5 * HOUR + MINUTE).state.next_run_at == NOON + 6 * HOUR
 
 
-def test_disabling_during_a_run_stays() -> None:
+def test_a_job_disabled_during_a_run_stays_disabled() -> None:
     story = Story(Every("10s"))
     run = story.start_at(NOON + 10 * SECOND)
     assert run is not None
@@ -137,8 +137,8 @@ def test_disabling_during_a_run_stays() -> None:
 
 @pytest.mark.parametrize("ending", [SUCCESS, ERROR, GIVE_UP], ids=["succeeds", "fails", "gives up"])
 @pytest.mark.parametrize("paused", [False, True], ids=["left alone", "paused again"])
-def test_a_job_that_is_resumed_during_a_triggered_run_owes_what_passed_since(paused: bool, ending: Ending) -> None:
-    """Each occurrence once: those before it was resumed came while it ran, too."""
+def test_a_resume_during_a_triggered_run_accounts_for_each_occurrence_once(paused: bool, ending: Ending) -> None:
+    """Occurrences before the resume count too: they passed while the job was running."""
     story = Story(Every("1m"))
     story.change(disable(story.job, "enough", NOON))
     run = story.trigger_at(NOON)
@@ -156,8 +156,8 @@ def test_a_job_that_is_resumed_during_a_triggered_run_owes_what_passed_since(pau
         assert story.job.state.next_run_at == NOON + 5 * MINUTE
 
 
-def test_what_was_disabled_and_edited_during_a_run_has_its_rows_once() -> None:
-    """Edited, disabled and edited again, all while it runs: each step settles what passed before it, and no more."""
+def test_a_job_edited_and_disabled_during_a_run_has_each_row_once() -> None:
+    """Each step leaves a row for the occurrences that passed since the step before it."""
     story = Story(Every("1m"))
     run = story.start_at(NOON + MINUTE)
     assert run is not None
@@ -173,7 +173,7 @@ def test_what_was_disabled_and_edited_during_a_run_has_its_rows_once() -> None:
     assert story.job.state.next_run_at == NOON + 41 * MINUTE
 
 
-def test_what_was_disabled_during_a_run_is_settled_when_that_ends() -> None:
+def test_a_job_disabled_during_a_run_gets_its_row_when_the_run_ends() -> None:
     story = Story(Every("1m"))
     run = story.start_at(NOON + MINUTE)
     assert run is not None
@@ -184,7 +184,7 @@ def test_what_was_disabled_during_a_run_is_settled_when_that_ends() -> None:
     assert [skip.missed for skip in story.skips] == [4]
 
 
-def test_what_was_edited_and_disabled_during_a_run_can_be_resumed_during_it() -> None:
+def test_a_job_edited_and_disabled_during_a_run_can_be_resumed_during_it() -> None:
     story = Story(Every("1m"))
     run = story.start_at(NOON + MINUTE)
     assert run is not None
@@ -212,8 +212,8 @@ def meddle(story: Story, how: str) -> None:
 @pytest.mark.parametrize(
     "meddling", ["left alone", "paused", "disabled", "edited", "edited and paused", "edited and disabled"]
 )
-def test_who_gives_up_owes_what_others_owe_who_are_disabled_then(meddling: str, start: str) -> None:
-    """The same occurrences, neither more nor fewer: to give up is to succeed, and to be disabled."""
+def test_giving_up_leaves_the_same_rows_as_succeeding_and_being_disabled(meddling: str, start: str) -> None:
+    """A handler that gives up ends its run with success and disables its job."""
     ways = []
     for ending in (GIVE_UP, SUCCESS):
         story = Story(Every("1m"))
@@ -234,7 +234,7 @@ def test_who_gives_up_owes_what_others_owe_who_are_disabled_then(meddling: str, 
 
 
 @pytest.mark.parametrize("ending", [SUCCESS, ERROR, INTERRUPTED, CANCELLED], ids=lambda ending: ending.outcome.value)
-def test_what_passes_of_a_new_schedule_during_the_run_is_not_caught_up_with(ending: Ending) -> None:
+def test_occurrences_of_a_new_schedule_that_pass_during_the_run_are_not_caught_up_with(ending: Ending) -> None:
     story = Story(Every("1h"))
     run = story.start_at(NOON + HOUR)
     assert run is not None
@@ -267,7 +267,7 @@ def test_each_schedule_that_a_job_has_during_a_run_leaves_a_row_of_its_own() -> 
 
 @pytest.mark.parametrize("moment", [-10, 5, 20], ids=["before the run", "during the run", "after the run"])
 def test_a_job_that_becomes_a_one_shot_during_its_run_owes_that(moment: int) -> None:
-    """Nothing comes after it that could stand in for it, and its misfire policy knows what to do."""
+    """No later occurrence can replace it, and its misfire policy decides whether it runs late."""
     story = Story(Every("1m"))
     run = story.start_at(NOON + MINUTE)
     assert run is not None
@@ -309,7 +309,7 @@ def test_a_job_that_becomes_manual_during_its_run_never_runs_by_itself(ending: E
 def test_a_job_that_is_disabled_edited_and_resumed_is_as_if_it_had_only_been_edited(
     edited_first: bool, after_the_run: bool
 ) -> None:
-    """Nothing failed, so that nothing is put off."""
+    """No run has failed, so no run is postponed."""
     moment = NOON + HOUR
     story = Story(Every("1m"))
     run = story.start_at(NOON + MINUTE)

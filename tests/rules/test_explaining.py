@@ -155,14 +155,14 @@ def test_the_sentences_read_well(job: Job, now: Micros, sentence: str) -> None:
     assert str(explain(job, now, OPEN, RULES)) == sentence
 
 
-def test_a_wait_of_more_than_a_second_is_told_in_whole_seconds() -> None:
+def test_waits_are_shown_in_whole_seconds() -> None:
     job = a_job(Every("1h"))
 
     assert str(explain(job, NOON + HOUR - 1_500_000, OPEN, RULES)).endswith(", in 1 second.")
     assert str(explain(job, NOON + HOUR - 999_999, OPEN, RULES)).endswith(", in less than a second.")
 
 
-def test_a_full_group_is_named() -> None:
+def test_an_explanation_names_a_full_group() -> None:
     job = a_job(Every("1h"), group="mail")
 
     sentence = str(explain(job, NOON + HOUR, Room(free_in_group=0), RULES))
@@ -170,7 +170,7 @@ def test_a_full_group_is_named() -> None:
     assert sentence == 'Job "a" is due, but its group "mail" has no free slot.'
 
 
-def test_used_up_retries_are_told_and_end_with_the_next_regular_time() -> None:
+def test_retries_are_exhausted_until_the_next_regular_time() -> None:
     story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(0))
     story.pass_at(utc(10), ERROR)
 
@@ -183,7 +183,7 @@ def test_a_job_that_allows_no_retries_has_not_used_them_up_before_it_fails() -> 
     assert decide(job, NOON, OPEN, RULES) == (SkipReason.NOT_DUE, NOON + HOUR)
 
 
-def test_nothing_is_due_by_a_clock_that_is_not_believed() -> None:
+def test_nothing_is_due_while_the_clock_is_not_trusted() -> None:
     job = a_job(Every("1h", immediately=True))
     room = Room(clock_is_believed=False)
 
@@ -191,7 +191,7 @@ def test_nothing_is_due_by_a_clock_that_is_not_believed() -> None:
     assert "more than a year" in str(explain(job, NOON, room, RULES))
 
 
-def test_an_explanation_tells_moments_on_the_clock_of_the_reader() -> None:
+def test_an_explanation_shows_moments_in_the_zone_of_the_reader() -> None:
     explanation = explain(a_job(At(from_micros(NOON + HOUR))), NOON, OPEN, RULES, ZoneInfo("Europe/Stockholm"))
 
     moment = "2026-01-05 14:00 CET"
@@ -202,7 +202,7 @@ def test_an_explanation_tells_moments_on_the_clock_of_the_reader() -> None:
 
 
 def preview(job: Job, now: Micros, window: Micros, room: Room = OPEN) -> list[tuple[float, tuple[str, ...]]]:
-    """Minutes from *now* and warnings."""
+    """Return the minutes from *now* to each run, and its warnings."""
     rows = upcoming(job, now, now + window, room, RULES)
     return [((to_micros(row.at) - now) / MINUTE, row.warnings) for row in rows]
 
@@ -220,7 +220,7 @@ def test_a_preview_knows_only_the_next_run_of_a_delay() -> None:
     assert preview(a_job(Delay("5m")), NOON, HOUR) == [(0, ())]
 
 
-def test_a_preview_shows_what_is_due_now_first() -> None:
+def test_a_preview_shows_a_due_run_first() -> None:
     late = preview(a_job(Every("20m")), NOON + 70 * MINUTE, HOUR)
     assert late == [(0, ("2 missed, not made up for",)), (10, ()), (30, ()), (50, ())]
 
@@ -228,14 +228,14 @@ def test_a_preview_shows_what_is_due_now_first() -> None:
     assert skipping == [(10, ()), (30, ()), (50, ())]
 
 
-def test_a_preview_of_a_running_job_shows_what_comes_after() -> None:
+def test_a_preview_of_a_running_job_shows_the_runs_after_it() -> None:
     story = Story(Every("20m"))
     story.start_at(NOON + 20 * MINUTE)
 
     assert preview(story.job, NOON + 21 * MINUTE, 20 * MINUTE) == [(19, ())]
 
 
-def test_a_preview_warns_of_retries_and_of_what_is_missing() -> None:
+def test_a_preview_warns_of_retries_and_of_a_missing_handler() -> None:
     story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
     story.pass_at(utc(10), ERROR)
 
@@ -257,7 +257,7 @@ def test_a_preview_warns_of_a_postponed_run_and_of_the_last_straw() -> None:
     assert rows == [(1 / 60, ("postponed after failures", "disabled if it fails once more"))]
 
 
-def test_a_preview_has_an_end() -> None:
+def test_a_preview_is_limited_in_length() -> None:
     lines = preview(a_job(Every("1s")), NOON, DAY)
     assert len(lines) == MAX_UPCOMING + 1
     assert [warnings for _, warnings in lines[:-1] if warnings] == []
@@ -273,7 +273,7 @@ def test_a_preview_touches_nothing() -> None:
     assert job.state is before
 
 
-def test_a_preview_at_the_very_moment_a_delay_ends_tells_what_it_passed_over() -> None:
+def test_a_preview_at_the_end_of_a_backoff_counts_the_occurrences_it_postponed() -> None:
     story = Story(Every("10s"))
     story.pass_at(NOON + 10 * SECOND, ERROR)
 

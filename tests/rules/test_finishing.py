@@ -34,7 +34,7 @@ from tests.rules.stories import (
 # ---------------------------------------------------------------- policies
 
 
-def test_seed_000_backs_off_and_then_gives_up() -> None:
+def test_failures_back_off_and_then_disable_the_job() -> None:
     story = Story(Every("10s"))
 
     story.run_until(NOON + DAY, ERROR)
@@ -46,7 +46,7 @@ def test_seed_000_backs_off_and_then_gives_up() -> None:
     assert [run.scheduled_for for _, run in story.runs] == [at for at, _ in story.runs]
 
 
-def test_seed_002_retries_within_the_window_and_renews_there() -> None:
+def test_retries_in_the_window_are_renewed_by_the_next_regular_time() -> None:
     """An hourly task that always fails, with a pass every minute: 10:00, 10:01, 10:02, then 11:00."""
     story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
 
@@ -61,14 +61,14 @@ def test_seed_002_retries_within_the_window_and_renews_there() -> None:
     assert story.skips == []
 
 
-def test_seed_002_a_pass_does_not_retry_what_it_ran_itself() -> None:
+def test_a_pass_does_not_retry_a_run_of_its_own() -> None:
     story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
 
     assert story.pass_at(utc(10), ERROR)
     assert story.pass_at(utc(10), ERROR) is None
 
 
-def test_seed_004_spends_its_budget_and_holds_for_the_rolling_day() -> None:
+def test_a_spent_budget_holds_the_job_for_the_rolling_day() -> None:
     story = Story(Every("1m", immediately=True), retry=Retry.budget())
 
     story.run_until(NOON + DAY - 1, ERROR)
@@ -83,7 +83,7 @@ def test_seed_004_spends_its_budget_and_holds_for_the_rolling_day() -> None:
     assert story.job.status is Status.IDLE
 
 
-def test_seed_004_accounts_for_every_regular_time_it_held_back() -> None:
+def test_a_budget_accounts_for_every_regular_time_it_held_back() -> None:
     story = Story(Every("1m", immediately=True), retry=Retry.budget())
 
     story.run_until(NOON + DAY, ERROR)
@@ -97,7 +97,7 @@ def test_seed_004_accounts_for_every_regular_time_it_held_back() -> None:
     ]
 
 
-def test_seed_003_runs_one_interval_after_completion() -> None:
+def test_a_delay_counts_from_the_end_of_the_run() -> None:
     story = Story(Delay("5m"))
 
     story.run_until(NOON + 20 * MINUTE, takes=MINUTE)
@@ -110,7 +110,7 @@ def test_seed_003_runs_one_interval_after_completion() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["success", "noop", "skipped"])
-def test_what_is_no_failure_clears_the_count(outcome: str) -> None:
+def test_every_other_outcome_clears_the_failure_count(outcome: str) -> None:
     story = Story(Every("1h"))
     story.pass_at(NOON + HOUR, ERROR)
     assert story.job.consecutive_errors == 1
@@ -127,7 +127,7 @@ def test_what_is_no_failure_clears_the_count(outcome: str) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["error", "timeout"])
-def test_a_failure_is_kept(outcome: str) -> None:
+def test_a_failure_is_counted_and_recorded(outcome: str) -> None:
     story = Story(Every("1h"))
 
     story.pass_at(NOON + HOUR, Ending(outcome=Outcome(outcome)), takes=SECOND)
@@ -158,7 +158,7 @@ def test_backoff_that_ends_with_a_regular_time_is_not_a_postponement() -> None:
     assert story.job.state.regular_at is None
 
 
-def test_no_retries_goes_on_as_if_nothing_had_happened() -> None:
+def test_without_retries_the_schedule_goes_on_after_failures() -> None:
     story = Story(Every("10s"), retry=Retry.none())
 
     story.run_until(NOON + 70 * SECOND, ERROR)
@@ -192,8 +192,8 @@ def test_a_handler_that_returns_false_disables_its_job() -> None:
 
 
 @pytest.mark.parametrize(("by_hand", "errors"), [(False, 0), (True, 2)], ids=["by its schedule", "by hand"])
-def test_who_gives_up_has_not_failed(by_hand: bool, errors: int) -> None:
-    """A run that somebody asked for leaves the count of failures alone, as always."""
+def test_giving_up_is_not_a_failure(by_hand: bool, errors: int) -> None:
+    """A triggered run leaves the failure count alone, however it ends."""
     story = Story(Every("1h"), retry=Retry.none())
     story.run_until(NOON + 2 * HOUR, ERROR)
     assert story.job.consecutive_errors == 2
@@ -228,8 +228,8 @@ def test_a_run_that_ends_exactly_on_an_occurrence_has_passed_it() -> None:
     assert story.job.state.next_run_at == NOON + 30 * SECOND
 
 
-def test_a_job_with_jitter_rarely_meets_itself() -> None:
-    """Runs of 20 s in a grid of a minute with up to 50 s of jitter: two come within 20 s of each other now and then."""
+def test_runs_of_a_job_with_jitter_rarely_overlap_its_next_occurrence() -> None:
+    """With runs of 20 s every minute and up to 50 s of jitter, few occurrences come within 20 s of each other."""
     story = Story(Every("1m", jitter="50s"))
     moments = occurrences(story.job, NOON + 360 * MINUTE)
     meet = sum(later - earlier <= 20 * SECOND for earlier, later in pairwise(moments))
@@ -275,7 +275,7 @@ def test_an_at_that_fails_is_tried_once_and_keeps_its_error() -> None:
         pytest.param(Retry.none(), [0], id="none"),
     ],
 )
-def test_a_policy_given_for_an_at_is_honoured_first(retry: Retry, minutes: list[float]) -> None:
+def test_an_at_follows_its_own_policy_before_it_is_given_up(retry: Retry, minutes: list[float]) -> None:
     story = Story(At(from_micros(NOON)), retry=retry)
 
     story.run_until(NOON + 10 * DAY, ERROR)
@@ -429,7 +429,7 @@ def test_a_cancelled_run_leaves_the_count_of_interruptions_alone_and_a_resumed_j
     assert resumed.state.interruptions == 0
 
 
-def test_a_cancelled_run_is_no_failure_and_is_owed_still() -> None:
+def test_a_cancelled_run_is_not_a_failure_and_is_still_owed() -> None:
     story = Story(Every("1h"))
     story.pass_at(NOON + HOUR, ERROR)
     run = story.start_at(NOON + 2 * HOUR)
@@ -479,10 +479,10 @@ SKIPPED_RETRIES = [
 @pytest.mark.parametrize("failures", [0, 1], ids=["at the first attempt", "after a failure"])
 @pytest.mark.parametrize("retry", SKIPPED_RETRIES, ids=lambda retry: "default" if retry is None else retry.describe())
 @pytest.mark.parametrize("schedule", SKIPPED, ids=lambda schedule: schedule.describe())
-def test_what_was_interrupted_and_must_not_run_again_does_not(
+def test_an_interrupted_occurrence_that_must_not_run_again_does_not(
     schedule: Schedule, retry: Retry | None, failures: int
 ) -> None:
-    """Whatever its schedule and its policy for failures."""
+    """That holds for every schedule and every retry policy."""
     story = Story(schedule, retry=retry, on_interrupt="skip")
     for ending in [ERROR] * failures + [INTERRUPTED]:
         at = story.job.state.next_run_at
@@ -529,7 +529,7 @@ def test_an_occurrence_that_ran_is_not_run_again_when_the_clock_goes_back() -> N
 
 
 def test_a_run_that_ends_before_its_grid_began_goes_on_on_the_same_grid() -> None:
-    """The clock went back by more than the job is old."""
+    """The clock went back to before the job was added."""
     story = Story(Every("1h"))
     run = story.start_at(NOON + HOUR)
     assert run is not None
@@ -615,7 +615,7 @@ def test_a_triggered_run_of_a_disabled_job_leaves_it_disabled() -> None:
     assert change.skips == ()
 
 
-def test_what_a_backoff_passed_over_before_a_triggered_run_is_told_from_what_came_during_it() -> None:
+def test_rows_distinguish_occurrences_during_a_triggered_run_from_those_a_backoff_postponed_before_it() -> None:
     story = Story(Every("1m"), retry=Retry.backoff(["5m"]))
     story.pass_at(NOON + MINUTE, ERROR)
     assert story.job.state.next_run_at == NOON + 6 * MINUTE

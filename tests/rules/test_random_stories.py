@@ -49,7 +49,7 @@ ACTIONS = st.lists(
 def test_whatever_happens_the_rules_hold(
     actions: Iterable[tuple[str, int, int]], schedule: Schedule, retry: Retry | None, misfire: str
 ) -> None:
-    """Attempts are never repeated, occurrences never run twice, and a job that may run has a next time."""
+    """No attempt is made twice, no occurrence runs twice, and every active job has a next run."""
     story = Story(schedule, retry=retry, misfire=misfire)
     endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
     now = NOON
@@ -115,7 +115,7 @@ MEDDLING = st.lists(
 def test_whatever_is_done_to_a_job_while_it_runs_each_occurrence_has_its_row_once(
     start: str, meddling: Iterable[tuple[str, int, Schedule]], takes: int, ending: Ending, retry: Retry | None
 ) -> None:
-    """Each schedule that it has meanwhile answers for the time that it was in force, and for no other."""
+    """Each schedule accounts for the time during which it was in force, and for no other."""
     story = Story(Every("1m"), retry=retry)
     now = NOON + (3 if start == "late" else 1) * MINUTE
     if start.startswith("by hand"):
@@ -137,7 +137,7 @@ def test_whatever_is_done_to_a_job_while_it_runs_each_occurrence_has_its_row_onc
         now += seconds * SECOND
 
     def settle(job: Job, rows: Iterable[Skip], until: Micros) -> None:
-        """The schedule of *job* was in force since its anchor: until now, or as long as something is owed."""
+        """Compare *rows* with the occurrences of *job* from its anchor until *until*."""
         if isinstance(job.schedule, At | Delay):
             return  # which is owed still, and leaves a row whenever it is disabled or edited
         in_force = [at for at in occurrences(job, until) if at > max(began, job.anchor)]
@@ -182,7 +182,7 @@ MEANWHILE = (SkipReason.ALREADY_RUNNING, SkipReason.INTERRUPTED)
 
 
 def expanded(skip: Skip, moments: list[Micros]) -> list[Micros]:
-    """The occurrences among *moments* that a row stands for."""
+    """Return the occurrences among *moments* that a row stands for."""
     first = moments.index(skip.scheduled_for)
     return moments[first : first + skip.missed]
 
@@ -200,7 +200,7 @@ JITTERED = [
 
 
 def covered(story: Story, moments: list[Micros]) -> list[tuple[Micros, SkipReason | None]]:
-    """Each of *moments* that ran, or that a row stands for, with its reason."""
+    """Return each of *moments* that ran, without a reason, or that a row stands for, with its reason."""
     ran = [run.scheduled_for for _, run in story.runs if run.attempt == 1 and run.trigger is not Trigger.MANUAL]
     found: list[tuple[Micros, SkipReason | None]] = [(at, None) for at in ran if at in moments]
     for skip in story.skips:
@@ -226,7 +226,7 @@ def covered(story: Story, moments: list[Micros]) -> list[tuple[Micros, SkipReaso
 def test_with_jitter_every_occurrence_is_run_or_accounted_for_once(
     schedule: Schedule, steps: Iterable[tuple[str, int, int]], retry: Retry | None, misfire: str
 ) -> None:
-    """An occurrence belongs to its jittered time: it is left out for a run only if it came during that run."""
+    """An occurrence belongs to its jittered time: a run passes over it only if that time came during the run."""
     story = Story(schedule, retry=retry, misfire=misfire)
     endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
     spans: list[tuple[Micros, Micros]] = []

@@ -1,6 +1,6 @@
-"""Claims ahead of time: handlers start on time, and nobody can tell from what else happens.
+"""Claims ahead of time: handlers start on time, and everything else looks as if there were no such claims.
 
-On a virtual clock a claim takes no time, and nothing is done ahead. Here each is thought to take ten milliseconds.
+On a virtual clock a claim takes no time, and nothing is claimed ahead. Here each claim counts as ten milliseconds.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def shortly_before(clock: VirtualClock, moment: timedelta = MINUTE) -> Non
 
 
 async def crowd_of(count: int, scheduler: Scheduler, moment: datetime = NOON + MINUTE) -> list[str]:
-    """So many jobs that are due at one moment, in the order in which they start."""
+    """Add *count* jobs that are due at one moment; return their ids in the order in which they start."""
     ids = [f"{number:04}" for number in range(count)]
     await scheduler.add_jobs([JobSpec(At(moment), handler="work", id=name) for name in ids])
     return ids
@@ -75,7 +75,7 @@ async def crowd_of(count: int, scheduler: Scheduler, moment: datetime = NOON + M
 # ---------------------------------------------------------------- how far ahead
 
 
-def test_where_claims_take_no_time_nothing_is_done_ahead() -> None:
+def test_nothing_is_claimed_ahead_if_claims_take_no_time() -> None:
     foresight = Foresight()
     foresight.learn(0.0, 1)
 
@@ -111,7 +111,9 @@ def test_a_little_time_is_left_for_a_claim_that_takes_longer_than_those_before_i
     st.lists(st.tuples(st.floats(min_value=0, max_value=1e6), st.integers(0, 1_000)), min_size=1),
     st.lists(st.integers(0, 100_000), min_size=2),
 )
-def test_it_never_looks_further_than_it_may(claims: list[tuple[float, int]], crowds: list[int]) -> None:
+def test_a_claim_never_reaches_further_ahead_than_the_limits(
+    claims: list[tuple[float, int]], crowds: list[int]
+) -> None:
     foresight = Foresight()
     for took, count in claims:
         foresight.learn(took, count)
@@ -134,7 +136,7 @@ def test_the_longer_it_takes_to_claim_a_crowd_the_sooner_it_begins_with_the_next
     assert 1_000 * 0.000_040 * SECOND < quick.lead_of_crowd(1_000) < slow.lead_of_crowd(1_000)
 
 
-def test_what_is_expected_is_the_earliest_that_was_heard_of_and_how_many_that_are() -> None:
+def test_the_earliest_moment_is_expected_with_the_number_of_its_jobs() -> None:
     expected = Expected()
 
     assert expected.hear_of(20, 3)
@@ -163,7 +165,9 @@ def test_of_two_expectations_the_sooner_counts(one: Expected, other: Expected, s
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_what_is_claimed_ahead_starts_on_time(scheduler: Scheduler, worker: Worker, clock: VirtualClock) -> None:
+async def test_a_run_that_is_claimed_ahead_starts_on_time(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
     await scheduler.add_job(Every("1m"), handler="work", id="a")
 
     await shortly_before(clock)
@@ -179,7 +183,7 @@ async def test_what_is_claimed_ahead_starts_on_time(scheduler: Scheduler, worker
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_all_that_is_due_within_moments_is_claimed_at_once_and_starts_in_its_own_time(
+async def test_one_claim_takes_all_jobs_due_within_moments_and_each_starts_at_its_own_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
     for number in range(20):
@@ -195,7 +199,7 @@ async def test_all_that_is_due_within_moments_is_claimed_at_once_and_starts_in_i
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_a_run_is_told_of_when_it_starts(scheduler: Scheduler, clock: VirtualClock) -> None:
+async def test_observers_hear_of_a_run_when_it_starts(scheduler: Scheduler, clock: VirtualClock) -> None:
     async def hear() -> Event:
         return await anext(event async for event in scheduler.events() if event.kind is EventKind.RUN_STARTED)
 
@@ -210,7 +214,9 @@ async def test_a_run_is_told_of_when_it_starts(scheduler: Scheduler, clock: Virt
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_what_waits_for_its_time_is_neither_running_nor_queued(scheduler: Scheduler, clock: VirtualClock) -> None:
+async def test_a_job_whose_run_waits_for_its_time_is_neither_running_nor_queued(
+    scheduler: Scheduler, clock: VirtualClock
+) -> None:
     await scheduler.add_job(At(NOON + MINUTE), handler="work", id="a")
 
     await shortly_before(clock)
@@ -221,10 +227,10 @@ async def test_what_waits_for_its_time_is_neither_running_nor_queued(scheduler: 
 
 @pytest.mark.usefixtures("foresighted")
 @pytest.mark.parametrize("how", ["pause", "disable", "edit"])
-async def test_whoever_changes_a_job_whose_run_is_claimed_takes_it_back(
+async def test_a_change_to_a_job_takes_back_its_claimed_run(
     how: str, scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
-    """As if it had not been claimed: nothing starts by what the job was before."""
+    """The change acts as if the run had not been claimed: no run starts with the old payload or schedule."""
     await scheduler.add_job(Every("1m"), handler="work", id="a", payload="old")
     await shortly_before(clock)
     changes = {
@@ -249,7 +255,7 @@ async def test_whoever_changes_a_job_whose_run_is_claimed_takes_it_back(
 async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
-    """Its job waits for another handler, as if it had not been claimed."""
+    """Its job waits for another handler, as if the run had not been claimed."""
     ids = await crowd_of(3, scheduler)
     await shortly_before(clock)
     claimed = [active.is_held for active in scheduler._engine.session.runner]
@@ -302,7 +308,7 @@ async def test_a_job_that_is_made_manual_before_its_time_does_not_start(
 async def test_a_retry_that_is_claimed_is_forgotten_when_its_job_is_resumed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
-    """As any other retry that waits."""
+    """A resume forgets every retry that waits; this one is not an exception."""
     worker.answer = ValueError("no")
     await scheduler.add_job(Every("10m"), handler="work", id="a", retry=Retry.in_window(3, delay="10s"))
     await clock.advance("10m")
@@ -317,7 +323,7 @@ async def test_a_retry_that_is_claimed_is_forgotten_when_its_job_is_resumed(
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_if_the_store_fails_when_a_run_is_taken_back_that_is_told_and_done_later(
+async def test_if_the_store_fails_to_take_back_a_run_the_caller_gets_the_error_and_the_job_goes_on(
     new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler = new_scheduler(":memory:")
@@ -338,7 +344,7 @@ async def test_if_the_store_fails_when_a_run_is_taken_back_that_is_told_and_done
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_what_was_taken_back_goes_on_when_it_is_resumed(
+async def test_a_job_whose_run_was_taken_back_goes_on_when_it_is_resumed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
     await scheduler.add_job(Every("1m"), handler="work", id="a")
@@ -378,7 +384,7 @@ async def test_nothing_starts_before_its_time_whatever_the_timers_do() -> None:
 
 
 async def let_a_crowd_run(count: int, began: list[str], after: timedelta = timedelta(seconds=1)) -> list[str]:
-    """By the clock of the machine, on which nothing happens at once; returns in which order *began* should fill up."""
+    """Run *count* jobs by the clock of the machine; return their ids in the order in which *began* should list them."""
     all_began = asyncio.Event()
     async with Scheduler(":memory:") as scheduler:
 
@@ -395,14 +401,14 @@ async def let_a_crowd_run(count: int, began: list[str], after: timedelta = timed
     return ids
 
 
-async def test_what_is_due_at_one_moment_starts_in_order() -> None:
+async def test_jobs_due_at_one_moment_start_in_order() -> None:
     began: list[str] = []
 
     assert began == await let_a_crowd_run(50, began, timedelta(seconds=0.5))
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_whoever_changes_it_elsewhere_waits_as_long(
+async def test_a_change_from_another_process_waits_for_the_claimed_run_to_start(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
     here, elsewhere = new_scheduler(shared), new_scheduler(shared, knows_work=False)
@@ -439,10 +445,10 @@ async def test_a_job_that_is_removed_before_its_time_does_not_start(
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_a_stop_puts_back_what_has_not_begun(
+async def test_a_stop_puts_back_runs_that_have_not_begun(
     new_scheduler: NewScheduler, path: object, worker: Worker, clock: VirtualClock
 ) -> None:
-    """As if it had not been claimed: it runs when there is a scheduler again."""
+    """The run starts when a scheduler runs again, as if it had not been claimed."""
     scheduler = new_scheduler(str(path))
     await scheduler.start()
     await scheduler.add_job(Every("1m"), handler="work", id="a")
@@ -463,10 +469,10 @@ async def test_a_stop_puts_back_what_has_not_begun(
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_a_node_that_was_frozen_meanwhile_does_not_begin_what_others_may_have_taken_over(
+async def test_a_node_that_was_frozen_does_not_begin_runs_that_others_may_have_taken_over(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
-    """Its lease has run out when it wakes up: the run is interrupted, and repeated by whoever finds it."""
+    """Its lease has expired when it wakes up. The node that finds the run records an interruption and repeats it."""
     scheduler = new_scheduler(shared)
     await scheduler.start()
     await scheduler.add_job(Every("1m"), handler="work", id="a")
@@ -502,7 +508,7 @@ async def test_a_trigger_shortly_before_its_time_runs_it_at_once_and_it_runs_aga
 async def test_a_trigger_elsewhere_finds_it_running(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
-    """It is about to start, and will not run twice at once."""
+    """The run is about to start, and a job never runs twice at the same time."""
     here, elsewhere = new_scheduler(shared), new_scheduler(shared)
     await here.start()
     await here.add_job(Every("1m"), handler="work", id="a")
@@ -533,10 +539,10 @@ async def test_a_clock_that_goes_back_in_between_does_not_repeat_the_run(
 @pytest.mark.usefixtures("foresighted")
 @pytest.mark.parametrize("back", [timedelta(seconds=10), HOUR, 40 * DAY], ids=str)
 @pytest.mark.parametrize("pause", [0, 2, 4, 6], ids=lambda pause: f"noticed after {pause} ms")
-async def test_no_job_waits_out_a_jump_back_that_comes_when_it_is_claimed(
+async def test_a_job_does_not_wait_out_a_clock_jump_that_comes_while_it_is_claimed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock, back: timedelta, pause: int
 ) -> None:
-    """Some of many jobs were put back when all the others had been looked at already."""
+    """Some of many jobs may be put back after the scheduler has checked all others for the jump."""
     ids = [f"{number:02}" for number in range(30)]
     for job_id in ids:
         await scheduler.add_job(Every("1m"), handler="work", id=job_id)
@@ -557,10 +563,10 @@ async def test_no_job_waits_out_a_jump_back_that_comes_when_it_is_claimed(
 
 @pytest.mark.usefixtures("foresighted")
 @pytest.mark.parametrize("how", ["edit", "trigger", "stop"])
-async def test_no_job_waits_out_a_jump_back_if_its_claim_is_undone_meanwhile(
+async def test_a_job_does_not_wait_out_a_clock_jump_if_its_claim_is_undone_meanwhile(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock, how: str
 ) -> None:
-    """It was claimed when all the others were looked at, and has its old moment when the claim is undone."""
+    """The check for the jump skips a claimed job, which gets its old moment back when the claim is undone."""
     scheduler = new_scheduler(shared)
     await scheduler.start()
     await scheduler.add_job(Every("1m"), handler="work", id="a")
@@ -585,10 +591,10 @@ async def test_no_job_waits_out_a_jump_back_if_its_claim_is_undone_meanwhile(
 
 @pytest.mark.usefixtures("foresighted")
 @pytest.mark.parametrize("limits", [{"max_concurrent": 5}, {"group_limits": 5}, {"group_limits": {"g": 5}}])
-async def test_where_slots_are_limited_they_are_for_what_is_due(
+async def test_limited_slots_are_kept_for_jobs_that_are_due(
     limits: dict[str, object], new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
 ) -> None:
-    """Something more urgent may yet come."""
+    """A more urgent job may still become due."""
     scheduler = new_scheduler(":memory:", **limits)
     await scheduler.start()
     await scheduler.add_job(Every("1m"), handler="work", id="a")
@@ -602,7 +608,7 @@ async def test_where_slots_are_limited_they_are_for_what_is_due(
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_the_state_tells_when_something_is_due_and_not_when_it_is_claimed(
+async def test_the_state_of_the_scheduler_shows_when_a_job_is_due_not_when_it_is_claimed(
     scheduler: Scheduler, clock: VirtualClock
 ) -> None:
     await scheduler.add_job(At(NOON + timedelta(seconds=20)), handler="work", id="a")
@@ -650,7 +656,7 @@ async def test_a_crowd_that_ran_together_is_one_the_next_time(
     assert len(worker.runs) == 1200
 
 
-async def test_those_who_are_claimed_late_start_after_those_who_were_claimed_ahead(
+async def test_jobs_claimed_late_start_after_jobs_claimed_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lookahead, "MOST_EARLY", 600)
@@ -661,7 +667,7 @@ async def test_those_who_are_claimed_late_start_after_those_who_were_claimed_ahe
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_of_a_crowd_no_more_are_claimed_ahead_than_memory_is_for(
+async def test_a_crowd_is_claimed_ahead_only_as_far_as_memory_allows(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lookahead, "MOST_EARLY", 300)
@@ -679,10 +685,10 @@ async def test_of_a_crowd_no_more_are_claimed_ahead_than_memory_is_for(
 
 
 @pytest.mark.usefixtures("foresighted")
-async def test_whatever_comes_before_a_crowd_starts_in_time(
+async def test_a_job_due_before_a_crowd_starts_in_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
-    """Although the crowd stands in line already."""
+    """The claimed crowd does not delay it."""
     await crowd_of(600, scheduler)
     await clock.advance(MINUTE - REACH)
 

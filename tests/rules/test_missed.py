@@ -1,4 +1,4 @@
-"""The regular occurrences of a job, against a list of all of them."""
+"""The regular occurrences of a job, compared with a list of all of them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import At, Cron, Delay, Every, Job, JobSpec, Manual, Schedule, SkipReason
+from scheduler_async import At, Cron, Delay, Every, Manual, Schedule, SkipReason
 from scheduler_async.jobs.run import Skip
-from scheduler_async.rules.edits import add
 from scheduler_async.rules.missed import latest_regular, merged, merged_and_next, next_regular, passed_over
-from scheduler_async.timekeeping.instants import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    Micros,
-    from_micros,
-    parse_instant,
-    to_micros,
-)
-
-NOON = to_micros(parse_instant("2026-01-05T12:00:00Z"))
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
+from tests.rules.stories import NOON, a_job, occurrences
 
 SCHEDULES = [
     Every("1m"),
@@ -36,24 +25,12 @@ SCHEDULES = [
     Cron("0,1,30 * * * * *", tz="UTC", jitter="40s"),
     At(from_micros(NOON + HOUR), jitter="30m"),
 ]
-# So long after noon; or so long after one of the first occurrences.
+# A time after noon, or a time after one of the first occurrences.
 MOMENTS = st.one_of(
     st.tuples(st.none(), st.integers(0, 2 * HOUR)),
     st.tuples(st.none(), st.integers(0, 120).map(lambda minutes: minutes * MINUTE)),
     st.tuples(st.integers(0, 10), st.sampled_from([-1, 0, 1])),
 )
-
-
-def a_job(schedule: Schedule) -> Job:
-    return add(JobSpec(schedule, handler="h", id="a"), id="a", handler="h", now=NOON)
-
-
-def all_of(job: Job) -> list[Micros]:
-    found, at = [], NOON
-    while (following := job.schedule.next_micros(at, NOON)) is not None and following < NOON + 3 * HOUR:
-        at = following
-        found.append(job.schedule.jittered(at, job.key))
-    return found
 
 
 def moment(drawn: tuple[int | None, Micros], moments: list[Micros]) -> Micros:
@@ -62,11 +39,11 @@ def moment(drawn: tuple[int | None, Micros], moments: list[Micros]) -> Micros:
 
 
 @given(schedule=st.sampled_from(SCHEDULES), drawn=st.tuples(MOMENTS, MOMENTS))
-def test_jitter_or_not_each_occurrence_is_counted_by_its_own_time(
+def test_each_occurrence_counts_by_its_own_time_with_or_without_jitter(
     schedule: Schedule, drawn: tuple[tuple[int | None, Micros], tuple[int | None, Micros]]
 ) -> None:
     job = a_job(schedule)
-    moments = all_of(job)
+    moments = occurrences(job, NOON + 3 * HOUR)
     after, until = (moment(one, moments) for one in drawn)
     between = [at for at in moments if after < at <= until]
     following = next((at for at in moments if at > until), None)
@@ -78,9 +55,11 @@ def test_jitter_or_not_each_occurrence_is_counted_by_its_own_time(
 
 
 @given(schedule=st.sampled_from(SCHEDULES), drawn=MOMENTS)
-def test_the_latest_is_the_last_whose_own_time_has_come(schedule: Schedule, drawn: tuple[int | None, Micros]) -> None:
+def test_the_latest_occurrence_is_the_last_one_whose_jitter_has_passed(
+    schedule: Schedule, drawn: tuple[int | None, Micros]
+) -> None:
     job = a_job(schedule)
-    moments = all_of(job)
+    moments = occurrences(job, NOON + 3 * HOUR)
     now = moment(drawn, moments)
     number = bisect_right(moments, now)
 
@@ -96,7 +75,7 @@ def test_the_latest_is_the_last_whose_own_time_has_come(schedule: Schedule, draw
 @pytest.mark.parametrize(
     "schedule", [Delay("1m"), Delay("1m", jitter="30s"), Manual()], ids=["delay", "jitter", "manual"]
 )
-def test_what_depends_on_runs_has_no_occurrences_between_two_moments(schedule: Schedule) -> None:
+def test_a_delay_and_a_manual_schedule_have_no_regular_occurrences(schedule: Schedule) -> None:
     job = a_job(schedule)
 
     assert merged(job, NOON, NOON + HOUR, SkipReason.PAUSED) == ()
@@ -104,7 +83,7 @@ def test_what_depends_on_runs_has_no_occurrences_between_two_moments(schedule: S
 
 
 def test_an_occurrence_from_before_the_job_was_added_is_not_its_own() -> None:
-    """Only the jitter of the latest occurrence would end after that."""
+    """The jitter of that occurrence ends after the job was added, which does not matter."""
     schedule = Cron("0 * * * *", tz="UTC", jitter="59m")
     job = a_job(schedule)
     assert schedule.jittered(NOON, job.key) > NOON + SECOND

@@ -1,0 +1,299 @@
+"""Which occurrence a claim takes up, and which it leaves out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from scheduler_async import At, Cron, Delay, Every, Retry, Schedule, SkipReason, Status, Trigger
+from scheduler_async.jobs.enums import ENDED
+from scheduler_async.jobs.run import Attempt, Skip
+from scheduler_async.rules.claiming import claim
+from scheduler_async.rules.edits import resume
+from scheduler_async.rules.explaining import decide
+from scheduler_async.rules.terms import Rules
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
+from tests.rules.stories import ERROR, NOON, OPEN, RULES, Story, a_job, utc
+
+# ---------------------------------------------------------------- misfires
+
+
+@pytest.mark.parametrize(
+    ("misfire", "late", "triggers", "skips"),
+    [
+        pytest.param("run_once", MINUTE, ["schedule"], [], id="late by the grace is not a misfire"),
+        pytest.param("run_once", MINUTE + 1, ["catch_up"], [], id="beyond it, once, as a catch-up"),
+        pytest.param("skip", MINUTE, ["schedule"], [], id="skip, within the grace"),
+        pytest.param("skip", MINUTE + 1, [], [("misfire", 1)], id="skip, beyond it"),
+    ],
+)
+@pytest.mark.parametrize("schedule", [At(from_micros(NOON + HOUR)), Every("1h")], ids=["at", "every"])
+def test_late_runs_follow_the_misfire_policy(
+    schedule: Schedule, misfire: str, late: Micros, triggers: list[str], skips: list[tuple[str, int]]
+) -> None:
+    story = Story(schedule, misfire=misfire)
+
+    story.pass_at(NOON + HOUR + late)
+
+    assert [run.trigger for _, run in story.runs] == triggers
+    assert [(skip.reason, skip.missed) for skip in story.skips] == skips
+    if isinstance(schedule, Every):
+        assert story.job.state.next_run_at == NOON + 2 * HOUR
+    else:
+        assert story.job.disabled_reason == ENDED
+
+
+def test_an_at_in_the_past_follows_the_misfire_policy() -> None:
+    past = At(from_micros(NOON - DAY))
+
+    once, never = Story(past), Story(past, misfire="skip")
+    ran, skipped = once.pass_at(NOON), never.pass_at(NOON)
+
+    assert ran == Attempt(scheduled_for=NOON - DAY, attempt=1, trigger=Trigger.CATCH_UP, claimed_at=NOON)
+    assert skipped is None
+    assert never.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON - DAY, missed=1)]
+    assert once.job.disabled_reason == never.job.disabled_reason == ENDED
+
+
+def test_a_long_absence_is_made_up_for_once() -> None:
+    """Three days offline: one run for the oldest occurrence, one row for the other 71, and on with the grid."""
+    story = Story(Every("1h"))
+
+    run = story.pass_at(NOON + 3 * DAY + MINUTE)
+
+    assert run == Attempt(
+        scheduled_for=NOON + HOUR, attempt=1, trigger=Trigger.CATCH_UP, claimed_at=NOON + 3 * DAY + MINUTE
+    )
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 2 * HOUR, missed=71)]
+    assert story.job.state.next_run_at == NOON + 3 * DAY + HOUR
+
+
+def test_a_short_absence_merges_without_being_a_catch_up() -> None:
+    story = Story(Every("10s"))
+
+    run = story.pass_at(NOON + 45 * SECOND)
+
+    assert run is not None
+    assert (run.scheduled_for, run.trigger) == (NOON + 10 * SECOND, "schedule")
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 20 * SECOND, missed=3)]
+    assert story.job.state.next_run_at == NOON + 50 * SECOND
+
+
+def test_skip_still_runs_the_latest_occurrence_if_that_is_in_time() -> None:
+    """Down over the weekend and back on Monday at 09:00:30: Monday's report is not a misfire."""
+    story = Story(Cron("0 9 * * *", tz="UTC"), now=utc(10, day=1), misfire="skip")
+
+    run = story.pass_at(utc(9, 0, 30))
+
+    assert run == Attempt(scheduled_for=utc(9), attempt=1, trigger=Trigger.SCHEDULE, claimed_at=utc(9, 0, 30))
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=utc(9, day=2), missed=3)]
+    assert story.job.state.next_run_at == utc(9, day=6)
+
+
+def test_skip_waits_for_the_jitter_of_the_latest_occurrence() -> None:
+    story = Story(Every("1h", anchor=from_micros(NOON), jitter="10%"), misfire="skip")
+    latest = story.job.schedule.jittered(NOON + 9 * HOUR, "default/a")
+    assert latest > NOON + 9 * HOUR + SECOND
+
+    assert story.pass_at(NOON + 9 * HOUR + SECOND) is None
+
+    assert story.job.state.next_run_at == latest
+    assert story.job.status is Status.IDLE
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [("misfire", 8)]
+
+
+def test_skip_of_a_delay_counts_from_now() -> None:
+    story = Story(Delay("5m", immediately=False), misfire="skip")
+
+    assert story.pass_at(NOON + HOUR) is None
+
+    assert story.job.state.next_run_at == NOON + HOUR + 5 * MINUTE
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 5 * MINUTE, missed=1)]
+
+
+def test_a_skipped_misfire_leaves_the_last_run_alone() -> None:
+    story = Story(Every("1h"), misfire="skip")
+
+    story.pass_at(NOON + HOUR + 2 * MINUTE)
+
+    assert story.job.last_run_at is None
+
+
+def test_without_a_grace_nothing_is_too_late() -> None:
+    story = Story(Every("1h"), misfire="skip", rules=Rules(misfire_grace=None))
+
+    run = story.pass_at(NOON + 3 * DAY)
+
+    assert run is not None
+    assert run.trigger is Trigger.SCHEDULE
+
+
+@given(
+    interval=st.integers(1, 300),
+    late=st.integers(0, 4000),
+    grace=st.integers(0, 600),
+    misfire=st.sampled_from(["run_once", "skip"]),
+)
+def test_every_occurrence_is_run_or_accounted_for(interval: int, late: int, grace: int, misfire: str) -> None:
+    story = Story(Every(timedelta(seconds=interval)), misfire=misfire, rules=Rules(misfire_grace=grace * SECOND))
+    now = NOON + (interval + late) * SECOND
+
+    story.pass_at(now)
+
+    occurrences = (now - NOON) // (interval * SECOND)
+    accounted = len(story.runs) + sum(skip.missed for skip in story.skips)
+    assert accounted == occurrences
+    following = story.job.state.next_run_at
+    assert following is not None
+    assert now < following <= now + interval * SECOND
+    assert (following - NOON) % (interval * SECOND) == 0
+    assert len(story.runs) == 1 or misfire == "skip"
+
+
+def test_skip_accounts_for_every_occurrence_of_the_finest_grid() -> None:
+    story = Story(Every(timedelta(microseconds=1)), misfire="skip", rules=Rules(misfire_grace=0))
+
+    run = story.pass_at(NOON + 3)
+
+    assert run is not None
+    assert run.scheduled_for == NOON + 3
+    assert story.skips == [Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 1, missed=2)]
+
+
+# ---------------------------------------------------------------- one at a time
+
+
+def test_a_claimed_job_is_not_claimed_again() -> None:
+    story = Story(Every("10s"))
+    story.start_at(NOON + 10 * SECOND)
+
+    assert decide(story.job, NOON + HOUR, OPEN, RULES) == (SkipReason.ALREADY_RUNNING, None)
+    assert story.job.status is Status.QUEUED
+    assert story.job.next_run_at is None
+
+
+# ---------------------------------------------------------------- after failures
+
+
+def test_backoff_accounts_for_the_occurrences_it_postponed() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR, takes=3 * SECOND)
+    assert decide(story.job, NOON + 20 * SECOND, OPEN, RULES) == (SkipReason.BACKOFF, NOON + 43 * SECOND)
+
+    run = story.pass_at(NOON + 43 * SECOND)
+
+    assert run is not None
+    assert (run.scheduled_for, run.attempt, run.trigger) == (NOON + 43 * SECOND, 1, "schedule")
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 20 * SECOND, missed=3)]
+    assert story.job.state.next_run_at == NOON + 50 * SECOND
+
+
+def test_backoff_exactly_at_a_regular_time_is_that_occurrence() -> None:
+    story = Story(Every("10s"))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+
+    story.pass_at(NOON + 40 * SECOND)
+
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 20 * SECOND, missed=2)]
+
+
+def test_a_delay_that_ends_a_microsecond_after_a_regular_time_has_passed_it_over() -> None:
+    story = Story(Every("10s"), retry=Retry.backoff([timedelta(seconds=10, microseconds=1)]))
+    story.pass_at(NOON + 10 * SECOND, ERROR)
+
+    story.pass_at(NOON + 20 * SECOND + 1)
+
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + 20 * SECOND, missed=1)]
+
+
+def test_a_regular_time_overtakes_a_retry_and_renews_the_budget() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+    story.pass_at(utc(10), ERROR)
+    story.pass_at(utc(10, 1), ERROR)
+    assert story.job.retry_count == 2
+
+    run = story.pass_at(utc(11, 0, 30), ERROR)
+
+    assert run == Attempt(scheduled_for=utc(11), attempt=1, trigger=Trigger.SCHEDULE, claimed_at=utc(11, 0, 30))
+    assert story.job.retry_count == 1
+    assert story.skips == []
+
+
+def test_a_regular_time_that_comes_with_the_pass_overtakes_a_retry() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+    story.pass_at(utc(10), ERROR)
+
+    run = story.pass_at(utc(11))
+
+    assert run == Attempt(scheduled_for=utc(11), attempt=1, trigger=Trigger.SCHEDULE, claimed_at=utc(11))
+    assert story.skips == []
+
+
+def test_a_retry_before_the_regular_time_stays_a_retry() -> None:
+    story = Story(Cron("0 * * * *", tz="UTC"), now=utc(9, 30), retry=Retry.in_window(2))
+    story.pass_at(utc(10), ERROR)
+
+    run = story.pass_at(utc(11) - 1)
+
+    assert run is not None
+    assert run.trigger is Trigger.RETRY
+    assert story.job.state.next_run_at == utc(11)
+
+
+def test_attempts_are_counted_only_while_one_is_to_be_repeated() -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(2))
+
+    def attempts() -> tuple[int | None, int]:
+        return story.job.state.retry_of, story.job.state.attempts
+
+    story.pass_at(NOON + HOUR, ERROR)
+    assert attempts() == (NOON + HOUR, 1)
+    run = story.start_at(NOON + HOUR + MINUTE)
+    assert attempts() == (None, 0)
+    assert run is not None
+    story.end_at(NOON + HOUR + MINUTE, run)
+    assert attempts() == (None, 0)
+
+
+# ---------------------------------------------------------------- jitter
+
+
+def test_jitter_is_in_the_next_run_and_counts_from_the_grid() -> None:
+    story = Story(Every("1h", jitter="10%"))
+    expected = [story.job.schedule.jittered(NOON + k * HOUR, "default/a") for k in range(1, 25)]
+
+    story.run_until(NOON + DAY + 6 * MINUTE)
+
+    assert [run.scheduled_for for _, run in story.runs] == expected
+    assert story.skips == []
+
+
+# ---------------------------------------------------------------- the clock went back
+
+
+def test_a_forgotten_backoff_leaves_a_row_for_the_occurrences_it_postponed() -> None:
+    story = Story(Every("1h"))
+    state = replace(story.job.state, next_run_at=NOON + 3 * HOUR, regular_at=NOON + HOUR)
+    story.job = story.job.with_state(replace(state, forgotten_until=NOON + 3 * HOUR))
+
+    assert story.start_at(NOON + 3 * HOUR) is None
+    assert story.skips == [Skip(reason=SkipReason.BACKOFF, scheduled_for=NOON + HOUR, missed=2)]
+    assert story.job.state.next_run_at == NOON + 4 * HOUR
+
+
+@pytest.mark.parametrize("misfire", ["skip", "run_once"])
+def test_missed_occurrences_count_even_if_the_clock_went_back_to_before_the_job_was_added(misfire: str) -> None:
+    """The grid of an interval extends to both sides of its anchor."""
+    job = a_job(Every("5m"), misfire=misfire, enabled=False)
+    back, later = NOON - 150 * MINUTE, NOON + 72 * MINUTE
+
+    resumed = job.with_state(resume(job, back).state)
+    taken = claim(resumed, later, RULES)
+
+    assert resumed.state.next_run_at == NOON - 145 * MINUTE
+    (skip,) = taken.skips
+    assert skip.missed + (taken.attempt is not None) == 44  # from 145 minutes before noon to 70 after it

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
-from scheduler_async import Every, Job, JobSpec, Trigger
+from msgspec.structs import replace
+
+from scheduler_async import Every, Job, JobSpec, Status, Trigger
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
@@ -14,7 +15,7 @@ from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.setting import Limits, Progress, Setting
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.jobs.events import Event, Events
-from scheduler_async.jobs.run import Ending, Run
+from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Run
 from scheduler_async.outbox import Outbox
 from scheduler_async.rules import edits
 from scheduler_async.rules.terms import Rules
@@ -98,27 +99,14 @@ def new_job(id: str = "a", now: Micros = NOON_MICROS) -> Job:
     return edits.add(JobSpec(Every("1m"), handler="work"), id=id, handler="work", now=now)
 
 
-def claimed_run(id: int = 1, at: Micros = NOON_MICROS, **facts: Any) -> Any:
-    """A run that a store has handed over, as far as the engine looks at it."""
-    named = {"job": "default/a", "run": id, "attempt": 1}
-    known = {
-        "id": id,
-        "uid": 7,
-        "name": ("default", "a"),
-        "key": "default/a",
-        "named": named,
-        "handler": "work",
-        "job": new_job(),
-        "scheduled_for": at,
-        "claimed_at": at,
-        "number": 1,
-        "trigger": Trigger.SCHEDULE,
-        "timeout": None,
-        "is_queued": False,
-        "payload_json": "null",
-    }
-    return SimpleNamespace(**{**known, **facts})
+def claimed_run(id: int = 1, at: Micros = NOON_MICROS, *, is_queued: bool = False) -> ClaimedRun:
+    """A run that a store has handed over."""
+    job = new_job()
+    job.take_number(7)
+    activity = Status.QUEUED if is_queued else Status.RUNNING
+    claimed = job.with_state(replace(job.state, activity=activity, next_run_at=None, last_run_at=at))
+    return ClaimedRun.of(id, claimed, Attempt(at, 1, Trigger.SCHEDULE, at), "null", job.state)
 
 
-def active_run(id: int = 1, at: Micros = NOON_MICROS, stage: Stage = Stage.CLAIMED, **facts: Any) -> ActiveRun:
-    return ActiveRun(claimed_run(id, at, **facts), stage)
+def active_run(id: int = 1, at: Micros = NOON_MICROS, stage: Stage = Stage.CLAIMED) -> ActiveRun:
+    return ActiveRun(claimed_run(id, at), stage)

@@ -12,7 +12,7 @@ from scheduler_async import EventKind, Outcome, SkipReason
 from scheduler_async.jobs.events import Event
 from scheduler_async.jobs.run import Skip
 from scheduler_async.outbox import QuietLock
-from scheduler_async.stores.messages import Edit
+from scheduler_async.rules.terms import Transition
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import SECOND
 from tests.cast import NOON
@@ -61,8 +61,8 @@ def test_an_edit_that_left_occurrences_out_has_an_event_for_each_and_one_for_its
     parts, job = Parts(clock), new_job()
     skip = Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON_MICROS, missed=3)
 
-    parts.announcer.edited(Edit(job=job, skips=(skip,), kind="updated"), NOON_MICROS)
-    parts.announcer.edited(Edit(job=job), NOON_MICROS)
+    parts.announcer.edited(Transition(job, (skip,), EventKind.UPDATED), NOON_MICROS)
+    parts.announcer.edited(Transition(job), NOON_MICROS)
     parts.announcer.edited(None, NOON_MICROS)
 
     skipped, updated = parts.listener.events
@@ -75,7 +75,7 @@ def test_a_run_that_was_interrupted_is_an_event_and_a_warning(
 ) -> None:
     parts = Parts(clock)
 
-    parts.announcer.interrupted([(Edit(job=new_job()), claimed_run(id=5))], NOON_MICROS)
+    parts.announcer.interrupted([(Transition(new_job()), claimed_run(id=5))], NOON_MICROS)
 
     (event,) = parts.listener.events
     assert (event.kind, event.run and event.run.outcome) == ("run_finished", Outcome.INTERRUPTED)

@@ -13,9 +13,10 @@ from scheduler_async import SchedulerError, StoreError
 from scheduler_async.engine.ended_runs import EndedRuns
 from scheduler_async.engine.membership import Membership
 from scheduler_async.outbox import QuietLock
+from scheduler_async.rules.terms import Transition
 from scheduler_async.running.active_run import ActiveRun, Stage
 from scheduler_async.stores import nodes
-from scheduler_async.stores.messages import Edit, NodeLost, NodeRow
+from scheduler_async.stores.messages import NodeLost, NodeRow
 from scheduler_async.stores.nodes import BEAT, LEASE, MARGIN
 from scheduler_async.testing import VirtualClock
 from tests.engine.parts import Parts, active_run, claimed_run, new_job
@@ -108,7 +109,7 @@ async def test_runs_of_a_dead_node_are_recorded_and_announced(parts: Parts, monk
     monkeypatch.setattr(nodes, "is_gone", lambda identity: True)
     member = Member(parts)
     dead = NodeRow.missing(OTHER, "gone")
-    parts.store.answers |= {"beat": [dead], "recover": [(Edit(job=new_job()), claimed_run(3))]}
+    parts.store.answers |= {"beat": [dead], "recover": [(Transition(new_job()), claimed_run(3))]}
     parts.agenda.is_stale = False
 
     await member.membership.join()

@@ -41,7 +41,7 @@ class RunLines:
         """Make room for *runs*, each with the name of its job, and for usual ones unless these *are_all*."""
         known = [cells_of(*run) for run in runs]
         usual = [] if are_all else [tuple(map(Text, USUAL_RUN))]
-        self._columns = fitting(LOG, known + usual, width_of(sys.stdout))
+        self._columns = fitting(LOG, [*known, *usual], width_of(sys.stdout))
         self._has_header = False
 
     def print(self, name: str, row: RunRow, output: str | None = None) -> None:

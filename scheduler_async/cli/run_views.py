@@ -37,10 +37,11 @@ USUAL_RUN = ("00:00:00 CEST", "a-usual-name", "schedule", "success", "1m 30s", "
 class RunLines:
     """Prints runs below one header, one by one. Columns keep their widths, and widen for a cell that needs it."""
 
-    def __init__(self, runs: Sequence[tuple[str, RunRow]] = ()) -> None:
-        """Make room for *runs*, each with the name of its job, or for usual ones if there are none yet."""
-        known = [cells_of(*run) for run in runs] or [tuple(map(Text, USUAL_RUN))]
-        self._columns = fitting(LOG, known, width_of(sys.stdout))
+    def __init__(self, runs: Sequence[tuple[str, RunRow]] = (), *, are_all: bool = False) -> None:
+        """Make room for *runs*, each with the name of its job, and for usual ones unless these *are_all*."""
+        known = [cells_of(*run) for run in runs]
+        usual = [] if are_all else [tuple(map(Text, USUAL_RUN))]
+        self._columns = fitting(LOG, [*known, *usual], width_of(sys.stdout))
         self._has_header = False
 
     def print(self, name: str, row: RunRow, output: str | None = None) -> None:
@@ -64,7 +65,7 @@ def show_rows(rows: Sequence[RunRow], outputs: Mapping[int, str | None]) -> None
         say("No runs.")
         return
     runs = list(zip(names_of([(row.namespace, row.job_id) for row in rows]), rows, strict=True))
-    lines = RunLines(runs)
+    lines = RunLines(runs, are_all=True)
     for name, row in runs:
         lines.print(name, row, outputs.get(row.id))
 
@@ -74,7 +75,7 @@ def cells_of(name: str, row: RunRow) -> tuple[AnyText, ...]:
     at = row.started_at or row.scheduled_for
     in_progress = Text("unreadable", "red") if is_unreadable(row) else Text("running", "cyan")
     return (
-        Text(time_format.absolute(at, now(), HERE)),
+        Text(time_format.absolute(at, now(), HERE, with_seconds=True)),
         Text(name),
         Text(f"{row.trigger.value} {row.attempt}" if row.attempt > 1 else row.trigger.value),
         in_progress if row.outcome is None else coloured(row.outcome),

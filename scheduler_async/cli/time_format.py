@@ -60,10 +60,10 @@ def span(seconds: int) -> str:
     return f"{years}y {rest}d" if rest else f"{years}y"
 
 
-def absolute(at: datetime, now: datetime, zone: tzinfo) -> str:
+def absolute(at: datetime, now: datetime, zone: tzinfo, *, with_seconds: bool = False) -> str:
     """Return a moment on the clock of *zone*, with as much of the date as it needs."""
     there, today = at.astimezone(zone), now.astimezone(zone)
-    clock = f"{there:%H:%M:%S}" if there.second else f"{there:%H:%M}"
+    clock = f"{there:%H:%M:%S}" if there.second or with_seconds else f"{there:%H:%M}"
     if there.date() == today.date():
         day = ""
     elif abs(there - today) < timedelta(days=180):

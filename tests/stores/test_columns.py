@@ -45,19 +45,16 @@ TABLES = {"job": DESCRIPTION_TYPES, "state": STATE_TYPES}
 
 # ---------------------------------------------------------------- readers
 
-NUMBERS = st.integers(-(2**63), 2**63 - 1)
-WRONG = {
-    TEXT: st.integers() | st.floats() | st.booleans() | st.binary(),
-    BIGINT: st.text() | st.floats() | st.booleans() | st.binary(),
+WRONG: dict[str, list[object]] = {
+    TEXT: [0, 1, -1, 0.5, True, b"", b"a"],
+    BIGINT: ["", "a", "1", 0.0, 1.0, 0.5, float("nan"), True, False, b"", b"1"],
 }
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@given(data=st.data())
-def test_a_reader_refuses_values_of_another_type(kind: Kind, data: st.DataObject) -> None:
-    """SQLite gives back whatever a damaged file holds, booleans and floats included."""
-    with pytest.raises(ValueError, match=r"is not|is none of"):
-        kind.read(data.draw(WRONG[kind.type]))
+def test_a_reader_refuses_values_of_another_type(kind: Kind) -> None:
+    """SQLite gives back whatever a damaged file holds."""
+    assert [value for value in WRONG[kind.type] if accepts(kind, value)] == []
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind.type == TEXT])
@@ -193,7 +190,7 @@ RETRIES = st.sampled_from(
 STATE_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "activity": st.sampled_from(ACTIVITIES),
     "phase": st.sampled_from(Phase),
-    "last_exit_code": st.none() | NUMBERS,
+    "last_exit_code": st.none() | st.integers(-(2**63), 2**63 - 1),
     **{name: st.none() | TEXTS for name in STATE_TEXTS},
     **{
         name: st.integers(0, MOST_COUNTED) for name, kind in STATE.items() if accepts(kind, 0) and not accepts(kind, -1)

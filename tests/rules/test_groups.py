@@ -23,7 +23,7 @@ def test_a_job_without_a_group_has_no_key() -> None:
     assert group_key("default", None) is None
 
 
-NAMES = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=4)
+NAMES = st.text("a*/", min_size=1, max_size=3)
 
 
 @given(one=st.tuples(NAMES, NAMES), other=st.tuples(NAMES, NAMES))

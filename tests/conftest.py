@@ -22,7 +22,7 @@ collect_ignore = ["on_uvloop"] if sys.platform == "win32" else []  # there is no
 
 settings.register_profile(
     "default",
-    max_examples=100,  # tests of parsers and codecs ask for 500; five times as many everywhere would take minutes
+    max_examples=100,  # 500 would double the time of tests/rules; the tests of codecs ask for that many
     deadline=None,  # shared machines stall; slowness is measured where it matters
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -89,6 +89,14 @@ def zones(session: nox.Session) -> None:
 
 
 @nox.session
+def examples(session: nox.Session) -> None:
+    """Run every property test with 10,000 examples, except those that set a number of their own."""
+    session.install("-e", ".[cli,otel]", *group("test"))
+    options = ("-m", "hypothesis", "-n", "auto", "--timeout", "1800")
+    session.run("pytest", *options, *session.posargs, env={"HYPOTHESIS_PROFILE": "deep"})
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """One bad row harms no other: 5,000 cases on each store, or as many as `nox -s fuzz -- 500` says."""
     session.install("-e", ".[cli,otel]", *group("test"))

@@ -1,8 +1,9 @@
-"""Fixtures for tests of the whole scheduler, and the profile of hypothesis."""
+"""Fixtures for tests of the whole scheduler, and the profiles of hypothesis."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,10 +22,12 @@ collect_ignore = ["on_uvloop"] if sys.platform == "win32" else []  # there is no
 
 settings.register_profile(
     "default",
+    max_examples=100,  # 500 would double the time of tests/rules; the tests of codecs ask for that many
     deadline=None,  # shared machines stall; slowness is measured where it matters
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("default")
+settings.register_profile("deep", settings.get_profile("default"), max_examples=10_000)  # `nox -s examples`
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_sessionfinish() -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler_async import At, Cron, Delay, Every, Retry, Schedule, SkipReason, Status, Trigger
+from scheduler_async import At, Cron, Delay, Every, Job, Retry, Schedule, SkipReason, Status, Trigger
 from scheduler_async.jobs.enums import ENDED
-from scheduler_async.jobs.run import Attempt, Skip
-from scheduler_async.rules.claiming import claim
-from scheduler_async.rules.edits import resume
+from scheduler_async.jobs.run import Attempt, Ending, Skip
+from scheduler_async.rules.claiming import claim, ran_before, unclaim
+from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.explaining import decide
-from scheduler_async.rules.terms import Rules
+from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
-from tests.rules.stories import ERROR, NOON, OPEN, RULES, Story, a_job, utc
+from tests.rules.stories import ERROR, NOON, OPEN, RULES, SUCCESS, Story, a_job, utc
 
 # ---------------------------------------------------------------- misfires
 
@@ -297,3 +299,87 @@ def test_missed_occurrences_count_even_if_the_clock_went_back_to_before_the_job_
     assert resumed.state.next_run_at == NOON - 145 * MINUTE
     (skip,) = taken.skips
     assert skip.missed + (taken.attempt is not None) == 44  # from 145 minutes before noon to 70 after it
+
+
+def test_an_occurrence_that_ran_before_the_clock_went_back_gives_way_to_the_one_after_the_latest() -> None:
+    job = a_job(Every("1h"))
+    taken = claim(job, NOON + HOUR, RULES)
+
+    state = ran_before(taken.job, job.state, NOON + 4 * HOUR, NOON + HOUR)
+
+    assert (state.activity, state.next_run_at, state.last_run_at) == (Status.IDLE, NOON + 5 * HOUR, None)
+
+
+# ---------------------------------------------------------------- a claim that is undone
+
+
+def undone(story: Story, before: Job, run: Attempt | None) -> tuple[Transition, Micros]:
+    """Undo the claim of *run*; *before* is the job as it was until then."""
+    assert run is not None
+    claimed = replace(story.job, description=before.description, anchor=before.anchor)
+    return unclaim(story.job, claimed, before.state, run)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([], id="a first run"),
+        pytest.param([SUCCESS], id="a later run"),
+        pytest.param([ERROR], id="a retry"),
+        pytest.param([ERROR, ERROR], id="a later retry"),
+    ],
+)
+def test_a_claim_that_is_undone_leaves_no_trace(before: list[Ending]) -> None:
+    story = Story(Every("1h"), retry=Retry.in_window(3))
+    for ending in before:
+        story.pass_at(story.job.state.next_run_at or NOON, ending)
+    job = story.job
+
+    run = story.start_at(job.state.next_run_at or NOON)
+    freed, _ = undone(story, job, run)
+
+    assert (freed.job, freed.skips) == (job, ())
+
+
+def test_a_triggered_run_that_is_undone_leaves_no_trace() -> None:
+    story = Story(Every("1h"))
+    job = story.job
+
+    freed, _ = undone(story, job, story.trigger_at(NOON + 2 * HOUR))
+
+    assert (freed.job, freed.skips) == (job, ())
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "reason"),
+    [
+        pytest.param(pause, Status.PAUSED, SkipReason.PAUSED, id="paused"),
+        pytest.param(partial(disable, reason="enough"), Status.DISABLED, SkipReason.DISABLED, id="disabled"),
+    ],
+)
+def test_a_change_since_the_claim_acts_as_if_there_had_been_no_claim(
+    change: Callable[..., Transition], status: Status, reason: SkipReason
+) -> None:
+    story, now = Story(Every("1h")), NOON + HOUR + SECOND
+    job = story.job
+    run = story.start_at(NOON + HOUR)
+    story.change(change(story.job, now=now))
+    story.job = replace(story.job, updated=now)
+
+    freed, at = undone(story, job, run)
+
+    assert freed.state == change(job, now=now).state
+    assert (freed.job.status, at) == (status, now)
+    assert freed.skips == (Skip(reason=reason, scheduled_for=NOON + HOUR, missed=1),)
+
+
+def test_a_new_schedule_since_the_claim_holds_and_the_claimed_occurrence_leaves_a_row() -> None:
+    story, now = Story(Every("1h")), NOON + HOUR + SECOND
+    job = story.job
+    run = story.start_at(NOON + HOUR)
+    story.reschedule(Every("5m"), now)
+
+    freed, at = undone(story, job, run)
+
+    assert (freed.state.next_run_at, freed.job.status, at) == (now + 5 * MINUTE, Status.IDLE, now)
+    assert freed.skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + HOUR, missed=1),)

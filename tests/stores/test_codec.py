@@ -179,10 +179,11 @@ def problems_in(kinds: dict[str, Kind], row: tuple[Any, ...]) -> list[Unreadable
     return [problem for problem in found if problem is not None]
 
 
+MANY = settings(max_examples=max(500, settings().max_examples))
 DESCRIBED = {column.name: column.kind for column in DESCRIPTION}
 
 
-@settings(max_examples=1000)
+@MANY
 @example(with_column("timeout", 0.5))
 @example(with_column("anchor", float(NOW)))
 @example(with_column("payload", '"\udcff"'))
@@ -203,7 +204,7 @@ def test_a_description_is_read_if_and_only_if_nothing_is_wrong_with_any_column(r
     assert found == (problems[0] if problems else None)
 
 
-@settings(max_examples=1000)
+@MANY
 @given(DESCRIPTIONS)
 def test_what_can_be_read_of_a_description_is_kept_and_the_rest_is_named(row: tuple[Any, ...]) -> None:
     problems = problems_of(row)
@@ -225,7 +226,7 @@ def test_what_can_be_read_of_a_description_is_kept_and_the_rest_is_named(row: tu
 NAMES = ("user_id", "name", "job_group")  # shown as far as they can be
 
 
-@settings(max_examples=1000)
+@MANY
 @given(STATES)
 def test_a_state_is_read_if_and_only_if_nothing_is_wrong_with_any_column(columns: tuple[Any, ...]) -> None:
     problems = problems_in(STATE, columns)
@@ -239,7 +240,7 @@ def test_a_state_is_read_if_and_only_if_nothing_is_wrong_with_any_column(columns
     assert found == (problems[0] if problems else None)
 
 
-@settings(max_examples=1000)
+@MANY
 @given(RUNS)
 def test_a_run_is_read_if_and_only_if_nothing_is_wrong_with_any_column(columns: tuple[Any, ...]) -> None:
     problem_in = (problem_of(name, read, value) for (name, read), value in zip(RUN.items(), columns, strict=True))

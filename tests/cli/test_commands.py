@@ -346,7 +346,7 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
     ("arguments", "code", "words"),
     [
         pytest.param(["add", "x"], 2, "COMMAND", id="no command"),
-        pytest.param(["add", "x", " "], 2, "A command must be a shell command", id="blank command"),
+        pytest.param(["add", "x", " "], 2, "command must be a shell command", id="blank command"),
         pytest.param(["add", "x", "y", "--cron", "61 * * * *"], 2, "61 is out of range", id="cron"),
         pytest.param(["add", "x", "y", "--every", "5"], 2, "Missing time unit", id="interval"),
         pytest.param(["add", "x", "y", "--at", "soon"], 2, "'soon' is not a time. Write ", id="moment"),
@@ -372,7 +372,9 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
         pytest.param(["add", "x", "y", "--cwd", "no/where"], 2, "the directory does not exist", id="directory"),
         pytest.param(["edit", "there", "--cwd", "no/where"], 2, "the directory does not exist", id="edited directory"),
         pytest.param(["add", "x", "y", "--cwd", "text.db"], 2, "'text.db' is a file", id="a file as directory"),
-        pytest.param(["add", " x", "y"], 2, "The slug of a job must be a string without whitespace", id="slug"),
+        pytest.param(
+            ["add", " x", "y"], 2, "slug must be a non-empty string without leading or trailing whitespace", id="slug"
+        ),
         pytest.param(["add", "x", "y\udcff"], 2, "is not valid UTF-8", id="no text"),
         pytest.param(["add", "x", "y", "--manual", "--every", "1h"], 2, "a job has one schedule", id="manual and not"),
         pytest.param(["edit", "there", "--unset-env", "A"], 2, "has no such variable", id="variable that is not there"),

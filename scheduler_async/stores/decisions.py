@@ -15,7 +15,7 @@ from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.finishing import after_run
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeRow
@@ -98,7 +98,7 @@ def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
         return None
 
 
-def gone_on(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
+def after_repeat(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
     """The job of a run whose row was there already. *latest* is the last occurrence up to *now* that has a row.
 
     The occurrence ran before the clock went back, so that the job goes on with the next; or without *latest*, the row

@@ -40,8 +40,8 @@ from scheduler_async.rules.claim_ahead import (
     LONGEST_LEAD,
     LONGEST_REACH,
     SHORTEST_LEAD,
+    ClaimAhead,
     Expected,
-    Foresight,
 )
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.clock import Timer
@@ -55,9 +55,9 @@ REACH = timedelta(milliseconds=60)  # further ahead than anything is claimed tha
 
 
 @pytest.fixture
-def foresighted(monkeypatch: pytest.MonkeyPatch) -> None:
-    learn = Foresight.learn
-    monkeypatch.setattr(Foresight, "learn", lambda self, _, count: learn(self, TAKES, count))
+def claiming_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    learn = ClaimAhead.learn
+    monkeypatch.setattr(ClaimAhead, "learn", lambda self, _, count: learn(self, TAKES, count))
 
 
 async def shortly_before(clock: VirtualClock, moment: timedelta = MINUTE) -> None:
@@ -76,22 +76,22 @@ async def crowd_of(count: int, scheduler: Scheduler, moment: datetime = NOON + M
 
 
 def test_where_claims_take_no_time_nothing_is_done_ahead() -> None:
-    foresight = Foresight()
-    foresight.learn(0.0, 1)
+    claim_ahead = ClaimAhead()
+    claim_ahead.learn(0.0, 1)
 
-    assert (foresight.lead, foresight.reach, foresight.lead_of_crowd(10_000)) == (0, 0, 0)
+    assert (claim_ahead.lead, claim_ahead.reach, claim_ahead.lead_of_crowd(10_000)) == (0, 0, 0)
 
 
 def test_a_slow_claim_counts_at_once_and_is_forgotten_little_by_little() -> None:
-    foresight = Foresight()
-    foresight.learn(0.005, 1)
-    usual = foresight.lead
-    foresight.learn(0.015, 1)
-    slow = foresight.lead
+    claim_ahead = ClaimAhead()
+    claim_ahead.learn(0.005, 1)
+    usual = claim_ahead.lead
+    claim_ahead.learn(0.015, 1)
+    slow = claim_ahead.lead
     leads = []
     for _ in range(100):
-        foresight.learn(0.005, 1)
-        leads.append(foresight.lead)
+        claim_ahead.learn(0.005, 1)
+        leads.append(claim_ahead.lead)
 
     assert usual < slow
     assert slow >= 0.015 * SECOND
@@ -101,10 +101,10 @@ def test_a_slow_claim_counts_at_once_and_is_forgotten_little_by_little() -> None
 
 
 def test_a_little_time_is_left_for_a_claim_that_takes_longer_than_those_before_it() -> None:
-    foresight = Foresight()
-    foresight.learn(0.000_001, 1)
+    claim_ahead = ClaimAhead()
+    claim_ahead.learn(0.000_001, 1)
 
-    assert foresight.lead == SHORTEST_LEAD
+    assert claim_ahead.lead == SHORTEST_LEAD
 
 
 @given(
@@ -112,21 +112,21 @@ def test_a_little_time_is_left_for_a_claim_that_takes_longer_than_those_before_i
     st.lists(st.integers(0, 100_000), min_size=2),
 )
 def test_it_never_looks_further_than_it_may(claims: list[tuple[float, int]], crowds: list[int]) -> None:
-    foresight = Foresight()
+    claim_ahead = ClaimAhead()
     for took, count in claims:
-        foresight.learn(took, count)
+        claim_ahead.learn(took, count)
 
-    assert 0 <= foresight.lead <= foresight.reach
-    assert foresight.lead <= LONGEST_LEAD
-    assert foresight.reach <= LONGEST_REACH
-    leads = [foresight.lead_of_crowd(count) for count in sorted(crowds)]
+    assert 0 <= claim_ahead.lead <= claim_ahead.reach
+    assert claim_ahead.lead <= LONGEST_LEAD
+    assert claim_ahead.reach <= LONGEST_REACH
+    leads = [claim_ahead.lead_of_crowd(count) for count in sorted(crowds)]
     assert leads == sorted(leads)
-    assert foresight.lead <= leads[0]
+    assert claim_ahead.lead <= leads[0]
     assert leads[-1] <= EARLIEST_CLAIM
 
 
 def test_the_longer_it_takes_to_claim_a_crowd_the_sooner_it_begins_with_the_next() -> None:
-    quick, slow = Foresight(), Foresight()
+    quick, slow = ClaimAhead(), ClaimAhead()
     for _ in range(100):
         quick.learn(0.010, 250)
         slow.learn(0.020, 250)
@@ -162,7 +162,7 @@ def test_of_two_expectations_the_sooner_counts(one: Expected, other: Expected, s
 # ---------------------------------------------------------------- what others see of it
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_what_is_claimed_ahead_starts_on_time(scheduler: Scheduler, worker: Worker, clock: VirtualClock) -> None:
     await scheduler.add_job(Every("1m"), handler="work", id="a")
 
@@ -178,7 +178,7 @@ async def test_what_is_claimed_ahead_starts_on_time(scheduler: Scheduler, worker
     assert (await job_of(scheduler)).next_run_at == NOON + 3 * MINUTE
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_all_that_is_due_within_moments_is_claimed_at_once_and_starts_in_its_own_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -194,7 +194,7 @@ async def test_all_that_is_due_within_moments_is_claimed_at_once_and_starts_in_i
     assert scheduler.state().tick_count - looks < 20
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_run_is_told_of_when_it_starts(scheduler: Scheduler, clock: VirtualClock) -> None:
     async def hear() -> Event:
         return await anext(event async for event in scheduler.events() if event.kind is EventKind.RUN_STARTED)
@@ -209,7 +209,7 @@ async def test_a_run_is_told_of_when_it_starts(scheduler: Scheduler, clock: Virt
     assert (await hearing).at == NOON + MINUTE
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_what_waits_for_its_time_is_neither_running_nor_queued(scheduler: Scheduler, clock: VirtualClock) -> None:
     await scheduler.add_job(At(NOON + MINUTE), handler="work", id="a")
 
@@ -219,7 +219,7 @@ async def test_what_waits_for_its_time_is_neither_running_nor_queued(scheduler: 
     assert (state.running, state.queued) == (0, 0)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("how", ["pause", "disable", "edit"])
 async def test_whoever_changes_a_job_whose_run_is_claimed_takes_it_back(
     how: str, scheduler: Scheduler, worker: Worker, clock: VirtualClock
@@ -245,7 +245,7 @@ async def test_whoever_changes_a_job_whose_run_is_claimed_takes_it_back(
     assert {run.payload for run in worker.runs} <= {"new"}
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -267,7 +267,7 @@ async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
     assert worker.ids == ids
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_change_takes_back_the_run_although_its_time_is_past(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -284,7 +284,7 @@ async def test_a_change_takes_back_the_run_although_its_time_is_past(
     assert (row.scheduled_for, row.outcome, row.reason) == (NOON + MINUTE, Outcome.SKIPPED, SkipReason.PAUSED)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_job_that_is_made_manual_before_its_time_does_not_start(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -298,7 +298,7 @@ async def test_a_job_that_is_made_manual_before_its_time_does_not_start(
     assert not worker.runs
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_retry_that_is_claimed_is_forgotten_when_its_job_is_resumed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -316,7 +316,7 @@ async def test_a_retry_that_is_claimed_is_forgotten_when_its_job_is_resumed(
     assert (resumed.state.retry_count, resumed.state.attempts) == (0, 0)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_if_the_store_fails_when_a_run_is_taken_back_that_is_told_and_done_later(
     new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +337,7 @@ async def test_if_the_store_fails_when_a_run_is_taken_back_that_is_told_and_done
     assert worker.fired() == [1, 2]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_what_was_taken_back_goes_on_when_it_is_resumed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -365,7 +365,7 @@ class HastyClock(VirtualClock):
         return super().call_later(max(delay - 0.001, 0.000_001), callback)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_nothing_starts_before_its_time_whatever_the_timers_do() -> None:
     clock = HastyClock(NOON)
     worker = Worker(clock)
@@ -388,7 +388,7 @@ async def let_a_crowd_run(count: int, began: list[str], after: timedelta = timed
             if len(began) == count:
                 all_began.set()
 
-        scheduler._engine.session.claimer.lookahead.foresight.learn(TAKES, 1)
+        scheduler._engine.session.claimer.lookahead.claim_ahead.learn(TAKES, 1)
         ids = await crowd_of(count, scheduler, datetime.now(UTC) + after)
         async with asyncio.timeout(PATIENCE):
             await all_began.wait()
@@ -401,7 +401,7 @@ async def test_what_is_due_at_one_moment_starts_in_order() -> None:
     assert began == await let_a_crowd_run(50, began, timedelta(seconds=0.5))
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_whoever_changes_it_elsewhere_waits_as_long(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -424,7 +424,7 @@ async def test_whoever_changes_it_elsewhere_waits_as_long(
     assert begun == len(worker.runs) == 1
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_job_that_is_removed_before_its_time_does_not_start(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -438,7 +438,7 @@ async def test_a_job_that_is_removed_before_its_time_does_not_start(
     assert await scheduler.get_job("a") is None
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_stop_puts_back_what_has_not_begun(
     new_scheduler: NewScheduler, path: object, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -462,7 +462,7 @@ async def test_a_stop_puts_back_what_has_not_begun(
     assert worker.fired() == [1]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_node_that_was_frozen_meanwhile_does_not_begin_what_others_may_have_taken_over(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -484,7 +484,7 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_begin_what_others_may_h
     assert NOON + MINUTE in [run.scheduled_for for run in worker.runs]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_trigger_shortly_before_its_time_runs_it_at_once_and_it_runs_again_in_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -498,7 +498,7 @@ async def test_a_trigger_shortly_before_its_time_runs_it_at_once_and_it_runs_aga
     assert worker.fired(MILLISECOND) == [59_995, 60_000]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_trigger_elsewhere_finds_it_running(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -515,7 +515,7 @@ async def test_a_trigger_elsewhere_finds_it_running(
     assert worker.fired() == [1]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_clock_that_goes_back_in_between_does_not_repeat_the_run(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -530,7 +530,7 @@ async def test_a_clock_that_goes_back_in_between_does_not_repeat_the_run(
     assert scheduled == [NOON + MINUTE, NOON + 2 * MINUTE]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("back", [timedelta(seconds=10), HOUR, 40 * DAY], ids=str)
 @pytest.mark.parametrize("pause", [0, 2, 4, 6], ids=lambda pause: f"noticed after {pause} ms")
 async def test_no_job_waits_out_a_jump_back_that_comes_when_it_is_claimed(
@@ -555,7 +555,7 @@ async def test_no_job_waits_out_a_jump_back_that_comes_when_it_is_claimed(
         assert job.next_run_at - clock.now() <= MINUTE
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("how", ["edit", "trigger", "stop"])
 async def test_no_job_waits_out_a_jump_back_if_its_claim_is_undone_meanwhile(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock, how: str
@@ -583,7 +583,7 @@ async def test_no_job_waits_out_a_jump_back_if_its_claim_is_undone_meanwhile(
     assert worker.ids == ["a"] * 3
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("limits", [{"max_concurrent": 5}, {"group_limits": 5}, {"group_limits": {"g": 5}}])
 async def test_where_slots_are_limited_they_are_for_what_is_due(
     limits: dict[str, object], new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
@@ -601,7 +601,7 @@ async def test_where_slots_are_limited_they_are_for_what_is_due(
     assert worker.fired() == [1]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_the_state_tells_when_something_is_due_and_not_when_it_is_claimed(
     scheduler: Scheduler, clock: VirtualClock
 ) -> None:
@@ -618,7 +618,7 @@ async def claimed(scheduler: Scheduler) -> int:
     return len(await scheduler.run_log(limit=None))
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_crowd_is_claimed_before_its_moment_and_starts_then_in_order(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -635,7 +635,7 @@ async def test_a_crowd_is_claimed_before_its_moment_and_starts_then_in_order(
     assert set(worker.fired()) == {1}
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_crowd_that_ran_together_is_one_the_next_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -660,7 +660,7 @@ async def test_those_who_are_claimed_late_start_after_those_who_were_claimed_ahe
     assert began == await let_a_crowd_run(1_500, began)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_of_a_crowd_no_more_are_claimed_ahead_than_memory_is_for(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -678,7 +678,7 @@ async def test_of_a_crowd_no_more_are_claimed_ahead_than_memory_is_for(
     assert set(worker.fired()) == {1}
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_whatever_comes_before_a_crowd_starts_in_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -695,7 +695,7 @@ async def test_whatever_comes_before_a_crowd_starts_in_time(
     assert len(worker.runs) == 602
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_stop_puts_back_a_crowd(
     new_scheduler: NewScheduler, path: object, worker: Worker, clock: VirtualClock
 ) -> None:

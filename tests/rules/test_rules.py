@@ -38,7 +38,7 @@ from scheduler_async.rules.clock_changes import sooner
 from scheduler_async.rules.edits import add, disable, edit, edited_spec, pause, resume
 from scheduler_async.rules.explaining import MAX_UPCOMING, decide, explain, upcoming
 from scheduler_async.rules.finishing import after_run
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.rules.terms import Room, Rules, Transition
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 
@@ -929,10 +929,10 @@ def test_an_edit_can_disable() -> None:
 
 def test_an_unknown_field_is_a_type_error() -> None:
     with pytest.raises(
-        TypeError, match=r"A job has no colour or id to change\. It has schedule, handler, .* or enabled"
+        TypeError, match=r"Cannot change colour or id of a job\. Choose from schedule, handler, .* or enabled"
     ):
         edited_spec(a_job(Every("1h")), {"colour": "red", "id": "b"})
-    with pytest.raises(TypeError, match="A job has no colour to change"):
+    with pytest.raises(TypeError, match="Cannot change colour of a job"):
         edited_spec(a_job(Every("1h")), {"colour": "red"})
 
 
@@ -1178,7 +1178,7 @@ def test_every_reason_has_a_sentence(
             failing(Every("10s"), Retry.backoff()),
             NOON + 11 * SECOND,
             (
-                'Job "a" waits after 1 failure in a row (ValueError: no), and is tried again '
+                'Job "a" waits after 1 failure in a row (ValueError: no); the next attempt is '
                 "at 2026-01-05 12:00:40 UTC, in 29 seconds."
             ),
         ),
@@ -1227,7 +1227,7 @@ def test_a_preview_knows_only_the_next_run_of_a_delay() -> None:
 
 def test_a_preview_shows_what_is_due_now_first() -> None:
     late = preview(a_job(Every("20m")), NOON + 70 * MINUTE, HOUR)
-    assert late == [(0, ("2 missed, not made up for",)), (10, ()), (30, ()), (50, ())]
+    assert late == [(0, ("2 missed, skipped",)), (10, ()), (30, ()), (50, ())]
 
     skipping = preview(a_job(Every("20m"), misfire="skip"), NOON + 70 * MINUTE, HOUR)
     assert skipping == [(10, ()), (30, ()), (50, ())]
@@ -1266,7 +1266,7 @@ def test_a_preview_has_an_end() -> None:
     lines = preview(a_job(Every("1s")), NOON, DAY)
     assert len(lines) == MAX_UPCOMING + 1
     assert [warnings for _, warnings in lines[:-1] if warnings] == []
-    assert lines[-1][1] == ("and so on: no more than 1,000 of a job are listed",)
+    assert lines[-1][1] == ("and so on: the preview lists at most 1,000 runs of a job",)
 
 
 def test_a_preview_touches_nothing() -> None:
@@ -1331,7 +1331,7 @@ def test_a_preview_at_the_very_moment_a_delay_ends_tells_what_it_passed_over() -
 
     rows = preview(story.job, NOON + 40 * SECOND, 5 * SECOND)
 
-    assert rows == [(0, ("postponed after failures", "2 missed, not made up for"))]
+    assert rows == [(0, ("postponed after failures", "2 missed, skipped"))]
 
 
 def test_a_preview_includes_a_run_at_the_end_of_its_window() -> None:
@@ -1518,7 +1518,7 @@ def test_a_full_group_is_named() -> None:
 
     sentence = str(explain(job, NOON + HOUR, Room(free_in_group=0), RULES))
 
-    assert sentence == 'Job "a" is due, but its group "mail" has no free slot.'
+    assert sentence == 'Job "a" is due, but its group "mail" is full; it starts when a slot frees.'
 
 
 def test_an_edit_that_drops_the_retry_of_a_one_shot_leaves_no_row() -> None:

@@ -32,7 +32,7 @@ from scheduler_async import (
 from scheduler_async.jobs.enums import Misfire, OnInterrupt
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.unreadable import Unreadable
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.messages import Decision, NodeRow
 from scheduler_async.stores.nodes import new_identity, retire

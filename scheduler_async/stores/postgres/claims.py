@@ -10,7 +10,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
-from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
+from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, WorkBase, free_values
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
@@ -275,7 +275,7 @@ class ClaimWork(WorkBase):
 
     async def _go_on_from_repeated(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> list[Job]:
         """Jobs whose occurrences ran before, as a clock that went back offers them, as they go on."""
-        return [gone_on(run, await db.fetchval(LATEST_RUN, run.uid, now), now) for run in runs]
+        return [after_repeat(run, await db.fetchval(LATEST_RUN, run.uid, now), now) for run in runs]
 
     async def count_due(self, db: Connection, now: Micros, most: int) -> int:
         return int(await db.fetchval(COUNT_DUE, now, most))

@@ -13,7 +13,7 @@ from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
-from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
+from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.ready_queue import Line
 from scheduler_async.stores.sqlite.base import (
@@ -278,7 +278,7 @@ class ClaimWork(WorkBase):
         for run in runs:
             if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.uid)).fetchone():
                 (latest,) = db.execute(LATEST_RUN, (run.uid, now)).fetchone()
-                job = gone_on(run, latest, now)
+                job = after_repeat(run, latest, now)
                 WRITE_STATE.one(db, *free_values(job))
                 self._stand_in_line(job)
                 repeated.add(run.uid)

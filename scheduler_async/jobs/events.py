@@ -111,9 +111,8 @@ class Events:
     """All streams and observers. A stream is dropped when nothing references it."""
 
     def __init__(self) -> None:
-        self._streams: set[ref[EventStream]] = (
-            set()
-        )  # `has_listeners` is asked far more often than `tell`: a WeakSet would be slow
+        # `has_listeners` is called far more often than `tell`, and a WeakSet is slow to test.
+        self._streams: set[ref[EventStream]] = set()
         self.observers: list[Observer] = []
 
     @property

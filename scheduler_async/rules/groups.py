@@ -62,7 +62,7 @@ class Rooms:
     """The number of further runs that each group allows, within its namespace and across all namespaces."""
 
     def __init__(self, limit: int | None, limits: Mapping[str, int], running: Mapping[str, int]) -> None:
-        """*limit* applies to every group that *limits* does not name. *running* counts runs by group key."""
+        """Apply *limit* to every group that *limits* does not name. *running* counts runs by group key."""
         self.limit = limit
         self.own = {name: most for name, most in limits.items() if not name.startswith(EVERYWHERE)}
         shared = {name.removeprefix(EVERYWHERE): most for name, most in limits.items() if name not in self.own}

@@ -1,4 +1,4 @@
-"""Statements that write many rows to SQLite at once, and bind only the values that are not the usual ones."""
+"""Statements that write many rows to SQLite at once, and bind only values that differ from the usual ones."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from operator import is_not, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-# So many rows go into one statement. The event loop can go on while SQLite is busy with it; between two statements,
-# who writes has to wait for its turn. More of them gain nothing.
+# So many rows go into one statement. The event loop can run while SQLite executes it; between two statements, the
+# thread waits for its turn. Larger statements gain nothing.
 AT_ONCE = (256, 32, 4, 1)
 
 
 class Form(NamedTuple):
-    """How rows with the same gaps are written."""
+    """The statements for rows with the same gaps."""
 
     texts: tuple[str, ...]
-    """The statements for as many rows as `AT_ONCE` says."""
+    """The statements for the numbers of rows in `AT_ONCE`."""
     values_of: Callable[[Sequence[Any]], tuple[Any, ...]]
-    """What picks the values of a row."""
+    """Selects the values to bind from a row."""
 
 
 NULL = MappingProxyType[str, object]({})
-"""No column has a usual value but None."""
+"""The usual value of every column is None."""
 
 
 class Writing:
-    """A statement that writes rows with gaps: it binds only the values that differ from the usual ones.
+    """A statement that writes rows with gaps. It binds only the values that differ from the usual ones.
 
-    Python's driver is slow to bind values, None above all, and most columns of most jobs hold what they usually hold.
-    Rows end with the values by which the statement finds them, if it does. Rows that are written together must differ
-    in these.
+    Python's driver binds values slowly, None in particular, and most columns of most jobs have their usual value. Rows
+    end with the key values by which the statement finds them, if it does. Rows that are written together must have
+    different keys.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Writing:
         keys: int = 0,
         usual: Mapping[str, object] = NULL,
     ) -> None:
-        """Make a statement for *columns*, with so many *keys* behind them.
+        """Make a statement for *columns*, followed by *keys* key values.
 
-        *text* gets the columns that are bound, the literals of those that are not, and the number of rows. *usual* are
-        the usual values of columns where they are not None.
+        *text* receives the bound columns, the literals of the others, and the number of rows. *usual* contains the
+        usual values that are not None.
         """
         self._text = text
         self._columns = columns
@@ -53,12 +53,12 @@ class Writing:
         self._forms: dict[tuple[bool, ...], Form] = {}
 
     def one(self, db: sqlite3.Connection, *row: Any) -> int:
-        """Write one row, and return how many were written: it may not be there."""
+        """Write one row. Return how many rows were written: an update may find none."""
         texts, values_of = self._form_of(self._filled(row))
         return db.execute(texts[-1], values_of(row)).rowcount
 
     def all(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> int:
-        """Write *rows*, those with the same gaps next to each other at once, and return how many were written."""
+        """Write *rows*. Adjacent rows with the same gaps share a statement. Return how many rows were written."""
         rest = iter(rows)
         first_two = list(islice(rest, 2))
         if len(first_two) < 2:
@@ -66,7 +66,7 @@ class Writing:
         written = 0
         for filled, alike in groupby(chain(first_two, rest), key=self._filled):
             texts, values_of = self._form_of(filled)
-            # Row by row: with thousands of them at once, Python's garbage collector takes half of the time.
+            # Row by row: with thousands of rows at once, the garbage collector takes half of the time.
             bound: list[Any] = []
             rows_bound = 0
             for row in alike:
@@ -83,7 +83,7 @@ class Writing:
         return written
 
     def _form_of(self, filled: tuple[bool, ...]) -> Form:
-        """The statements for rows with these gaps, and what picks their values."""
+        """Return the statements for rows with these gaps."""
         if filled not in self._forms:
             full = list(compress(self._columns, filled))
             usual = dict(zip(self._columns, map(_literal, self._usual), strict=False))
@@ -93,7 +93,7 @@ class Writing:
         return self._forms[filled]
 
     def _filled(self, row: Sequence[Any]) -> tuple[bool, ...]:
-        # By identity, which is quicker: a usual value that is another object is bound like any other.
+        # Compare by identity, which is faster. An equal value that is another object is simply bound.
         return tuple(map(is_not, row, self._usual))
 
 
@@ -104,7 +104,7 @@ def _literal(value: object) -> str:
 def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda row: tuple(row[place] for place in places)  # of one place, it would give what is there
+    return lambda row: tuple(row[place] for place in places)  # itemgetter with one index does not return a tuple
 
 
 def _values(columns: int, rows: int, *constants: str) -> str:
@@ -131,9 +131,9 @@ def updating(
     always: str | None = None,
     usual: Mapping[str, object] = NULL,
 ) -> Writing:
-    """Return a statement that changes the rows of *table* that are found by *keys*, and only *where* a condition holds.
+    """Return a statement that updates the rows of *table* with these *keys*, only *where* a condition holds.
 
-    It *always* makes another change besides.
+    *always* is another assignment.
     """
 
     def text(full: Sequence[str], gaps: Mapping[str, str], rows: int) -> str:

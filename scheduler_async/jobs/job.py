@@ -100,7 +100,7 @@ class Job(Described, Struct, frozen=True, gc=False):
 
     @property
     def enabled(self) -> bool:
-        """Whether the job is not disabled."""
+        """Whether the job is not disabled. A paused job counts as enabled."""
         return self.state.phase is not Phase.DISABLED
 
     @property

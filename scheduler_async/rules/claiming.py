@@ -113,8 +113,7 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
 
 
 def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobState:
-    """Return the state of a job whose occurrence already ran before the clock was set back. It continues with the next
-    one.
+    """Return the next state of a job whose occurrence already ran before the clock was set back.
 
     *before* is the state before the claim, which is discarded. *latest* is the last occurrence up to *now* that ran.
     """

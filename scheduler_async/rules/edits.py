@@ -59,8 +59,8 @@ def edited_spec(job: Job, changes: Mapping[str, Any]) -> JobSpec:
 def is_wanted(job: Job) -> bool:
     """Return whether an edit leaves the job enabled.
 
-    An edit revives a job whose schedule has ended, or that could not be read. Any other disabled job
-    stays disabled.
+    An edit revives a job whose schedule has ended, or that could not be read. Any other disabled
+    job stays disabled.
     """
     if job.enabled or job.disabled_reason == ENDED:
         return True

@@ -147,8 +147,7 @@ def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) ->
 
 
 def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Micros, reason: SkipReason) -> Transition:
-    """Return the job after a run that did not set its next run: it was manual, or an edit changed the schedule
-    meanwhile.
+    """Return the job after a run that leaves the next run unchanged: it was manual, or the schedule was edited.
 
     An occurrence that passed during the run is skipped. One that was due before the run is still due, and so is a
     one-shot.

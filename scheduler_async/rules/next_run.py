@@ -16,7 +16,7 @@ NO_RETRY = Retry.none()
 
 
 def owes_since_its_claim(job: Job) -> bool:
-    """Return whether the job runs, and its ending will record the occurrences that pass, unless an edit did already."""
+    """Return whether the ending of the run in progress must record the occurrences that pass during the run."""
     state = job.state
     return state.activity is not Status.IDLE and state.next_run_at is None and job.anchor <= (state.last_run_at or 0)
 

@@ -25,8 +25,8 @@ MARGIN = 5.0  # seconds
 # A larger difference between clocks is worth a warning.
 SKEW = timedelta(seconds=1)
 
-# A node that could not read the store for this long has missed the heartbeats of other nodes, which a locked store also
-# prevents from sending any.
+# A node that could not read the store for this long cannot judge the others: a locked store keeps all nodes from
+# sending heartbeats.
 LONGEST_LOOK_AWAY = 2 * BEAT
 
 # The nodes of this process. A node of this process that is not in here is gone.
@@ -68,10 +68,7 @@ class Watch:
         return any(is_gone(identity) for identity in self._identities)
 
     def _has_lapsed(self, node: NodeRow, monotonic: float) -> bool:
-        """Return whether the lease of *node* has expired.
-
-        The clock of the store, if any, helps a node that has just joined.
-        """
+        """Return whether the lease of *node* has expired. A store with a clock can tell even on the first look."""
         silent_for = monotonic - self._seen[node.id][1]
         if node.age is None:
             return silent_for >= LEASE

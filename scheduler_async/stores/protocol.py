@@ -139,8 +139,7 @@ class Store(Protocol):
         """Return all nodes, including dead ones, ordered by when they joined. The caller need not be a node."""
 
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Transition, ClaimedRun]]:
-        """Record the runs of *dead* nodes as interrupted, and remove the nodes, unless they have sent a heartbeat
-        meanwhile.
+        """Record the runs of *dead* nodes as interrupted, and remove the nodes. Spare a node with a new heartbeat.
 
         A claim that cannot be read stays unchanged, unless its job was removed.
         """

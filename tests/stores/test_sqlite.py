@@ -526,7 +526,7 @@ async def test_a_new_file_that_another_program_holds_is_reported_as_locked(path:
     with plain(path) as db:
         db.execute("BEGIN EXCLUSIVE")
 
-        await assert_refused(path, "is locked by another program")
+        await assert_refused(path, "is locked: another program")
 
     assert sql(path, "SELECT count(*) FROM sqlite_schema") == [(0,)]
 

@@ -59,8 +59,9 @@ def newly_due(left_alone: str) -> str:
 
 
 def claim_due(candidates: str) -> str:
-    """Return the statement of a claim. Its result contains the node, the next due time, jobs without a handler, and the
-    rows.
+    """Return the statement of a claim, for these *candidates*.
+
+    Its result contains the name of the node, the next due time, jobs without a handler, and the claimed rows.
 
     Each row is locked separately, in the order of the queue. With a plain join, the planner would choose the order.
 

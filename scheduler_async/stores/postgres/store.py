@@ -276,9 +276,9 @@ class PostgresStore:
             "or choose another one.",
             asyncpg.InvalidAuthorizationSpecificationError: "cannot be opened: the server refuses this user or "
             "password. Check both, and pg_hba.conf on the server.",
-            asyncpg.InsufficientPrivilegeError: f"refuses this user: {error}. To let the user create a schema, run "
-            "GRANT CREATE ON DATABASE as the owner of the database. To use an existing schema, it needs USAGE on the "
-            "schema and all rights on its tables and sequences.",
+            asyncpg.InsufficientPrivilegeError: f"cannot be accessed by this user: {error}. To create a schema, run "
+            "GRANT CREATE ON DATABASE as the owner of the database. To use an existing schema, the user needs USAGE "
+            "on the schema and all rights on its tables and sequences.",
             asyncpg.TooManyConnectionsError: "has no free connection. Raise max_connections on the server, or let "
             "fewer processes share it.",
             asyncpg.CannotConnectNowError: "is starting up or shutting down.",

@@ -241,8 +241,7 @@ class ClaimWork(WorkBase):
     def _select_few_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
     ) -> list[Row] | None:
-        """Return all due jobs if none waits and all of them can be claimed, which is the usual case. Otherwise return
-        None.
+        """Return all due jobs if none waits and all can be claimed, which is the usual case. Otherwise return None.
 
         Jobs that were queued ahead of their time do not count as waiting, because others may be due before them.
         """

@@ -225,7 +225,7 @@ class SQLiteStore:
             "SQLITE_CORRUPT": "is damaged. Restore it from a backup, or rescue its data with the sqlite3 command "
             ".recover. It was not changed.",
             "SQLITE_READONLY": "is read-only for this user. Make the file and its directory writable.",
-            "SQLITE_PERM": "refuses this user. Check the permissions of the file and its directory.",
+            "SQLITE_PERM": "cannot be accessed by this user. Check the permissions of the file and its directory.",
             "SQLITE_IOERR": "could not be read or written: the disk reported an error.",
         }
         sentence = next((text for prefix, text in sentences.items() if name.startswith(prefix)), None)

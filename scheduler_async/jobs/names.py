@@ -28,7 +28,7 @@ def check_name(value: object, what: str) -> str:
     if not value or value != value.strip():
         refuse(what, f"must be a non-empty string without leading or trailing whitespace, not {quoted(value)}")
     if len(value) > MAX_NAME_LENGTH:
-        refuse(what, f"must have at most {MAX_NAME_LENGTH} characters; {quoted(value)} has {len(value)}")
+        refuse(what, f"must have at most {MAX_NAME_LENGTH} characters, not {quoted(value)}")
     if not value.isprintable():
         refuse(what, f"must contain only printable characters; {quoted(value)} contains others")
     return value

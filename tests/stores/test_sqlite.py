@@ -514,7 +514,7 @@ async def test_a_store_that_another_program_writes_to_is_reported_as_locked(path
     with plain(path) as db:
         db.execute("BEGIN IMMEDIATE")
 
-        await assert_refused(path, "is locked: another program has held it for more than 0.01 s")
+        await assert_refused(path, "is locked by another program: it was not released within 0.01 s")
 
     async with opened(path) as store:
         assert len(await ids(store)) == 3
@@ -526,7 +526,7 @@ async def test_a_new_file_that_another_program_holds_is_reported_as_locked(path:
     with plain(path) as db:
         db.execute("BEGIN EXCLUSIVE")
 
-        await assert_refused(path, "is locked: another program")
+        await assert_refused(path, "is locked by another program")
 
     assert sql(path, "SELECT count(*) FROM sqlite_schema") == [(0,)]
 

@@ -217,7 +217,7 @@ class SQLiteStore:
         name = getattr(error, "sqlite_errorname", "") or ""
         path = Path(self.path)
         sentences = {
-            "SQLITE_BUSY": f"is locked: another program has held it for more than {connections.BUSY_TIMEOUT:g} s. "
+            "SQLITE_BUSY": f"is locked by another program: it was not released within {connections.BUSY_TIMEOUT:g} s. "
             "Nothing was changed.",
             "SQLITE_LOCKED": "is locked by another connection of this process.",
             "SQLITE_FULL": "cannot be written: the disk is full. Nothing was changed. Free some space.",

@@ -1,4 +1,4 @@
-"""Every check of the project: `nox` runs them all, `nox -s tests` one of them."""
+"""All checks of the project. `nox` runs all of them, and `nox -s tests` runs one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 
 nox.options.sessions = ["lint", "types", "tests", "coverage"]
 nox.options.reuse_existing_virtualenvs = True
-nox.options.error_on_missing_interpreters = False  # also where CI is set: what a machine has not, it cannot test
+nox.options.error_on_missing_interpreters = False  # even with CI set: test the interpreters of this machine
 
-# The tests start a thousand programs, each of which would compile the package anew where no bytecode is kept.
+# The tests start a thousand programs. Without stored bytecode, each of them would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def interpreters() -> list[str]:
-    """Each Python from 3.11 on that this machine has and that starts, by its version."""
+    """Return the version of each Python on this machine, from 3.11 on, that starts."""
     found = []
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     for minor in range(OLDEST, NEWEST + 1):
         name = f"python3.{minor}"
         places = [shutil.which(name), *sorted(map(str, pyenv.glob(f"3.{minor}.*/bin/{name}")))]
-        # A shim on the PATH may stand for a version that is switched off: only what answers counts.
+        # A shim on the PATH may belong to a disabled version, so try whether it starts.
         working = [place for place in places if place and starts(place)]
         if working:
             found.append(f"3.{minor}")
@@ -45,7 +45,7 @@ def group(name: str) -> tuple[str, ...]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format and lint."""
+    """Check the format, and lint."""
     session.install(*group("lint"))
     session.run("ruff", "format", "--check", "--diff", ".")
     session.run("ruff", "check", ".")
@@ -53,14 +53,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Strict types."""
+    """Check the types strictly."""
     session.install("-e", ".[cli,otel]", *group("types"), *group("benchmarks"), "nox")
     session.run("mypy")
 
 
 PYTHONS = interpreters()
 
-# What runs on the Pythons between the oldest and the newest: everything public, once through.
+# A smoke test of the whole public API, for the Pythons between the oldest and the newest.
 SMOKE = [
     *("tests/test_public_api.py", "tests/test_scheduler.py", "tests/test_documents.py", "tests/engine/test_rulings.py"),
     *("tests/stores/test_conformance.py", "tests/cli/test_commands.py"),
@@ -69,9 +69,9 @@ SMOKE = [
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run all tests on the oldest Python, branch by branch, and on the newest; a smoke test on those between.
+    """Run all tests on the oldest Python with branch coverage, and on the newest. Run a smoke test on the others.
 
-    The oldest also runs what takes long, the newest what takes long and reaches no line that others do not.
+    Slow tests run once: on the newest Python if they add no coverage ("deep"), otherwise on the oldest ("once").
     """
     session.install("-e", ".[cli,otel]", *group("test"))
     is_first, is_last = session.python == PYTHONS[0], session.python == PYTHONS[-1]
@@ -83,7 +83,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def zones(session: nox.Session) -> None:
-    """Daylight saving in every zone, every transition from 2000 to 2037."""
+    """Test daylight saving time in every zone, with every transition from 2000 to 2037."""
     session.install("-e", ".[cli,otel]", *group("test"))
     session.run("pytest", "-m", "exhaustive", "-n", "auto", "--timeout", "1800", *session.posargs)
 
@@ -98,7 +98,7 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """One bad row harms no other: 5,000 cases on each store, or as many as `nox -s fuzz -- 500` says."""
+    """Test that one bad row affects no other, with 5,000 cases on each store, or with `nox -s fuzz -- 500`."""
     session.install("-e", ".[cli,otel]", *group("test"))
     cases = session.posargs[0] if session.posargs else "5000"
     session.run("pytest", "-n", "2", "tests/stores/test_row_fuzz.py", env={"ROW_FUZZ_CASES": cases})
@@ -106,7 +106,7 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """What the tests above reached, branch by branch."""
+    """Report the branch coverage of the tests."""
     session.install(*group("coverage"))
     session.run("coverage", "combine")
     session.run("coverage", "report")
@@ -114,7 +114,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def benchmarks(session: nox.Session) -> None:
-    """Every benchmark, one after another; or some, by their names: `nox -s benchmarks -- burst add --quick`."""
+    """Run all benchmarks, or some by name: `nox -s benchmarks -- burst add --quick`."""
     session.install("-e", ".[cli,otel]", *group("benchmarks"))
     scripts = {script.stem: script for script in sorted(Path("benchmarks").glob("[!_]*.py"))}
     chosen = [word for word in session.posargs if word in scripts]

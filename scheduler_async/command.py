@@ -1,16 +1,17 @@
-"""Jobs that run a command in a shell: their handler, and the form of their payload.
+"""Jobs that run a shell command: their handler, and the form of their payload.
 
     scheduler.handler("command")(run_command)
     await scheduler.add_job(Every("1h"), handler="command", payload=Command("backup.sh").to_payload())
 
-A command and its children form a process group. A timeout ends the group. So does the death of the scheduler, however
-sudden, since another node may run the job again. A child that leaves the group (`setsid`) is not ended.
+A command and its children form a process group. A timeout ends the group. The death of the scheduler ends it too,
+because another node may run the job again. A child that leaves the group (`setsid`) keeps running.
 
 A command gets the environment of the scheduler without `SCHEDULER_ASYNC_STORE`, which may hold a password. Set that
 variable in `Command.env` for a command that needs the store.
 
-The run ends when its shell ends, and the scheduler stops reading its output. Background processes of the command live
-on until they write to that output, which ends them (SIGPIPE). Redirect their output: `server >>server.log 2>&1 &`.
+The run ends when its shell ends, and the scheduler then stops reading its output. A background process of the command
+keeps running until it writes to that output, which ends it (SIGPIPE). Redirect its output: `server >>server.log 2>&1
+&`.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from scheduler_async.timekeeping.clock import SystemClock
 from scheduler_async.timekeeping.durations import short_duration
 
 HANDLER = "command"
-"""The handler of command jobs, by convention and on the command line."""
+"""The handler name of command jobs on the command line."""
 
-# How long a group may tidy up between SIGTERM and SIGKILL: less than a scheduler that stops in a hurry waits.
+# The time between SIGTERM and SIGKILL. It is shorter than the time that a stopping scheduler waits for its runs.
 GRACE = 3.0  # seconds
 
-# How often to look whether the whole group has ended: the system reports only the end of its own children.
+# How often to check whether the whole group has ended. The system reports only the end of direct children.
 LOOK = 0.02  # seconds
 
-# At least what a pipe holds.
+# At least the capacity of a pipe.
 PIPE = 1024 * 1024  # bytes
 
-# The group leader, whose input is a lifeline. Beside the command, a watcher reads from it. If the scheduler closes the
-# other end without a word, it has died, and the watcher kills the group. A child that C code forked may still have a
-# copy of the other end. So each time that the read times out, the watcher checks that the scheduler is alive, and that
-# the lifeline still has a reader: a zombie still has its process id.
+# The group leader. Its input is a lifeline that a watcher beside the command reads. If the scheduler closes the other
+# end without writing to it, the scheduler has died, and the watcher kills the group. A child forked by C code may still
+# hold a copy of the other end. So after each read timeout, the watcher checks that the scheduler is alive and that the
+# lifeline still has a reader, because a zombie keeps its process id.
 LEADER = """
 exec 3<&0 </dev/null
 (trap '' PIPE; until read _ <&3; do kill -0 $PPID && echo >&3 || kill -KILL 0; done) >/dev/null 2>&1 &
@@ -59,10 +60,10 @@ exec /bin/sh -c "$1"
 """
 ALL_IS_WELL = b"done\n"
 # Each check wakes the shell and the scheduler. It matters only if C code forked a child and the scheduler died since:
-# the command may then overlap with the rerun for this long. Otherwise the watcher notices the death at once.
+# the command may then overlap with its rerun for this long. Otherwise the watcher notices the death at once.
 CHECK = 5  # seconds
 
-# Variables that are meant for the scheduler alone.
+# Variables for the scheduler alone.
 SECRETS = {"SCHEDULER_ASYNC_STORE"}
 
 _clock = SystemClock()
@@ -70,26 +71,26 @@ _clock = SystemClock()
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, and where it runs."""
+    """A shell command, its directory and its environment."""
 
     line: str
     cwd: str | None = None
-    """The working directory; None is that of the scheduler."""
+    """The working directory. None means the scheduler's."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are added to the scheduler's environment."""
+    """Variables to add to the scheduler's environment."""
     payload: Json = None
-    """A value that the command finds as JSON in `SCHEDULER_ASYNC_PAYLOAD`."""
+    """A value that the command receives as JSON in `SCHEDULER_ASYNC_PAYLOAD`."""
 
     def __post_init__(self) -> None:
         if not _is_text(self.line) or not self.line.strip():
-            _refuse(f"A command must be a shell command such as {quoted('backup.sh --all')}, not {quoted(self.line)}.")
+            _refuse(f"command must be a shell command such as {quoted('backup.sh --all')}, not {quoted(self.line)}.")
         if self.cwd is not None and not _is_text(self.cwd):
-            _refuse(f"The working directory of a command must be a path, not {quoted(self.cwd)}.")
+            _refuse(f"cwd must be a path, not {quoted(self.cwd)}.")
         env: object = self.env
         if not isinstance(env, Mapping) or not all(map(_is_text, env)) or "=" in "".join(env):
-            _refuse(f"The environment of a command must be a dict whose keys have no '=', not {quoted(env)}.")
+            _refuse(f"env must be a dict whose keys do not contain '=', not {quoted(env)}.")
         if not all(isinstance(value, str) and "\0" not in value for value in env.values()):
-            _refuse(f"The environment of a command must be a dict of strings, not {quoted(env)}.")
+            _refuse(f"env must be a dict of strings, not {quoted(env)}.")
         to_json_text(self.payload, "payload")
 
     def to_payload(self) -> dict[str, Json]:
@@ -101,7 +102,7 @@ class Command:
     def from_payload(cls, payload: Json) -> Command:
         """Return the command whose `to_payload` is *payload*."""
         if not isinstance(payload, dict) or "command" not in payload or payload.keys() - _PARTS:
-            _refuse(f'The payload of a command job must be like {{"command": "backup.sh"}}, not {quoted(payload)}.')
+            _refuse(f'The payload of a command job must look like {{"command": "backup.sh"}}, not {quoted(payload)}.')
         parts: dict[str, Any] = {"env": {}, "cwd": None, "payload": None, **payload}
         return cls(parts["command"], parts["cwd"], parts["env"], parts["payload"])
 
@@ -118,7 +119,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 async def run_command(run: Run) -> Result:
-    """Run the command of a job, and keep the end of its output. An exit code other than 0 is a failure."""
+    """Run the command of a job, and store the end of its output. An exit code other than 0 is a failure."""
     if sys.platform == "win32":
         raise SchedulerError("Command jobs need process groups, which Windows does not have.")
     command = Command.from_payload(run.payload)
@@ -133,14 +134,14 @@ async def run_command(run: Run) -> Result:
     if code == 0:
         return Result(message=f"Completed in {took}", exit_code=0)
     if code < 0:
-        words, code = f"Ended by {signal_name(-code)}", 128 - code  # as shells count
+        words, code = f"Ended by {signal_name(-code)}", 128 - code  # as shells do
     else:
         words = f"Exited with {code}"
     return Result(Outcome.ERROR, message=f"{words} after {took}", exit_code=code)
 
 
 async def _in_group(run: Run, command: Command) -> int:
-    """Run *command* in a process group and return its exit code; negative for a signal."""
+    """Run *command* in a process group and return its exit code, or a negative signal number."""
     loop = asyncio.get_running_loop()
     with Ends() as ends:
         output, their_output = ends.pipe()
@@ -163,8 +164,8 @@ async def _in_group(run: Run, command: Command) -> int:
         loop.add_reader(lifeline, _read, lifeline, _forget)
         try:
             code = await process.wait()
-            with suppress(ConnectionError):  # no watcher is left either
-                os.write(lifeline, ALL_IS_WELL)  # its background processes may stay
+            with suppress(ConnectionError):  # the watcher has ended too
+                os.write(lifeline, ALL_IS_WELL)  # background processes may continue
         except asyncio.CancelledError:
             await carried_through(_end(process))
             raise
@@ -180,7 +181,7 @@ def _inherited() -> dict[str, str]:
 
 
 def _told(run: Run, command: Command) -> dict[str, str]:
-    """Return the variables that tell a command about its run."""
+    """Return the variables that describe the run to the command."""
     return {
         "SCHEDULER_ASYNC_JOB": run.job_id,
         "SCHEDULER_ASYNC_NAMESPACE": run.namespace,
@@ -192,12 +193,12 @@ def _told(run: Run, command: Command) -> dict[str, str]:
 
 
 def _read(end: int, take: Callable[[bytes], object]) -> None:
-    """Read what is there, at most as much as a pipe holds, so that other tasks get their turn."""
+    """Read the available bytes, at most the capacity of a pipe, so that other tasks can run in between."""
     with suppress(BlockingIOError):
         data = os.read(end, PIPE)
         take(data)
         if not data:
-            asyncio.get_running_loop().remove_reader(end)  # no writer is left
+            asyncio.get_running_loop().remove_reader(end)  # all writers have closed the pipe
 
 
 def _forget(_: bytes) -> None:
@@ -205,7 +206,7 @@ def _forget(_: bytes) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask the whole group to end, and kill it after a while. Its processes may outlive their shell."""
+    """Terminate the whole group, and kill it after a grace period. Its processes may outlive the shell."""
     _send(process, signal.SIGTERM)
     with suppress(TimeoutError):
         await asyncio.wait_for(_until_all_are_gone(process), GRACE)
@@ -220,7 +221,7 @@ async def _until_all_are_gone(process: asyncio.subprocess.Process) -> None:
 
 
 def _send(process: asyncio.subprocess.Process, number: int) -> bool:
-    """Send a signal to the whole group; return False if no process is left."""
+    """Send a signal to the whole group. Return False if no process is left."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:

@@ -1,10 +1,10 @@
-"""One logger for the package. Whatever handlers a user gave it, saying something never stops the scheduler.
+"""The logger of the package. A log handler that fails never stops the scheduler.
 
-A line about a job carries `job`, which is its namespace and id; one about a run also `run` and `attempt`, and once it
-has ended `outcome` and `duration_ms`. They are attributes of the record, for those who do not want to read sentences.
+A record about a job has the attribute `job`, its namespace and id. A record about a run also has `run` and `attempt`,
+and after the run `outcome` and `duration_ms`, for programs that read logs.
 
-Names, errors and tracebacks may hold anything. What could pass for another line of the log, or control a terminal, is
-escaped; the lines of a traceback are indented.
+Names, errors and tracebacks may contain any text. Characters that could forge another line of the log or control a
+terminal are escaped. The lines of a traceback are indented.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ logger = logging.getLogger("scheduler_async")
 
 
 def is_heard(level: int) -> bool:
-    """Whether anybody listens: what is said most often need not be put into words for nobody."""
+    """Return whether the logger is enabled for *level*, to avoid formatting frequent messages for nothing."""
     return logger.isEnabledFor(level)
 
 
-# An exception of the user's may redefine the attribute.
+# A user's exception class may override the attribute.
 _traceback_in = BaseException.__dict__["__traceback__"].__get__
 
 
@@ -39,9 +39,9 @@ def say(
     exc_info: bool | BaseException | None = False,
     traceback: str | None = None,
 ) -> None:
-    """Log *message*, once no lock of the scheduler is held; report a log handler that raises on stderr.
+    """Log *message* as soon as no lock of the scheduler is held. Report a log handler that raises on stderr.
 
-    *exc_info* is as for loggers, with a traceback of at most 64 KiB. Pass *traceback* if it is already known.
+    *exc_info* works as in `logging`, with a traceback of at most 64 KiB. Pass *traceback* if it is already formatted.
     """
     if is_heard(level):
         error = exc_info if isinstance(exc_info, BaseException) else sys.exception() if exc_info else None
@@ -58,7 +58,7 @@ def _log(
     traceback: str | None,
     place: tuple[str, int, str, str | None],
 ) -> None:
-    """Log *message* as said at a *place* in the source code."""
+    """Log *message* with a *place* in the source code."""
     try:
         harmless = tuple(map(_harmless, values))
         attributes = None if extra is None else {name: _harmless(value) for name, value in extra.items()}
@@ -69,7 +69,7 @@ def _log(
             text = escaped(traceback or traceback_of(error), keep="\n\t")
             record.exc_text = indent(text, "  ", lambda _: True)
         logger.handle(record)
-    except (Exception, SystemExit):  # from a log handler, or from a class of the user's that it looks at
+    except (Exception, SystemExit):  # raised by a log handler, or by a user's class that it formats
         print_exc()
 
 

@@ -1,7 +1,8 @@
 """Calls of user code that wait until the scheduler has released its locks: log handlers and observers.
 
-User code may be slow, raise, or call the scheduler. Under a lock it would hold up, or break, what the lock protects.
-Code that holds a `QuietLock` therefore only leaves such calls in the outbox. They are made as soon as the lock is free.
+User code may be slow, raise, or call the scheduler. Under a lock, it would delay or break the code that the lock
+protects. Code that holds a `QuietLock` therefore puts such calls into the outbox. The outbox makes them as soon as the
+lock is free.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from types import TracebackType
 
 
 class Outbox:
-    """The calls that wait, in the order in which they must be made. The locks of one event loop share one."""
+    """The waiting calls, in order. The locks of one event loop share one outbox."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], object]] = deque()
 
     def send(self, call: Callable[[], object]) -> None:
-        """Make *call* after those that wait; not before the code that sends it has released its locks."""
+        """Make *call* after the waiting calls, once the calling code has released its locks."""
         self._waiting.append(call)
         if _current_section() is None:
             self.deliver()
 
     def deliver(self) -> None:
-        """Make all calls that wait."""
+        """Make all waiting calls."""
         while self._waiting:
             self._waiting.popleft()()
 
@@ -58,7 +59,7 @@ class QuietLock(asyncio.Lock):
 
 
 def call_without_locks(call: Callable[[], object]) -> None:
-    """Make *call* at once, or as soon as the code that asks for it has released its locks."""
+    """Make *call* immediately, or once the calling code has released its locks."""
     section = _current_section()
     if section is None:
         call()
@@ -67,7 +68,7 @@ def call_without_locks(call: Callable[[], object]) -> None:
 
 
 class _Section:
-    """Work that began when it took its first lock. It ends when it releases the last."""
+    """A section of code that begins when it takes its first lock, and ends when it releases its last."""
 
     __slots__ = ("locks_held", "outbox")
 
@@ -76,11 +77,11 @@ class _Section:
         self.locks_held = 0
 
 
-# A task that is started within a section inherits it: the section may wait for that task.
+# A task that a section starts inherits the section, because the section may wait for that task.
 _section: ContextVar[_Section | None] = ContextVar("scheduler_async.section", default=None)
 
 
 def _current_section() -> _Section | None:
-    """Return the section that this code is part of, unless that has ended."""
+    """Return the section that this code belongs to, unless the section has ended."""
     section = _section.get()
     return section if section is not None and section.locks_held else None

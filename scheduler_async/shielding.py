@@ -1,4 +1,4 @@
-"""Work that is done whole, whatever becomes of who asked for it; and long work that lets others have a turn."""
+"""Work that finishes even if its caller is cancelled, and long work that yields to the event loop."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Of what takes some microseconds each: nobody notices that many at once.
+# Each item takes some microseconds. A batch of this size delays other tasks only unnoticeably.
 BREATH = 1_000
 
 
 async def carried_through(work: Awaitable[T]) -> T:
-    """What *work* returns. Who is cancelled while waiting for it, once or often, goes when it is done."""
+    """Shield *work* from cancellation, and return its result. Re-raise a cancellation once it finishes."""
     doing = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(doing)
@@ -26,16 +26,16 @@ async def carried_through(work: Awaitable[T]) -> T:
             doing.exception()
         raise
     except KeyboardInterrupt as error:
-        # The task that raised it has taken it out of the event loop, which was entered again since: once is enough.
+        # The task that raised it has already passed it to the event loop, which was entered again. Once is enough.
         if doing.done() and doing.exception() is error:
             raise asyncio.CancelledError from error
         raise
 
 
-class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - it is called like a function
-    """*items*, some at a time; between them, the event loop turns to others.
+class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - used like a function
+    """Iterate over *items* in batches. Between two batches, other tasks of the event loop run.
 
-    It would be a generator, but the event loop keeps a list of those, which takes longer than all else it does for one.
+    This is not an async generator, because the event loop tracks generators, which costs more than all of this work.
     """
 
     def __init__(self, items: Sequence[T]) -> None:

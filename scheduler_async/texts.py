@@ -1,4 +1,4 @@
-"""Text from outside the scheduler: taken safely, storable, bounded, and harmless to terminals and logs. Pure."""
+"""Text from users and handlers: formatted safely, storable, limited, and harmless to terminals and logs. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from traceback import TracebackException
 LONGEST = 64 * 1024  # bytes of UTF-8
 CUT = "… (cut at 64 KiB)"
 
-# Long enough for any class that a person has named.
+# Longer than the name of any class that a person wrote.
 _LONGEST_NAME = 200  # characters
 
 
 def storable(text: str) -> str:
-    """Return *text* as every store can keep it: well-formed, and at most 64 KiB long, with a mark if it was cut.
+    """Return *text* in a form that every store can keep: valid Unicode of at most 64 KiB, with a mark if it was cut.
 
-    Half a character, as in a file name that is not UTF-8, is written as an escape sequence.
+    A lone surrogate, as in a file name that is not UTF-8, becomes an escape sequence.
     """
     if type(text) is not str:
-        text = str.__str__(text)  # a subclass may redefine everything; this refuses other types
+        text = str.__str__(text)  # a subclass may override any method; this call rejects other types
     if len(text) <= LONGEST and text.isascii():
         return text
     data = text[: LONGEST + 1].encode("utf-8", "backslashreplace")
@@ -30,7 +30,7 @@ def storable(text: str) -> str:
 
 
 def name_of_class(kind: type) -> str:
-    """Return the name of a class, even if its metaclass redefines the attribute."""
+    """Return the name of a class, even if its metaclass overrides the attribute."""
     name: str = _class_name(kind)
     return name[:_LONGEST_NAME]
 
@@ -42,8 +42,8 @@ def message_of(error: BaseException) -> str:
     """Return the message of an exception, even if its `__str__` raises, exits or returns megabytes."""
     try:
         return storable(str(error))
-    except BaseException as failure:  # a method of the user's may raise anything
-        return f"its text cannot be had ({name_of_class(type(failure))})"
+    except BaseException as failure:  # a user's method may raise anything
+        return f"(no message: its __str__ raised {name_of_class(type(failure))})"
 
 
 def describe_error(error: BaseException) -> str:
@@ -62,15 +62,15 @@ def traceback_of(error: BaseException) -> str:
             room -= len(lines[-1])
             if room < 0:
                 break
-    except BaseException as failure:  # the class of the exception, or a loader of source code, is the user's
-        lines.append(f"The traceback cannot be had ({name_of_class(type(failure))})")
+    except BaseException as failure:  # the exception class or a source loader of the user may raise anything
+        lines.append(f"(no traceback: formatting it raised {name_of_class(type(failure))})")
     return storable("".join(lines).rstrip("\n"))
 
 
 # ---------------------------------------------------------------- made visible
 
-# Control characters (C0, DEL, C1), halves of surrogate pairs, line and paragraph separators, and what formats text
-# without being seen: above all, what reverses the direction of a line.
+# Control characters (C0, DEL, C1), lone surrogates, line and paragraph separators, and invisible formatting characters,
+# above all those that reverse the direction of a line.
 _UNSEEN = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f"
     "\\ud800-\\udfff\\ufeff\\ufff9-\\ufffb\\U000e0000-\\U000e007f]"
@@ -78,9 +78,9 @@ _UNSEEN = re.compile(
 
 
 def escaped(text: str, keep: str = "") -> str:
-    r"""Return *text* with every character that controls its reader written as an escape, such as \x1b or \u202e.
+    r"""Return *text* with control characters and invisible characters as escapes, such as \x1b or \u202e.
 
-    Those in *keep* stay as they are.
+    The characters in *keep* stay unchanged.
     """
     if text.isprintable():
         return text
@@ -88,9 +88,9 @@ def escaped(text: str, keep: str = "") -> str:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """Return *value* as JSON in which the same characters are escaped: every program reads it as the same value."""
+    """Return *value* as JSON text with the same characters escaped. Every program reads it as the same value."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    # They stand in strings, but for the newlines of an indented text.
+    # The characters occur only inside strings, except for the newlines of an indented text.
     return _UNSEEN.sub(lambda found: "\n" if found[0] == "\n" else json.dumps(found[0])[1:-1], text)
 
 

@@ -1452,7 +1452,7 @@ async def test_paused_and_ended_jobs_are_explained(scheduler: Scheduler, worker:
 
     assert (paused.reason, ended.reason) == (SkipReason.PAUSED, SkipReason.ENDED)
     assert "resume_job" in str(paused)
-    assert "nothing is left" in str(ended)
+    assert "no further occurrences" in str(ended)
 
 
 async def test_a_running_job_is_explained(scheduler: Scheduler, worker: Worker, clock: VirtualClock) -> None:

@@ -95,8 +95,8 @@ def test_an_exception_is_described_whatever_its_class_does(trouble: BaseExceptio
     error.trouble = trouble
 
     assert name_of_class(type(error)) == "Hostile"
-    assert message_of(error) == f"its text cannot be had ({type(trouble).__name__})"
-    assert describe_error(error) == f"Hostile: its text cannot be had ({type(trouble).__name__})"
+    assert message_of(error) == f"(no message: its __str__ raised {type(trouble).__name__})"
+    assert describe_error(error) == f"Hostile: (no message: its __str__ raised {type(trouble).__name__})"
     assert traceback_of(error)
 
 

@@ -73,7 +73,7 @@ class Claimer:
                 terms = self.terms(limit, ahead, self.lookahead.count)
                 claims = await self._setting.store.claim_due(now, terms)
             elapsed = clock.monotonic()
-            self.lookahead.foresight.learn(elapsed - begun, len(claims.runs))
+            self.lookahead.claim_ahead.learn(elapsed - begun, len(claims.runs))
             self._node.check_trust()  # we may have been frozen since
             if claims.runs:
                 self.claimed_at = elapsed

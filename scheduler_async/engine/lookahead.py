@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.held_runs import Waiting
 from scheduler_async.engine.setting import Limits
-from scheduler_async.rules.claim_ahead import CROWD, EARLIEST_CLAIM, LONGEST_REACH, Foresight
+from scheduler_async.rules.claim_ahead import CROWD, EARLIEST_CLAIM, LONGEST_REACH, ClaimAhead
 from scheduler_async.timekeeping.instants import Micros
 
 # Of a crowd, no more are claimed ahead: each takes memory, and time of the garbage collector, until it starts.
@@ -20,18 +20,18 @@ class Lookahead:
         self._is_limited = limits.max_concurrent is not None or limits.limits_groups
         self._agenda, self._waiting = agenda, waiting
         self._claimed_until: Micros = 0
-        self.foresight = Foresight()
+        self.claim_ahead = ClaimAhead()
 
     @property
     def lead(self) -> Micros:
         """How long before the next job is due it is time to look."""
-        if self._is_limited or not self.foresight.lead:
+        if self._is_limited or not self.claim_ahead.lead:
             return 0
         following = self._agenda.next
         if following.is_crowd and following.at != self._agenda.counted:
             return EARLIEST_CLAIM  # first of all, they are counted
         room = max(MOST_EARLY - len(self._waiting), 0)
-        return self.foresight.lead_of_crowd(min(following.count, room))
+        return self.claim_ahead.lead_of_crowd(min(following.count, room))
 
     @property
     def count(self) -> int:
@@ -46,7 +46,7 @@ class Lookahead:
         lead, next_at = self.lead, self._agenda.next.at
         if not lead:
             return 0
-        until = now + self.foresight.reach
+        until = now + self.claim_ahead.reach
         if next_at is not None and until < next_at <= now + lead and next_at == self._agenda.counted:
             until = next_at
         others_come_first = next_at is not None and next_at < self._claimed_until

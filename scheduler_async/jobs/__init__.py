@@ -1,5 +1,5 @@
-"""What things are: jobs, runs, retry policies, results and events, as values.
+"""Value types: jobs, runs, retry policies, results and events.
 
-Values are frozen, and checked when they are made. Nothing here decides what happens to a job (`rules`), keeps it
-(`stores`) or runs it (`running`).
+Values are frozen, and checked when they are created. The rules in `rules` decide what happens to a job, `stores` keep
+it, and `running` runs it.
 """

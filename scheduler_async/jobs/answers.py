@@ -1,4 +1,4 @@
-"""The answers of the scheduler: explanations, previews, summaries, nodes, and its state."""
+"""Values that the scheduler returns: explanations, previews, summaries, nodes, and its state."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from scheduler_async.jobs.job import Job
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why a job is not running now. `str()` of it is a sentence for people."""
+    """The reason why a job is not running now. `str()` returns a sentence."""
 
     reason: SkipReason | None
-    """The reason, or None if the job would run."""
+    """The reason, or None if the job would run now."""
     until: datetime | None
-    """When the reason ends, if that is known."""
+    """When the reason ends, if known."""
     sentence: str
-    """The reason in words."""
+    """The reason as a sentence."""
     remedy: str | None = None
-    """The call that would change it, if there is one."""
+    """The call that makes the job run, if there is one."""
 
     def __str__(self) -> str:
         return self.sentence if self.remedy is None else f"{self.sentence} {self.remedy}"
@@ -28,18 +28,18 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True)
 class Upcoming:
-    """A run that is expected, as `Scheduler.preview` returns it."""
+    """An expected run, as `Scheduler.preview` returns it."""
 
     job: Job
     at: datetime
     retries_left: int | None
-    """How many more failures the retry policy allows; None is any number."""
+    """How many more failures the retry policy allows. None means any number."""
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassSummary:
-    """The counts of one pass. `str()` of it is a sentence."""
+    """The counts of one pass. `str()` returns a sentence."""
 
     executed: int = 0
     succeeded: int = 0
@@ -73,35 +73,35 @@ class Node:
     pid: int
     since: datetime
     lease: timedelta
-    """How long the other nodes wait for its next heartbeat; zero if they may take over its runs."""
+    """How long the other nodes wait for its next heartbeat. Zero means that they may take over its runs."""
     running: int
     """How many runs it has claimed, including queued ones."""
     clock_skew: timedelta
-    """How far its clock is ahead of the clock of the store. Look into more than a second, either way."""
+    """How far its clock is ahead of the store's clock. Investigate a difference of more than a second either way."""
     is_self: bool = False
     unreadable: str | None = None
-    """Which part of its row cannot be read from the store, if any."""
+    """The part of its row that cannot be read from the store, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerState:
-    """What a scheduler is doing, as `Scheduler.state` returns it."""
+    """The current activity of a scheduler, as `Scheduler.state` returns it."""
 
     status: str
     """"stopped", "running" or "stopping"."""
     started_at: datetime | None
-    """When it was started; None while it is stopped."""
+    """When the scheduler started. None while it is stopped."""
     tick_count: int
     """How many passes the loop has made since the start."""
     trigger_count: int
     """How many runs have been claimed since the start."""
     last_tick_at: datetime | None
-    """When the loop last looked at what is due."""
+    """When the loop last looked for due jobs."""
     next_wake_at: datetime | None
-    """When the loop looks again, unless something changes before that."""
+    """When the loop looks next, unless a change wakes it earlier."""
     running: int
     """How many runs are in progress in this process."""
     queued: int
     """How many claimed runs wait for a slot."""
     problem: str | None = None
-    """What keeps it from working, if anything does: the store fails, or the clock has jumped too far."""
+    """The problem that stops the scheduler from working, if any: the store fails, or the clock jumped too far."""

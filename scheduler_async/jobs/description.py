@@ -1,6 +1,6 @@
-"""What describes a job, whatever it is doing: what a spec gives, a job has, an edit changes and a copy carries.
+"""The fields that describe a job, whatever its state. Specs, jobs, edits and copies share them.
 
-`stores/columns.py` says how each is stored. A new field is declared here, and there.
+`stores/columns.py` defines how each field is stored. Declare a new field here and there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler_async.schedules.base import Schedule
 
 
 class Description(Struct, frozen=True, gc=False, kw_only=True):
-    """The fields that describe a job. They were checked, by `JobSpec` or when they were read from a store."""
+    """The fields that describe a job. `JobSpec`, or the store that read them, has checked them."""
 
     schedule: Schedule
     user_id: str | None = None
@@ -33,24 +33,24 @@ class Description(Struct, frozen=True, gc=False, kw_only=True):
     timeout: timedelta | None = None
     on_interrupt: OnInterrupt = OnInterrupt.RERUN
     unreadable: tuple[Unreadable, ...] = ()
-    """The columns that could not be read from the store: other values stand in for them, and must never be stored."""
+    """The columns that cannot be read from the store. Placeholders replace their values; a store never writes those."""
 
     def lacks(self, field: str) -> bool:
-        """Return whether the value of *field* only stands in for one that could not be read from the store."""
+        """Return whether *field* holds a placeholder because the store cannot read its value."""
         return any(field_of(problem.column) == field for problem in self.unreadable)
 
 
 DESCRIBED = tuple(name.removesuffix("_json") for name in Description.__struct_fields__ if name != "unreadable")
-"""The fields of a description, by the names that users know."""
+"""The fields of a description, by their public names."""
 
 
 def field_of(column: str) -> str:
-    """Return the field whose new value replaces what is in *column*; a new schedule brings an anchor of its own."""
+    """Return the field that replaces *column* in an edit. A new schedule also sets a new anchor."""
     return {"job_group": "group", "anchor": "schedule"}.get(column, column)
 
 
 class Described:
-    """What specs and jobs have in common: the fields of their description."""
+    """The fields of a description, as read-only properties of specs and jobs."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class Described:
 
         @property
         def description(self) -> Description:
-            """What describes the job."""
+            """The fields that describe the job."""
 
     @property
     def schedule(self) -> Schedule:
@@ -77,41 +77,41 @@ class Described:
 
     @property
     def payload(self) -> Json:
-        """What the handler gets: a fresh copy, each time."""
+        """The JSON value that the handler receives. Each access returns a new copy."""
         return json.loads(self.description.payload_json)
 
     @property
     def metadata(self) -> dict[str, Json]:
-        """Notes of the owner: a fresh copy, each time."""
+        """Notes of the job's owner. Each access returns a new copy."""
         metadata: dict[str, Json] = json.loads(self.description.metadata_json)
         return metadata
 
     @property
     def priority(self) -> Priority:
-        """Which jobs start first when not all can start."""
+        """Decides which jobs start first when not all can start."""
         return self.description.priority
 
     @property
     def group(self) -> str | None:
-        """The group that the job shares a limit with."""
+        """The group whose concurrency limit the job shares."""
         return self.description.group
 
     @property
     def misfire(self) -> Misfire:
-        """What happens to an occurrence that was missed."""
+        """The policy for missed occurrences."""
         return self.description.misfire
 
     @property
     def retry(self) -> Retry | None:
-        """The job's own retry policy; None is the scheduler's."""
+        """The job's own retry policy. None means the scheduler's policy."""
         return self.description.retry
 
     @property
     def timeout(self) -> timedelta | None:
-        """How long a run may take; None is the scheduler's limit."""
+        """The longest time that a run may take. None means the scheduler's limit."""
         return self.description.timeout
 
     @property
     def on_interrupt(self) -> OnInterrupt:
-        """What happens to a run whose process died."""
+        """The policy for a run whose process died."""
         return self.description.on_interrupt

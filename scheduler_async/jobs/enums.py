@@ -10,7 +10,7 @@ from scheduler_async.jobs.names import refuse
 
 
 class Outcome(StrEnum):
-    """How a run ended."""
+    """The outcome of a run."""
 
     SUCCESS = "success"
     NOOP = "noop"
@@ -21,10 +21,10 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
 
     is_failure: bool
-    """Whether it counts as a failure of the job."""
+    """Whether the outcome counts as a failure of the job."""
 
     is_success: bool
-    """Whether the work was done, or there was none."""
+    """Whether the handler did its work, or had nothing to do."""
 
     def __init__(self, value: str) -> None:
         self.is_failure = value in ("error", "timeout", "interrupted")
@@ -42,7 +42,7 @@ class Status(StrEnum):
 
 
 class Priority(StrEnum):
-    """Which jobs start first if not all can start at once."""
+    """Decides which jobs start first if not all can start at once."""
 
     HIGH = "high"
     STANDARD = "standard"
@@ -50,7 +50,7 @@ class Priority(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The place in the order; lower starts first."""
+        """The position in the order. Lower starts first."""
         return _RANKS[self]
 
 
@@ -58,21 +58,21 @@ _RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 
 
 class Misfire(StrEnum):
-    """What to do about occurrences that were missed: run the job once now, or skip them."""
+    """The policy for missed occurrences: run the job once now, or skip them."""
 
     RUN_ONCE = "run_once"
     SKIP = "skip"
 
 
 class OnInterrupt(StrEnum):
-    """What to do about a run whose process died: run the occurrence again, or skip it."""
+    """The policy for a run whose process died: run the occurrence again, or skip it."""
 
     RERUN = "rerun"
     SKIP = "skip"
 
 
 class OnConflict(StrEnum):
-    """What `add_job` does if the id is taken: raise an error, replace the job, or keep it."""
+    """The behaviour of `add_job` if the id exists: raise an error, replace the job, or keep it."""
 
     RAISE = "raise"
     REPLACE = "replace"
@@ -80,7 +80,7 @@ class OnConflict(StrEnum):
 
 
 class Trigger(StrEnum):
-    """Why a run started: by schedule, as a retry, to catch up on missed occurrences, or by hand."""
+    """The cause of a run: the schedule, a retry, a catch-up of missed occurrences, or a manual trigger."""
 
     SCHEDULE = "schedule"
     RETRY = "retry"
@@ -89,7 +89,7 @@ class Trigger(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why a job is not running, or why an occurrence did not run."""
+    """The reason why a job is not running, or why an occurrence did not run."""
 
     NOT_DUE = "not_due"
     DISABLED = "disabled"
@@ -109,7 +109,7 @@ class SkipReason(StrEnum):
 
 
 class Phase(StrEnum):
-    """Whether a job takes part in scheduling, whether or not it is running now."""
+    """Whether the schedule of a job is in effect. It does not say whether the job is running."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -124,7 +124,7 @@ Choice = TypeVar("Choice", bound=Enum)
 
 
 def check_choice(kind: type[Choice], value: object, what: str) -> Choice:
-    """Return *value* as a member of *kind*; *what* names it in the error."""
+    """Return *value* as a member of *kind*. *what* names the field in the error."""
     if isinstance(value, kind):
         return value
     found = next((choice for choice in kind if choice.value == value), None)

@@ -1,4 +1,4 @@
-"""Events: what happened, sent to readers after it is committed. A slow reader never slows the scheduler."""
+"""Events, sent to readers after the store has committed them. A slow reader never slows the scheduler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_UNREAD = 1_000
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -41,34 +41,34 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened to the scheduler, a job or a run."""
+    """A change of the scheduler, a job or a run."""
 
     kind: EventKind
     at: datetime
     job: Job | None = None
-    """The job after the event; None if the event is not about a job."""
+    """The job after the event. None if the event does not concern a job."""
     run: RunRow | None = None
-    """The row of the run log; None if the event is not about a run."""
+    """The row of the run log. None if the event does not concern a run."""
     reason: SkipReason | str | None = None
-    """Why it happened, for skipped runs, disabled jobs and problems."""
+    """The reason, for skipped runs, disabled jobs and problems."""
 
 
 class Observer(Protocol):
-    """Receives everything at once, on the event loop. It must be fast, and must not raise."""
+    """Receives every event immediately, on the event loop. It must be fast, and must not raise."""
 
     def run_begins(self, run: Run) -> Callable[[Ending | None, BaseException | None], None]:
-        """Prepare the context of *run*: the handler is called in it next.
+        """Prepare the context of *run*. The scheduler then calls the handler in it.
 
-        Return a function to call when the handler has ended, with its ending and its exception. The ending is None if
-        the result of the run is discarded.
+        Return a function that the scheduler calls with the ending and the exception when the handler has ended. The
+        ending is None if the scheduler discards the result of the run.
         """
 
     def heard(self, event: Event) -> None:
-        """Take note of a committed *event*."""
+        """Receive a committed *event*."""
 
 
 class EventStream(AsyncIterator[Event]):
-    """The events since the stream was made, for one reader: `async for event in stream`."""
+    """The events since the creation of the stream, for one reader: `async for event in stream`."""
 
     def __init__(self, events: Events) -> None:
         self._unread: deque[Event] = deque(maxlen=MAX_UNREAD)
@@ -100,7 +100,7 @@ class EventStream(AsyncIterator[Event]):
         self._arrived.set()
 
     def put(self, event: Event) -> None:
-        """Add an event, and drop the oldest if too many are unread."""
+        """Add an event. Drop the oldest event if too many are unread."""
         if len(self._unread) == MAX_UNREAD:
             self.lost += 1
         self._unread.append(event)
@@ -108,26 +108,25 @@ class EventStream(AsyncIterator[Event]):
 
 
 class Events:
-    """All streams and observers. A stream without references is dropped."""
+    """All streams and observers. A stream is dropped when nothing references it."""
 
     def __init__(self) -> None:
-        self._streams: set[ref[EventStream]] = (
-            set()
-        )  # `has_listeners` is asked far more often than `tell`: a WeakSet would be slow
+        # `has_listeners` is called far more often than `tell`, and a WeakSet is slow to test.
+        self._streams: set[ref[EventStream]] = set()
         self.observers: list[Observer] = []
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anything receives events."""
+        """Whether any stream or observer receives events."""
         return bool(self.observers or self._streams)
 
     @property
     def has_readers(self) -> bool:
-        """Whether any stream is read. Observers learn of a start by `run_begins`."""
+        """Whether any stream exists. Observers learn of a start through `run_begins`."""
         return bool(self._streams)
 
     def listen(self) -> EventStream:
-        """Return a stream of the events from now on."""
+        """Return a stream of all events from now on."""
         stream = EventStream(self)
         self._streams.add(ref(stream, self._streams.discard))
         return stream

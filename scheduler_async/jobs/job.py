@@ -1,4 +1,4 @@
-"""A job as it is now: its description, and what runs have changed about it."""
+"""A job and its current state."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros, from_micros
 
 Moment = Annotated[Micros, Meta(ge=FIRST, le=LAST)]
-"""A moment that a datetime can hold."""
+"""A time in microseconds that a datetime can represent."""
 
-# Counts far beyond what a job can reach are damage; adding to them could pass what a store can hold.
+# A count beyond this limit is damage. Incrementing it could exceed the range of a store.
 MOST_COUNTED = 2**40
 
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
-"""How often something has happened."""
+"""A number of times that something happened."""
 
 
 class JobState(Struct, frozen=True, gc=False, array_like=True):
-    """What runs change about a job. Moments are microseconds.
+    """The part of a job that runs change. Times are microseconds.
 
-    Its fields are the columns that a state is stored in, and their types are what those may hold.
+    Its fields are the columns of a stored state, and their types limit the values of those columns.
     """
 
     activity: Status = Status.IDLE
-    """IDLE, QUEUED or RUNNING, whatever the phase."""
+    """IDLE, QUEUED or RUNNING, in any phase."""
     next_run_at: Moment | None = None
-    """When a pass may start it. While it runs: None, unless it was triggered or has got another schedule since."""
+    """When a pass may start the job. None during a run, unless it was triggered or the schedule was edited since."""
     retry_of: Moment | None = None
-    """The occurrence to attempt again at `next_run_at`; None when that is an occurrence of its own."""
+    """The occurrence to retry at `next_run_at`. None if `next_run_at` is a new occurrence."""
     attempts: Count = 0
-    """How many attempts at `retry_of` have been made."""
+    """How many attempts at `retry_of` were made."""
     regular_at: Moment | None = None
-    """The first regular occurrence that has left no row yet, while a retry or a delay stands before it."""
+    """The first regular occurrence without a row, while a retry or a backoff delay precedes it."""
     retry_count: Count = 0
     last_run_at: Moment | None = None
     period_start: Moment | None = None
-    """When the failures that `retry_count` counts began."""
+    """When the first of the failures in `retry_count` happened."""
     consecutive_errors: Count = 0
     interruptions: Count = 0
-    """How many of the last failures, without another one between, were deaths of the process."""
+    """How many of the latest consecutive failures were deaths of the process."""
     last_success_at: Moment | None = None
     last_exit_code: int | None = None
     last_message: str | None = None
@@ -56,7 +56,7 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     last_error_at: Moment | None = None
     last_error: str | None = None
     forgotten_until: Moment | None = None
-    """Occurrences up to this one may have run although there are no rows of them: those were removed with age."""
+    """Occurrences up to this one may have run although their rows were purged."""
 
 
 def _moment(micros: Micros | None) -> datetime | None:
@@ -65,7 +65,7 @@ def _moment(micros: Micros | None) -> datetime | None:
 
 @final
 class Job(Described, Struct, frozen=True, gc=False):
-    """A job as it is now. It does not change; ask again for a newer one."""
+    """A job, as it was when it was read. Read it again to see later changes."""
 
     description: Description
     state: JobState
@@ -76,11 +76,11 @@ class Job(Described, Struct, frozen=True, gc=False):
     created: Micros
     updated: Micros
     uid: int = 0
-    """Its number in the store; a job that is removed and added again gets another."""
+    """Its number in the store. A job that is removed and added again gets a new number."""
     revision: int = 1
-    """How often the description has changed; a run knows by it whether it is out of date."""
+    """How often the description has changed. A run compares it to detect that its job was edited."""
     unreadable_state: Unreadable | None = None
-    """Why its state cannot be read from the store, if it cannot: then nothing can be decided about it."""
+    """Why the store cannot read the state, if so. The scheduler decides nothing about such a job."""
 
     def __repr__(self) -> str:
         return f"Job(id={self.id!r}, namespace={self.namespace!r}, handler={self.handler!r})"
@@ -90,40 +90,40 @@ class Job(Described, Struct, frozen=True, gc=False):
         return replace(self, state=state)
 
     def take_number(self, uid: int) -> None:
-        """Let a new job have the number that a store gives it, before anybody else has seen it."""
+        """Set the number that the store assigns to a new job, before any other code sees the job."""
         force_setattr(self, "uid", uid)
 
     @property
     def key(self) -> str:
-        """Its name among all jobs of the store, as `key_of` makes it."""
+        """The unique name of the job in its store, as `key_of` builds it."""
         return key_of(self.namespace, self.id)
 
     @property
     def enabled(self) -> bool:
-        """Whether it takes part in scheduling."""
+        """Whether the job is not disabled. A paused job counts as enabled."""
         return self.state.phase is not Phase.DISABLED
 
     @property
     def status(self) -> Status:
-        """What it is doing: a run in progress shows, even when the job was paused meanwhile."""
+        """The current status. A run in progress shows even if the job was paused during the run."""
         if self.state.activity is not Status.IDLE:
             return self.state.activity
         return Status.IDLE if self.state.phase is Phase.ACTIVE else Status(self.state.phase)
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why it is disabled; a job that cannot be read from the store is shown as disabled, and this says why."""
+        """Why the job is disabled. A job that the store cannot read counts as disabled, with that reason."""
         return self.state.disabled_reason
 
     @property
     def unreadable(self) -> str | None:
-        """What cannot be read of it from the store, if anything. It is shown as disabled, and does not run."""
+        """The parts of the job that the store cannot read, if any. Such a job counts as disabled and does not run."""
         of_state = () if self.unreadable_state is None else (self.unreadable_state,)
         return "; ".join(map(str, (*self.description.unreadable, *of_state))) or None
 
     @property
     def next_run_at(self) -> datetime | None:
-        """When it runs next, as far as that is known."""
+        """When the job runs next, if known."""
         return _moment(self.state.next_run_at) if self.enabled else None
 
     @property
@@ -143,7 +143,7 @@ class Job(Described, Struct, frozen=True, gc=False):
 
     @property
     def last_error(self) -> str | None:
-        """What the last failure said."""
+        """The error of the last failure."""
         return self.state.last_error
 
     @property
@@ -153,7 +153,7 @@ class Job(Described, Struct, frozen=True, gc=False):
 
     @property
     def last_message(self) -> str | None:
-        """What the last run said of itself."""
+        """The message of the last run."""
         return self.state.last_message
 
     @property
@@ -163,7 +163,7 @@ class Job(Described, Struct, frozen=True, gc=False):
 
     @property
     def retry_count(self) -> int:
-        """How many retries its policy has spent."""
+        """How many retries of its policy are used up."""
         return self.state.retry_count
 
     @property

@@ -1,6 +1,6 @@
-"""Write payloads and metadata as JSON text, and refuse what JSON cannot hold.
+"""Write payloads and metadata as JSON text, and reject values that JSON cannot represent.
 
-Dataclasses and pydantic models are written as `payloads` reads them. pydantic is imported only for its models.
+Dataclasses and pydantic models are written in the form that `payloads` reads. pydantic is imported only for its models.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from scheduler_async.jobs.names import refuse
 from scheduler_async.timekeeping.durations import format_interval
 
 Json: TypeAlias = Any
-"""A value that JSON can hold."""
+"""A value that JSON can represent."""
 
 
-# A handler with a deep stack of its own could not read a value that is nested deeper.
+# A handler that runs deep in the stack could not parse a value that is nested deeper.
 MAX_DEPTH = 100
 
-# These are JSON as they are. A float is not among them: it may be NaN.
+# Values of these types are valid JSON. A float may be NaN, so it is checked.
 _SCALARS = frozenset({str, int, bool, NoneType})
 
 _encode = msgspec.json.Encoder().encode
 
 
 def to_json_text(value: Json, what: str) -> str:
-    """Return *value* as JSON text that reads back unchanged; *what* names the field of the job in errors."""
+    """Return *value* as JSON text that reads back unchanged. *what* names the field of the job in errors."""
     try:
         if not _is_json(value, MAX_DEPTH):
             value = plain(value)
@@ -51,13 +51,13 @@ def to_json_text(value: Json, what: str) -> str:
     except (TypeError, ValueError) as error:
         refuse(
             what,
-            "must hold only what JSON can hold: strings, finite numbers, True, False, None, lists, and dicts with "
-            f"strings as keys ({error})",
+            "must contain only JSON values: strings, finite numbers, True, False, None, lists, and dicts with "
+            f"string keys ({error})",
         )
 
 
 def _is_json(value: Json, levels: int) -> bool:
-    """Return whether *value* is JSON already. msgspec writes NaN, sets, dates and much more without an error."""
+    """Return whether *value* consists of plain JSON types. msgspec also writes NaN, sets and dates without an error."""
     kind = type(value)
     if kind is dict:
         for key in value:
@@ -68,22 +68,23 @@ def _is_json(value: Json, levels: int) -> bool:
         return kind in _SCALARS or (kind is float and isfinite(value))
     if not levels:
         return False
-    for inner in value:  # noqa: SIM110 - every payload passes here, and any() takes twice as long
+    for inner in value:  # noqa: SIM110 - every payload passes through here, and any() takes twice as long
         if type(inner) not in _SCALARS and not _is_json(inner, levels - 1):
             return False
     return True
 
 
 def plain(value: object) -> Json:
-    """Return *value* as JSON holds it: dataclasses and models as dicts, tuples as lists.
+    """Return *value* as plain JSON types: dataclasses and models as dicts, tuples as lists.
 
-    Raise a `TypeError` or a `ValueError` if JSON cannot hold it, and a `RecursionError` if it is nested too deeply.
+    Raise a `TypeError` or a `ValueError` if JSON cannot represent it, and a `RecursionError` if it is nested too
+    deeply.
     """
     return _plain(value, MAX_DEPTH, in_dataclass=False)
 
 
 def _plain(value: Any, levels: int, in_dataclass: bool) -> Json:
-    """Inside a dataclass, more is allowed than JSON knows: the types of its fields tell how to read it back."""
+    """Return *value* as JSON types. A dataclass may hold more types, since its annotations tell how to read them."""
     if type(value) in _SCALARS:
         return value
     if in_dataclass:
@@ -96,7 +97,7 @@ def _plain(value: Any, levels: int, in_dataclass: bool) -> Json:
         if isinstance(value, (Decimal, UUID, Path)):
             return str(value)
     if isinstance(value, str):
-        return str.__str__(value)  # the methods of a subclass may do anything
+        return str.__str__(value)  # a subclass may override any method
     if isinstance(value, int):
         return int.__int__(value)
     if isinstance(value, float):
@@ -129,15 +130,15 @@ def _plain_key(key: Any, in_dataclass: bool) -> str:
 
 
 def _content_of_model(value: Any) -> Json:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - there is a model, so there is pydantic
+    from pydantic import TypeAdapter  # noqa: PLC0415 - a model exists, so pydantic is imported already
 
     adapter = TypeAdapter(type(value))
     text = adapter.dump_json(value, by_alias=True, round_trip=True)
-    if adapter.validate_json(text) != value:  # a secret shows only stars
-        raise TypeError(f"a {type(value).__name__} that does not come back from JSON as it was")
+    if adapter.validate_json(text) != value:  # a secret is written as stars
+        raise TypeError(f"a {type(value).__name__} does not read back from JSON as an equal value")
     return json.loads(text)
 
 
 def is_model(kind: object) -> bool:
-    """Return whether *kind* is a class of pydantic's: a model, or a dataclass of its own."""
+    """Return whether *kind* is a pydantic model or a pydantic dataclass."""
     return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")

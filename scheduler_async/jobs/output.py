@@ -1,4 +1,4 @@
-"""The output of a run, of which the last 64 KiB are kept. Pure."""
+"""The output of a run, limited to its last 64 KiB. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from threading import Lock
 KEPT = 64 * 1024  # bytes
 
 
-# One lock for all: no thread holds it for long, and most runs write nothing.
+# One lock for all runs: threads hold it only briefly, and most runs write nothing.
 _lock = Lock()
 
 
 class Output:
-    """The last 64 KiB that a run has written, from any thread."""
+    """The last 64 KiB of a run's output. Any thread may write to it."""
 
     __slots__ = ("_parts", "_size")
 
@@ -22,8 +22,8 @@ class Output:
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """Add *data*, and drop all but the last 64 KiB."""
-        # Copied now, so that a value that is not bytes raises here and not when the run ends.
+        """Append *data*, and drop all but the last 64 KiB."""
+        # Copy now, so that a value that is not bytes raises here and not when the run ends.
         data = bytes(memoryview(data).cast("B")[-KEPT:])
         with _lock:
             if self._parts is None:
@@ -34,11 +34,11 @@ class Output:
                 self._size -= len(self._parts.popleft())
 
     def text(self) -> str | None:
-        """Return the output as text, or None if nothing was written. Bytes that are not UTF-8 become �."""
+        """Return the output as text, or None if the run wrote nothing. Invalid UTF-8 becomes �."""
         if self._parts is None:
             return None
         with _lock:
             kept = b"".join(self._parts)[-KEPT:]
-        # The cut may be within a character: drop the rest of it.
+        # The cut may split a character: drop the rest of it.
         start = next((at for at, byte in enumerate(kept[:4]) if byte & 0xC0 != 0x80), 0) if len(kept) == KEPT else 0
         return kept[start:].decode("utf-8", "replace").replace("\0", "\N{SYMBOL FOR NULL}") or None

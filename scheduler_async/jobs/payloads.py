@@ -1,12 +1,13 @@
-"""Read payloads as the types that handlers ask for: dataclasses, typed dicts, pydantic models and what they hold. Pure.
+"""Convert payloads to the types of handler parameters: dataclasses, typed dicts, pydantic models and their parts. Pure.
 
-A dataclass is read strictly: every required field is there, no other field is, and a string does not become a number.
-A type without a form in JSON is a string there: datetimes and dates as ISO 8601, durations as "5m", paths, decimals and
-UUIDs. Enums are their values. Pydantic models follow pydantic's own rules; pydantic is imported only for them.
+Dataclasses are converted strictly: each required field must be present, unknown fields are errors, and a string never
+becomes a number. Types that JSON does not know are strings: datetimes and dates in ISO 8601, durations such as "5m",
+paths, decimals and UUIDs. Enums are written as their values. Pydantic models follow the rules of pydantic, which is
+imported only for them.
 
-`msgspec.convert` does not do this, because its rules differ: it ignores unknown fields, does not call `__init__`, skips
-the validators of a pydantic dataclass, refuses `datetime | str` and durations such as "5m", and its errors name neither
-the value nor the key of a dict. `json_text` writes what this module reads.
+`msgspec.convert` has other rules: it ignores unknown fields, does not call `__init__`, skips the validators of a
+pydantic dataclass, refuses `datetime | str` and durations such as "5m", and its errors name neither the value nor the
+key of a dict. `json_text` writes the JSON that this module reads.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ from scheduler_async.timekeeping.durations import parse_stored_interval
 _LONGEST_SHOWN = 60
 
 Reader: TypeAlias = Callable[[Json, str], Any]
-"""Makes a value of JSON; the second argument names its place in the payload, for errors: "payload.to"."""
+"""Converts a JSON value. The second argument is its path in the payload, for errors: "payload.to"."""
 
 
 class UnreadableTypeError(TypeError):
-    """No value of this type can be made of JSON."""
+    """JSON cannot represent values of this type."""
 
 
 def reader_for(annotation: Any) -> Reader:
-    """Return the function that makes a value of type *annotation*; raise `UnreadableTypeError` if there is none."""
+    """Return the function that converts JSON to *annotation*. Raise `UnreadableTypeError` if there is none."""
     kind, inner = get_origin(annotation) or annotation, get_args(annotation)
     if kind is Annotated:
         return reader_for(inner[0])
@@ -94,7 +95,7 @@ def reader_for(annotation: Any) -> Reader:
         return _being_made.get(annotation) or _reader_of_fields(annotation, kind)  # a class may contain itself
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _reader_of_one(kind, _one_of(member.value for member in kind))
-    raise UnreadableTypeError(f"{name_of_type(annotation)} cannot be made of JSON")
+    raise UnreadableTypeError(f"{name_of_type(annotation)} cannot be read from JSON")
 
 
 _LISTS: Mapping[Any, Callable[[list[Any]], Any]] = {
@@ -105,7 +106,7 @@ _LISTS: Mapping[Any, Callable[[list[Any]], Any]] = {
 
 
 def is_structured(annotation: Any) -> bool:
-    """Return whether it is, or contains, a dataclass, a typed dict or a model: only a payload is annotated so."""
+    """Return whether *annotation* is or contains a dataclass, a typed dict or a model, which only payloads use."""
     kind = get_origin(annotation) or annotation
     return is_model(kind) or _has_fields(kind) or any(map(is_structured, get_args(annotation)))
 
@@ -187,14 +188,14 @@ _SIMPLE: Mapping[Any, tuple[Callable[[Json], Any], str]] = {
 
 
 def _reader_of_union(annotation: Any, kinds: tuple[Any, ...]) -> Reader:
-    """Try the types in the order in which they are written."""
+    """Return a reader that tries the types in the order of the annotation."""
     readers = [reader_for(kind) for kind in kinds if kind is not NoneType]
 
     def read(value: Json, where: str) -> Any:
         if value is None and NoneType in kinds:
             return None
         if len(readers) == 1:
-            return readers[0](value, where)  # its error is more exact
+            return readers[0](value, where)  # its error is more precise
         for reader in readers:
             try:
                 return reader(value, where)
@@ -206,13 +207,13 @@ def _reader_of_union(annotation: Any, kinds: tuple[Any, ...]) -> Reader:
 
 
 def _reader_by_pydantic(annotation: Any) -> Reader:
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - there is a model, so there is pydantic
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - a model exists, so pydantic is imported already
 
     adapter = TypeAdapter(annotation)
 
     def read(value: Json, where: str) -> Any:
         try:
-            return adapter.validate_json(msgspec.json.encode(value))  # its rules for JSON differ from those for Python
+            return adapter.validate_json(msgspec.json.encode(value))  # its rules for JSON and for Python values differ
         except ValidationError as error:
             problems = [f"{'.'.join([where, *map(str, one['loc'])])}: {one['msg']}" for one in error.errors()]
             raise PayloadError(storable("; ".join(problems))) from error
@@ -250,7 +251,7 @@ def _reader_of_tuple(kinds: tuple[Any, ...]) -> Reader:
 
 
 def _reader_of_mapping(key_kind: Any, kind: Any) -> Reader:
-    # Keys are strings in JSON, also those of a dict[int, …].
+    # JSON keys are strings, even those of a dict[int, …].
     read_key = _reader_of_one(int, _SIMPLE[int][1]) if key_kind is int else reader_for(key_kind)
     reader = reader_for(kind)
 
@@ -280,7 +281,7 @@ def _reader_of_fields(annotation: Any, made: Any) -> Reader:
         parts = {name: readers[name](part, f"{where}.{name}") for name, part in given.items()}
         try:
             return made(**parts)
-        except Exception as error:  # the __post_init__ of a user may raise anything
+        except Exception as error:  # a user's __post_init__ may raise anything
             raise PayloadError(f"{where} is not a valid {name_of_made}: {message_of(error)}") from error
 
     _being_made[annotation] = read
@@ -295,7 +296,7 @@ _being_made: dict[Any, Reader] = {}
 
 
 def _fields_of(annotation: Any, made: Any) -> tuple[dict[str, bool], dict[str, Any]]:
-    """Return which fields a class takes, and whether they are required; and their types."""
+    """Return the fields of a class and whether each is required, and their types."""
     try:
         hints = get_type_hints(made)
     except NameError as error:
@@ -304,7 +305,7 @@ def _fields_of(annotation: Any, made: Any) -> tuple[dict[str, bool], dict[str, A
         taken = [field for field in fields(made) if field.init]
         required = {field.name: field.default is MISSING and field.default_factory is MISSING for field in taken}
     else:
-        # If its annotations are strings, a typed dict does not know which keys are marked.
+        # If its annotations are strings, a typed dict does not record which keys are marked as required.
         marks, marked = {Required: True, NotRequired: False}, get_type_hints(made, include_extras=True)
         required = {name: marks.get(get_origin(marked[name]), name in made.__required_keys__) for name in hints}
     arguments = dict(zip(getattr(made, "__parameters__", ()), get_args(annotation), strict=False))

@@ -1,4 +1,4 @@
-"""The value that a handler may return to say how its run ended."""
+"""The value that a handler may return to report how its run ended."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Result:
     def __init__(
         self, outcome: Outcome | str = Outcome.SUCCESS, *, message: str | None = None, exit_code: int | None = None
     ) -> None:
-        told = check_choice(Outcome, outcome, "outcome")
-        if told not in ANSWERS:
+        chosen = check_choice(Outcome, outcome, "outcome")
+        if chosen not in ANSWERS:
             _refuse_result(
-                "outcome", f"must be one of {', '.join(ANSWERS)}, not {told}: only the scheduler sets the others"
+                "outcome", f"must be one of {', '.join(ANSWERS)}, not {chosen}: only the scheduler sets the others"
             )
         if message is not None and not isinstance(message, str):
             _refuse_result("message", f"must be a string, not {quoted(message)}")
         if exit_code is not None and (type(exit_code) is not int or abs(exit_code) > MAX_EXIT_CODE):
             _refuse_result("exit_code", f"must be a whole number of at most {MAX_EXIT_CODE}, not {quoted(exit_code)}")
-        object.__setattr__(self, "outcome", told)
+        object.__setattr__(self, "outcome", chosen)
         object.__setattr__(self, "message", message)
         object.__setattr__(self, "exit_code", exit_code)
 
 
 def _refuse_result(what: str, problem: str) -> NoReturn:
-    raise InvalidJobError(f"The {what} of a result {problem}.", what)
+    raise InvalidJobError(f"Result.{what} {problem}.", what)

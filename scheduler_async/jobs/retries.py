@@ -45,18 +45,18 @@ _NEEDED: dict[RetryKind, tuple[str, ...]] = {
 
 
 class Consequence(NamedTuple):
-    """The consequence of a failure."""
+    """The effect of a failure on its job."""
 
     disable: bool = False
     """Whether the job is disabled."""
     retry_at: Micros | None = None
-    """The same occurrence is due again at this moment."""
+    """When the same occurrence is due again."""
     not_before: Micros | None = None
-    """The next regular occurrence may not run before this moment."""
+    """The earliest time at which the next regular occurrence may run."""
     retry_count: int = 0
     period_start: Micros | None = None
     held: bool = False
-    """Whether all retries of the period are used up; `retry_at` is the end of the period."""
+    """Whether all retries of the period are used up. If so, `retry_at` is the end of the period."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,10 +189,10 @@ class Retry:
         at_once: bool = False,
         interruptions: int = 0,
     ) -> Consequence:
-        """Return the consequence of a failure at *failed_at*, which *consecutive_errors* already includes.
+        """Return the effect of a failure at *failed_at*, which *consecutive_errors* already includes.
 
-        *at_once* is for interrupted runs: they run again now, as long as the counts allow. *interruptions* is how many
-        of them there were in a row, including this one.
+        Set *at_once* for interrupted runs, which run again now as long as the counts allow. *interruptions* is the
+        number of consecutive interruptions, including this one.
         """
         if self.disable_after is None:
             is_enough = at_once and interruptions >= MAX_INTERRUPTIONS
@@ -210,7 +210,7 @@ class Retry:
                 assert self.max_retries is not None
                 if retry_count >= self.max_retries:
                     return Consequence(retry_count=retry_count)
-                # One microsecond later, so that the current pass, which began before, does not run it.
+                # One microsecond later, so that the current pass, which has already begun, does not run it.
                 wait = span(self.delays[0]) if self.delays else 1
                 return Consequence(
                     retry_at=min(failed_at + (0 if at_once else wait), LAST), retry_count=retry_count + 1
@@ -234,7 +234,7 @@ class Retry:
         return self.max_retries is not None and retry_count >= self.max_retries
 
     def retries_left(self, consecutive_errors: int, retry_count: int) -> int | None:
-        """Return how many more failures are allowed before the job is held or disabled; None is any number."""
+        """Return how many more failures are allowed before the job is held or disabled. None means any number."""
         if self.max_retries is not None:
             return max(self.max_retries - retry_count, 0)
         if self.disable_after is not None:
@@ -243,7 +243,7 @@ class Retry:
 
     @property
     def regular_times_go_on(self) -> bool:
-        """Whether a regular time replaces a retry that is still waiting."""
+        """Whether a regular occurrence replaces a waiting retry."""
         return self.kind is not RetryKind.BUDGET
 
     def describe(self) -> str:

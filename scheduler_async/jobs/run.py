@@ -1,4 +1,4 @@
-"""A run: about to begin, as its handler gets it, as it ended, and as a row of the run log."""
+"""Runs: claimed, in the handler, ended, and as rows of the run log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduler_async.timekeeping.instants import Micros, from_micros
 
 
 class Attempt(Struct, frozen=True, gc=False):
-    """An attempt at an occurrence that is about to begin: which one, which try, and why now."""
+    """An attempt at an occurrence: its number, its cause, and the time of its claim."""
 
     scheduled_for: Micros
     attempt: int
@@ -30,13 +30,13 @@ class Attempt(Struct, frozen=True, gc=False):
 
 
 class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
-    """A run that is ours: the job is marked, the row is written, and the handler may start. Its job is as of then."""
+    """A run that this node has claimed and recorded. Its handler may start. Its job is as of the claim."""
 
     id: int
     job: Job
     payload_json: str
     before: JobState
-    """What the job looked like before the claim, should it be undone."""
+    """The state of the job before the claim, to restore if the claim is undone."""
 
     @classmethod
     def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
@@ -57,31 +57,31 @@ class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
 
     @property
     def key(self) -> str:
-        """The name of its job among all jobs of the store."""
+        """The unique name of its job in the store."""
         return self.job.key
 
     @property
     def is_queued(self) -> bool:
-        """Whether it waits for a slot."""
+        """Whether the run waits for a slot."""
         return self.job.state.activity is Status.QUEUED
 
     @property
     def named(self) -> dict[str, object]:
-        """What every log line about it carries."""
+        """The attributes of every log record about the run."""
         return {"job": self.key, "run": self.id, "attempt": self.attempt}
 
 
 class Ending(Struct, frozen=True, gc=False, kw_only=True):
-    """How a run ended, as its handler reported it."""
+    """The end of a run, as its handler reported it."""
 
     outcome: Outcome
     error: str | None = None
     message: str | None = None
     exit_code: int | None = None
     disable: bool = False
-    """The handler asked not to be called again."""
+    """Whether the handler asked to disable the job."""
     output: str | None = None
-    """The last of what it wrote."""
+    """The last 64 KiB of the run's output."""
 
     def __post_init__(self) -> None:
         if self.error is not None:
@@ -91,7 +91,7 @@ class Ending(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class EndedRun(Struct, frozen=True, gc=False):
-    """A run of ours that has ended, to be recorded."""
+    """A run of this node that has ended and is not recorded yet."""
 
     run: ClaimedRun
     ending: Ending
@@ -100,20 +100,20 @@ class EndedRun(Struct, frozen=True, gc=False):
 
 
 class Skip(Struct, frozen=True, gc=False, kw_only=True):
-    """Occurrences that were deliberately not run, for one row of the run log."""
+    """Skipped occurrences, for one row of the run log."""
 
     reason: SkipReason
     scheduled_for: Micros
-    """The first of them."""
+    """The first skipped occurrence."""
     missed: int
-    """How many they are."""
+    """How many occurrences were skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """One line of the run log: an attempt, or occurrences that were not run.
+    """A row of the run log: an attempt, or skipped occurrences.
 
-    A line that cannot be read from the store has what can be read of it, and its `error` says what cannot.
+    If the store cannot read all of the row, its `error` names the part that is missing.
     """
 
     id: int
@@ -127,7 +127,7 @@ class RunRow:
     attempt: int
     trigger: Trigger
     outcome: Outcome | None
-    """None while it runs."""
+    """None while the run is in progress."""
     reason: SkipReason | None = None
     missed: int = 0
     error: str | None = None
@@ -137,18 +137,18 @@ class RunRow:
 
 
 class StopSignal(Protocol):
-    """What a long run watches to learn that the scheduler is stopping; an `asyncio.Event` is one."""
+    """A signal to long runs that the scheduler is stopping, such as an `asyncio.Event`."""
 
     def is_set(self) -> bool:
-        """Whether the scheduler is stopping."""
+        """Return whether the scheduler is stopping."""
 
     def wait(self) -> Awaitable[object]:
-        """Return when the scheduler is stopping."""
+        """Wait until the scheduler is stopping."""
 
 
 @dataclass(frozen=True, init=False)
 class Run:
-    """One run, as the handler gets it."""
+    """A run, as its handler receives it."""
 
     id: int
     job: Job = field(repr=False)
@@ -158,7 +158,7 @@ class Run:
     attempt: int
     trigger: Trigger
     stopping: StopSignal = field(repr=False)
-    """Set when the scheduler stops: a long run can watch it, and end early."""
+    """Set when the scheduler stops. A long run can watch it, and end early."""
     _output: Output = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -186,7 +186,7 @@ class Run:
 
     @classmethod
     def begun(cls, claimed: ClaimedRun, now: Micros, stopping: StopSignal) -> Self:
-        """A run that begins *now*. What most handlers never ask for is worked out for those that do."""
+        """Return a run that begins *now*. Attributes that most handlers never use are computed on first access."""
         run = cls.__new__(cls)
         known = {
             "id": claimed.id,
@@ -196,50 +196,50 @@ class Run:
             "_claimed": claimed,
             "_began": now,
         }
-        object.__setattr__(run, "__dict__", known)  # half of the time that it takes one by one
+        object.__setattr__(run, "__dict__", known)  # twice as fast as one assignment after another
         return run
 
     def write(self, text: str | bytes) -> None:
-        """Keep *text* with the run, for `Scheduler.run_output`: the last 64 KiB of all that is written."""
+        """Append *text* to the output of the run. `Scheduler.run_output` returns the last 64 KiB."""
         self._output.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
 
     @property
     def written(self) -> str | None:
-        """What is kept of what was written, if anything was."""
+        """The stored part of the output, if there is any."""
         output: Output | None = self.__dict__.get("_output")
         return None if output is None else output.text()
 
     @property
     def job_id(self) -> str:
-        """The id of its job."""
+        """The id of the job."""
         claimed: ClaimedRun | None = self.__dict__.get("_claimed")
         return self.job.id if claimed is None else claimed.name[1]
 
     @property
     def namespace(self) -> str:
-        """The namespace of its job."""
+        """The namespace of the job."""
         claimed: ClaimedRun | None = self.__dict__.get("_claimed")
         return self.job.namespace if claimed is None else claimed.name[0]
 
     @property
     def user_id(self) -> str | None:
-        """Whose job it is."""
+        """The user that the job belongs to."""
         return self.job.user_id
 
     @property
     def delay_ms(self) -> float:
-        """How late it fired, in milliseconds."""
+        """How late the run started, in milliseconds."""
         return max((self.fired_at - self.scheduled_for) / timedelta(milliseconds=1), 0.0)
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at one occurrence, and for nothing else."""
+        """A key that every attempt at one occurrence shares, and no other run has."""
         moment = self.scheduled_for.isoformat().replace("+00:00", "Z")
         return f"{self.job.key}@{moment}" + (f"#{self.id}" if self.trigger is Trigger.MANUAL else "")
 
 
 class _WorkedOut:
-    """An attribute of a run that is found out when somebody first asks for it."""
+    """An attribute of a run that is computed on first access."""
 
     def __init__(self, name: str, find: Callable[[dict[str, Any]], Any]) -> None:
         self._name, self._find = name, find
@@ -247,7 +247,7 @@ class _WorkedOut:
     def __get__(self, run: Run | None, _: type) -> Any:
         if run is None:
             return self
-        return run.__dict__.setdefault(self._name, self._find(run.__dict__))  # several threads may ask at once
+        return run.__dict__.setdefault(self._name, self._find(run.__dict__))  # several threads may read it at once
 
 
 for _name, _find in {
@@ -257,4 +257,4 @@ for _name, _find in {
     "fired_at": lambda known: from_micros(known["_began"]),
     "_output": lambda _: Output(),
 }.items():
-    setattr(Run, _name, _WorkedOut(_name, _find))  # not before it is a dataclass, which would take them for defaults
+    setattr(Run, _name, _WorkedOut(_name, _find))  # set after @dataclass, which would take them for defaults

@@ -1,4 +1,4 @@
-"""A job as it is asked for: what `Scheduler.add_job` takes, as a value."""
+"""The specification of a job: the arguments of `Scheduler.add_job` as a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping.durations import parse_interval
 
 SPEC_FIELDS = ("schedule", "handler", "id", "namespace", *DESCRIBED[1:], "enabled", "on_conflict")
-"""What a job can be described by."""
+"""The fields of a specification."""
 
 _set = object.__setattr__
 
@@ -29,9 +29,9 @@ _set = object.__setattr__
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class JobSpec(Described):
-    """A job as it is asked for: what `Scheduler.add_job` takes, as a value for `Scheduler.add_jobs`.
+    """The specification of a job: the arguments of `Scheduler.add_job`, as a value for `Scheduler.add_jobs`.
 
-    The arguments are checked at once. An `InvalidJobError` names the argument that is wrong.
+    The arguments are checked immediately. An `InvalidJobError` names the argument that is wrong.
 
     >>> from scheduler_async import Every, JobSpec
     >>> spec = JobSpec(Every("5m"), handler="send-report", id="report", payload={"to": "ops"})
@@ -98,7 +98,7 @@ class JobSpec(Described):
         _set(self, "on_conflict", check_choice(OnConflict, on_conflict, "on_conflict"))
 
     def lacking(self, unreadable: tuple[Unreadable, ...]) -> JobSpec:
-        """Return this spec, with values that only stand in for those that could not be read from the store."""
+        """Return this spec with *unreadable* columns, whose values are placeholders."""
         return self._with("description", replace(self.description, unreadable=unreadable))
 
     def with_schedule(self, schedule: Schedule) -> JobSpec:
@@ -110,7 +110,7 @@ class JobSpec(Described):
         return self if self.handler == handler else self._with("handler", handler)
 
     def with_enabled(self, enabled: bool) -> JobSpec:
-        """Return this spec, enabled or not."""
+        """Return this spec with *enabled* set."""
         return self if self.enabled == enabled else self._with("enabled", enabled)
 
     def _with(self, field: str, value: object) -> JobSpec:
@@ -121,8 +121,8 @@ class JobSpec(Described):
     def __repr__(self) -> str:
         plain = {"id": None, "namespace": "default", "enabled": True, "on_conflict": OnConflict.RAISE, **_PLAIN}
         given = ((name, getattr(self, name)) for name in SPEC_FIELDS[1:])
-        told = (f"{name}={value!r}" for name, value in given if name not in plain or value != plain[name])
-        return f"JobSpec({self.schedule!r}, {', '.join(told)})"
+        shown = (f"{name}={value!r}" for name, value in given if name not in plain or value != plain[name])
+        return f"JobSpec({self.schedule!r}, {', '.join(shown)})"
 
 
 _PLAIN: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""Statistics over rows of the run log. Pure."""
+"""Statistics of runs. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scheduler_async.jobs.run import RunRow
 
 @dataclass(frozen=True, kw_only=True)
 class RunStats:
-    """Statistics of the runs of a job. Durations and delays are in milliseconds, or None if no run has one."""
+    """Statistics of a job's runs. Durations and delays are in milliseconds, or None without data."""
 
     total: int
     """How many runs have ended."""
     counts: Mapping[str, int]
-    """How many occurrences had each outcome, skipped ones included."""
+    """How many occurrences had each outcome, including skipped occurrences."""
     success_rate: float | None
-    """The share of successes among successes and failures."""
+    """The share of successes among all successes and failures."""
     mean_ms: float | None
     p50_ms: float | None
     p95_ms: float | None
@@ -29,7 +29,7 @@ class RunStats:
 
 
 def stats_of(rows: Sequence[RunRow]) -> RunStats:
-    """Return the statistics of *rows*. Only first attempts have delays: a retry is late on purpose."""
+    """Return the statistics of *rows*. Delays count only first attempts, because retries are late on purpose."""
     runs = [row for row in rows if row.attempt > 0 and row.outcome is not None]
     counts: dict[str, int] = {}
     for row in rows:
@@ -58,5 +58,5 @@ def stats_of(rows: Sequence[RunRow]) -> RunStats:
 
 
 def _percentile(values: Sequence[float], percent: int) -> float | None:
-    """Return the smallest of the sorted *values* that at least *percent* of them do not exceed."""
+    """Return a percentile of the sorted *values* by the nearest-rank method. Return None without values."""
     return values[max(-(-len(values) * percent // 100) - 1, 0)] if values else None

@@ -1,12 +1,12 @@
-"""What keeps a job from being read from its store."""
+"""Problems that prevent a store from reading a job."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-class Unreadable(ValueError):  # noqa: N818 - more often a value than an exception
-    """What keeps a row from being read. Two that say the same are equal."""
+class Unreadable(ValueError):  # noqa: N818 - more often used as a value than raised
+    """A problem in a column of a row. Two problems with the same text are equal."""
 
     def __init__(self, column: str, why: str) -> None:
         super().__init__(column, why)
@@ -23,9 +23,9 @@ class Unreadable(ValueError):  # noqa: N818 - more often a value than an excepti
 
 
 UNREADABLE = "it cannot be read from the store: "
-"""How the reason begins for which a job is disabled whose description cannot be read."""
+"""The beginning of the `disabled_reason` of a job whose description cannot be read."""
 
 
 def reason_of(problems: Sequence[Unreadable]) -> str:
-    """Return why a job is disabled whose description has these *problems*."""
+    """Return the `disabled_reason` of a job whose description has these *problems*."""
     return f"{UNREADABLE}{problems[0]}"

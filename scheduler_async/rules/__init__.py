@@ -1,17 +1,17 @@
-"""What happens to jobs: every rule about what runs, what does not, and what comes next. Pure: no I/O.
+"""The rules of scheduling: which jobs run, which occurrences are skipped, and what comes next. Pure: no I/O.
 
-Someone who asks "what happens when …?" opens one module:
+Open one module for each question:
 
-    edits           people add, edit, pause, resume or disable a job
-    claiming        a claim takes up an occurrence, and leaves others out
+    edits           a user adds, edits, pauses, resumes or disables a job
+    claiming        a claim selects one occurrence, and skips others
     finishing       a run has ended
+    next_run        the next run of a job, and the occurrences that it owes
     missed          occurrences have passed, and are merged into one row
-    clock_changes   the clock has gone back
-    explaining      would it run now, why not, and when will it?
-    order, groups   who goes first, and who has to wait for a group
+    clock_changes   the clock was set back
+    explaining      whether a job would run now, why not, and when it will
+    order, groups   the order of due jobs, and the limits of groups
     claim_ahead     how long before its time a job is claimed
 
-Each rule takes a `Job` and the moment, in microseconds, and returns what the job looks like then, with the
-occurrences that will never run, so that each of them leaves a row. Fetching and saving are left to `stores`, and
-doing to `engine`.
+Each rule takes a `Job` and a time in microseconds. It returns the new state of the job, with the occurrences that will
+never run, so that each of them gets a row. `stores` load and save jobs, and `engine` acts on the decisions.
 """

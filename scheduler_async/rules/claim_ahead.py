@@ -1,10 +1,10 @@
 """How far ahead of its time a job is claimed, so that its handler starts on time. Pure.
 
-A claim takes a while: a millisecond on a disk, more over a network or on a busy machine, and whoever begins with it
-when a job is due is late by that. So the loop wakes up a little before, claims what is due within the next moments, and
-lets each handler start when its time has come. By a clock on which claims take no time, nothing is done ahead.
+A claim takes time: a millisecond on a disk, more over a network or on a busy machine. A loop that starts to claim a job
+when it is due starts it late. So the loop wakes up a little earlier, claims the jobs that are due soon, and starts each
+handler at its time. On a clock where claims take no time, it claims nothing ahead.
 
-To claim a crowd, many jobs that are due at one moment, takes longer: the loop begins with it as long before as that.
+Claiming a crowd, which is many jobs due at one time, takes longer. The loop starts earlier by as much.
 """
 
 from __future__ import annotations
@@ -14,42 +14,43 @@ from typing import Self
 
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
-# However long claims take, the loop wakes up this much before at least, since one may take longer than those before it:
-# the first that reads from the disk, for one. And no earlier than this.
+# The loop wakes up at least SHORTEST_LEAD before a job is due, because a claim may take longer than those before it,
+# such as the first one that reads from the disk. It wakes up at most LONGEST_LEAD before.
 SHORTEST_LEAD: Micros = SECOND // 200
 LONGEST_LEAD: Micros = SECOND // 40
 
-# What is due at various moments is claimed no earlier than this, and nothing at all is earlier than that: whoever
-# pauses or edits a job that another process is about to start waits so long at most, see `Claimer.begun_elsewhere`.
+# Jobs that are due at different times are claimed at most LONGEST_REACH ahead, and a crowd at most EARLIEST_CLAIM
+# ahead. A user who pauses or edits a job that another process is about to start waits at most this long, see
+# `Claimer.begun_elsewhere`.
 LONGEST_REACH: Micros = SECOND // 20
 EARLIEST_CLAIM: Micros = SECOND // 2
 
-# So far ahead is claimed, in leads: one claim serves all that is due until the next.
+# One claim reaches this many leads ahead, so that it covers the jobs until the next claim.
 LEADS = 4
 
-# A slow claim counts at once, and is forgotten little by little.
+# A slow claim takes effect at once, and its weight decays slowly.
 FORGETTING = 16
 HEADROOM = 1.25
 
-# So many are a crowd, and say how long it takes to claim each. Before that is known, it is thought to be this long.
+# From this size on, a claim is a crowd and measures the time for each job. FIRST_GUESS holds until then.
 CROWD = 64
 FIRST_GUESS = 0.000_200  # seconds
 
 
 @dataclass(slots=True)
 class Expected:
-    """The next moment at which something is due, and how many jobs that is, as far as anybody has told."""
+    """The next time at which jobs are due, and how many, as far as they are known."""
 
     at: Micros | None = None
     count: int = 0
 
     @property
     def is_crowd(self) -> bool:
-        """Whether they are many."""
+        """Whether this many jobs are a crowd."""
         return self.count >= CROWD
 
     def hear_of(self, at: Micros, count: int) -> bool:
-        """So many are due at a moment. Return whether that may be a reason to wake up earlier."""
+        """Record that *count* jobs are due *at* a time. Return whether the loop may have to wake up earlier."""
         if self.at is None or at < self.at:
             self.at, self.count = at, count
             return True
@@ -59,13 +60,13 @@ class Expected:
         return before // CROWD < self.count // CROWD
 
     def or_sooner(self, other: Self) -> Self:
-        """Whatever is sooner; of one moment, whoever knows of more."""
+        """Return the earlier of the two. At the same time, return the one with the higher count."""
         if self.at is None or other.at is None:
             return other if self.at is None else self
         return min(self, other, key=lambda expected: (expected.at, -expected.count))
 
 
-class Foresight:
+class ClaimAhead:
     """Learns how long claims take."""
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class Foresight:
         self._took_each = FIRST_GUESS
 
     def learn(self, took: float, count: int) -> None:
-        """A claim of so many runs took so many seconds."""
+        """Record that a claim of *count* runs took *took* seconds."""
         self._took = max(took, self._took + (took - self._took) / FORGETTING)
         if count >= CROWD:
             self._took_each += (took / count - self._took_each) / FORGETTING
@@ -86,7 +87,7 @@ class Foresight:
         return min(max(int(self._took * HEADROOM * SECOND), SHORTEST_LEAD), LONGEST_LEAD)
 
     def lead_of_crowd(self, count: int) -> Micros:
-        """How long before a moment at which so many are due the loop wakes up."""
+        """Return how long before a time at which *count* jobs are due the loop wakes up."""
         usual = self.lead
         if not usual or count < CROWD:
             return usual
@@ -94,5 +95,5 @@ class Foresight:
 
     @property
     def reach(self) -> Micros:
-        """How far ahead it then claims."""
+        """How far ahead a claim reaches."""
         return min(self.lead * LEADS, LONGEST_REACH)

@@ -1,4 +1,4 @@
-"""Which occurrence a claim takes up, and which it leaves out. Pure."""
+"""Select the occurrence that a claim runs, and the occurrences that it skips. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from scheduler_async.jobs.enums import Misfire, Phase, SkipReason, Status, Trigg
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Attempt, Skip
 from scheduler_async.rules.edits import disable, pause
-from scheduler_async.rules.going_on import going_on, owed, retry_policy
 from scheduler_async.rules.missed import latest_regular, merged, next_regular, passed_over
+from scheduler_async.rules.next_run import owed, retry_policy, with_next_run
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
-# ---------------------------------------------------------------- what a pass does
+# ---------------------------------------------------------------- claims
 
 
 def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Transition:
-    """What to do with a job that is due: which occurrence runs, and which are left out. Never a backlog.
+    """Claim a job that is due: select the occurrence that runs, and skip the others. There is never a backlog.
 
-    The oldest occurrence that is owed runs, and those after it merge into it. With `misfire="skip"` only an
-    occurrence that is late by no more than the grace runs. *activity* is what the job does if it is taken.
+    The oldest occurrence that is owed runs, and later ones merge into it. With `misfire="skip"`, only an occurrence
+    within the grace period runs. *activity* is the new activity of the job if it runs.
     """
     state = job.state
     assert state.next_run_at is not None
@@ -37,8 +37,8 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
             at = state.regular_at
         else:
             skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
-    if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran, before the clock went back
-        return Transition(job.with_state(going_on(job, state, next_regular(job, at), now)), skips)
+    if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran before the clock was set back
+        return Transition(job.with_state(with_next_run(job, state, next_regular(job, at), now)), skips)
     fresh = _taken(state, now, activity, retry_count=0)
     late = _is_late(at, now, rules)
     if late and job.misfire is Misfire.SKIP:
@@ -48,7 +48,7 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
 
 
 def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
-    """Whether the retry that it waits for has waited too long: its next regular time has come."""
+    """Return whether the next regular occurrence has come before the retry, and replaces it."""
     regular_at = job.state.regular_at
     return regular_at is not None and regular_at <= now and retry_policy(job, rules).regular_times_go_on
 
@@ -56,33 +56,33 @@ def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
 def _skip_missed(
     job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]
 ) -> Transition:
-    """Leave out what is too late; the latest occurrence may be in time still."""
+    """Skip the occurrences that are too late. The latest occurrence may still be in time."""
     waiting = replace(state, activity=Status.IDLE, last_run_at=job.state.last_run_at)
     latest = latest_regular(job, now)
     if latest is None or _is_late(latest, now, rules):
         skips = (*skips, *passed_over(job, at, now, SkipReason.MISFIRE))
-        return Transition(job.with_state(going_on(job, waiting, next_regular(job, now), now)), skips)
+        return Transition(job.with_state(with_next_run(job, waiting, next_regular(job, now), now)), skips)
     skips = (*skips, *passed_over(job, at, latest - 1, SkipReason.MISFIRE))
     attempt = Attempt(scheduled_for=latest, attempt=1, trigger=Trigger.SCHEDULE, claimed_at=now)
     return Transition(job.with_state(state), skips, attempt=attempt)
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:
-    """A run that somebody asked for. The schedule and the failure count stay as they are."""
+    """Claim a manual run. The schedule and the failure count stay unchanged."""
     attempt = Attempt(scheduled_for=now, attempt=1, trigger=Trigger.MANUAL, claimed_at=now)
     return Transition(job.with_state(replace(job.state, activity=Status.QUEUED, last_run_at=now)), attempt=attempt)
 
 
 def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Transition, Micros]:
-    """What *job* looks like when the claim of *run* is undone: as if it had not been made. And as of when.
+    """Undo the claim of *run*. Return the change of *job*, and the time at which it applies.
 
-    *claimed* is the job as it was claimed, *before* its state until then. If it was edited, paused or disabled since,
-    what was due by that time leaves a row, as it would have without the claim.
+    *claimed* is the job as it was claimed, and *before* its state until then. If the job was edited, paused or disabled
+    since, the occurrences that were due by that time get a row, as they would have without the claim.
     """
     phase, reason, disabled_at = job.state.phase, job.state.disabled_reason, job.state.disabled_at
     freed = replace(job.state, activity=Status.IDLE, last_run_at=before.last_run_at)
     has_other_schedule = job.schedule != claimed.schedule and not job.description.lacks("schedule")
-    if freed.next_run_at is not None or has_other_schedule:  # an edit says what comes next, or it was triggered
+    if freed.next_run_at is not None or has_other_schedule:  # an edit set the next run, or the run was manual
         due_until = min(run.claimed_at, job.updated)
         is_owed = run.trigger is not Trigger.MANUAL
         skips = owed(claimed.with_state(before), due_until, SkipReason.MISFIRE) if is_owed else ()
@@ -113,11 +113,11 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
 
 
 def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobState:
-    """What a job looks like whose occurrence has run already, since the clock went back: it goes on with the next one.
+    """Return the next state of a job whose occurrence already ran before the clock was set back.
 
-    *before* is the job before the claim, which comes to nothing; *latest* is the last occurrence up to *now* that ran.
+    *before* is the state before the claim, which is discarded. *latest* is the last occurrence up to *now* that ran.
     """
-    return going_on(job, before, next_regular(job, latest), now)
+    return with_next_run(job, before, next_regular(job, latest), now)
 
 
 def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
@@ -125,7 +125,7 @@ def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
 
 
 def _taken(state: JobState, now: Micros, activity: Status, retry_count: int) -> JobState:
-    """Off its schedule: nothing comes next before its run has ended."""
+    """Return *state* without a next run, which is set when the run ends."""
     return replace(
         state,
         activity=activity,

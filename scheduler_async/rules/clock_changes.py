@@ -1,4 +1,4 @@
-"""What becomes of a job when the clock goes back. Pure."""
+"""Adjust jobs after the clock was set back. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from scheduler_async.timekeeping.instants import Micros
 
 
 def sooner(job: Job, now: Micros) -> Job | None:
-    """What a job looks like when the clock has gone back to *now*; None if it is as it was.
+    """Return the job after the clock was set back to *now*, or None if it does not change.
 
-    It must not wait until the clock is where it was. On a grid or by cron it goes on with the next time by the new
-    clock, and what ran already is known by its row. A delay, and the wait after a failure, are as long as before. A
-    run that was cancelled is repeated at once. A one-shot keeps its moment.
+    The job must not wait until the clock reaches its old time again. An interval or cron job continues with the next
+    occurrence on the new clock; its rows show which occurrences already ran. A delay, and the wait after a failure,
+    keep their length. A cancelled run is repeated at once. A one-shot keeps its time.
     """
     state = job.state
     if state.next_run_at is None or state.next_run_at <= now:

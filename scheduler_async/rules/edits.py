@@ -1,4 +1,4 @@
-"""What people do to a job: add, edit, pause, resume, disable. Pure."""
+"""Changes by users: add, edit, pause, resume or disable a job. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Skip
 from scheduler_async.jobs.spec import SPEC_FIELDS, JobSpec
 from scheduler_async.jobs.unreadable import reason_of
-from scheduler_async.rules.going_on import (
+from scheduler_async.rules.missed import jittered, merged, next_regular, passed_over
+from scheduler_async.rules.next_run import (
     comes_during_its_run,
     disabled,
-    going_on,
     owed,
     owes_since_its_claim,
     was_disabled_before,
+    with_next_run,
 )
-from scheduler_async.rules.missed import jittered, merged, next_regular, passed_over
 from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import Micros
 
-# ---------------------------------------------------------------- what people do to a job
+# ---------------------------------------------------------------- edits
 
 
 def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
@@ -38,28 +38,29 @@ def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
         job = job.with_state(JobState(Status.IDLE, jittered(job, at)))
     if not spec.enabled:
         return job.with_state(disabled(job.state, "it was added disabled", now))
-    return job if at is not None else job.with_state(going_on(job, job.state, None, now))
+    return job if at is not None else job.with_state(with_next_run(job, job.state, None, now))
 
 
 EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
 
 
 def edited_spec(job: Job, changes: Mapping[str, Any]) -> JobSpec:
-    """Return the spec of *job* with *changes*, which are checked like new ones; all else stays as it is."""
+    """Return the spec of *job* with *changes*, which are checked like new arguments. Other fields stay unchanged."""
     unknown = sorted(changes.keys() - set(EDITABLE))
     if unknown:
-        raise TypeError(f"A job has no {_listed(unknown)} to change. It has {_listed(EDITABLE)}.")
+        raise TypeError(f"Cannot change {_listed(unknown)} of a job. Choose from {_listed(EDITABLE)}.")
     kept = {name: getattr(job, name) for name in (*EDITABLE, "id", "namespace") if name != "enabled"}
     edited = JobSpec(**{**kept, "enabled": is_wanted(job), **changes})
-    replaced = {*changes, "updated_at"}  # which every edit writes
+    replaced = {*changes, "updated_at"}  # every edit writes it
     left = tuple(problem for problem in job.description.unreadable if field_of(problem.column) not in replaced)
     return edited.lacking(left) if left else edited
 
 
 def is_wanted(job: Job) -> bool:
-    """Whether nobody disabled it.
+    """Return whether an edit leaves the job enabled.
 
-    A job that has ended goes on as soon as it has something to do, and one that could not be read once it can be.
+    An edit revives a job whose schedule has ended, or that could not be read. Any other disabled
+    job stays disabled.
     """
     if job.enabled or job.disabled_reason == ENDED:
         return True
@@ -68,9 +69,9 @@ def is_wanted(job: Job) -> bool:
 
 
 def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
-    """The job with a new description. Only a changed schedule changes when it runs, and it counts from *now*.
+    """Return the job with a new description. Only a changed schedule changes the next run, and it counts from *now*.
 
-    A run in progress goes on, and what it leaves behind will not undo the edit.
+    A run in progress continues, and its ending does not undo the edit.
     """
     edited = replace(job, description=spec.description, handler=handler, updated=now, revision=job.revision + 1)
     state = job.state
@@ -89,7 +90,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
         first = spec.schedule.first_micros(now) if never_ran or spec.schedule.runs_once else None
         following = jittered(edited, first if first is not None else spec.schedule.next_micros(now, now))
         if state.phase is not Phase.DISABLED:
-            state = going_on(edited, state, following, now)
+            state = with_next_run(edited, state, following, now)
         elif not is_idle:  # it may be resumed before its run has ended
             state = replace(state, next_run_at=following)
     edited = edited.with_state(state)
@@ -103,7 +104,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
 
 
 def pause(job: Job, now: Micros) -> Transition:
-    """A job that does not start until it is resumed. What was owed already is left out, except a one-shot."""
+    """Pause a job until it is resumed. Due occurrences are skipped, except that of a one-shot."""
     state = job.state
     if state.phase is not Phase.ACTIVE:
         return Transition(job)
@@ -116,7 +117,7 @@ def pause(job: Job, now: Micros) -> Transition:
 
 
 def resume(job: Job, now: Micros) -> Transition:
-    """A job that starts afresh: no failures are held against it, and the time it was paused was not missed."""
+    """Resume a job with its failure count cleared. Occurrences during the pause do not count as missed."""
     state = job.state
     if state.disabled_reason == ENDED:
         raise JobEndedError(job.id, job.namespace)
@@ -131,31 +132,31 @@ def resume(job: Job, now: Micros) -> Transition:
         period_start=None,
     )
     if owes_since_its_claim(job):
-        return Transition(job.with_state(fresh))  # the run in progress decides when it ends
+        return Transition(job.with_state(fresh))  # the ending of the run in progress sets the next run
     if job.schedule.runs_once:
-        # Still to be run, once: late, and as another attempt if there was one.
+        # It still has to run once: late, and as a further attempt if there was one before.
         at = jittered(job, job.schedule.first_micros(now))
         return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or at)))
     if job.schedule.counts_from_end:
         planned = state.regular_at or state.next_run_at or now
-        return Transition(job.with_state(going_on(job, fresh, max(planned, now), now)))
+        return Transition(job.with_state(with_next_run(job, fresh, max(planned, now), now)))
     is_paused = state.phase is Phase.PAUSED
     was_not_missed = is_paused and ((state.next_run_at or 0) > now or comes_during_its_run(state))
     if state.regular_at is None and (state.phase is Phase.ACTIVE or was_not_missed):
         return Transition(job.with_state(fresh))
     following = next_regular(job, now)
-    if following is None and state.retry_of is not None:  # its last occurrence, to be tried again
+    if following is None and state.retry_of is not None:  # retry the last occurrence
         return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now)))
     skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF) if state.phase is Phase.ACTIVE else ()
-    return Transition(job.with_state(going_on(job, fresh, following, now)), skips)
+    return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)
 
 
 def disable(job: Job, reason: str, now: Micros) -> Transition:
-    """A job that is taken out of scheduling for *reason*. What it owes leaves a row."""
+    """Disable a job for *reason*. The occurrences that it owes get a row."""
     skips = owed(job, now, SkipReason.DISABLED)
     if job.state.activity is Status.IDLE:
         return Transition(job.with_state(disabled(job.state, reason, now)), skips)
-    # What comes next is kept until the run in progress has ended: the job may be resumed before that.
+    # Keep the next run until the run in progress has ended, because the job may be resumed before that.
     state = _past_what_is_owed(job, now) if skips else job.state
     if state.disabled_reason != ENDED:
         state = replace(state, phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now)
@@ -163,13 +164,13 @@ def disable(job: Job, reason: str, now: Micros) -> Transition:
 
 
 def _past_what_is_owed(job: Job, now: Micros) -> JobState:
-    """The state of a job whose due occurrences have their row; a one-shot, a delay and a retry are owed still."""
+    """Return the state after the due occurrences have got a row. A one-shot, a delay and a retry remain owed."""
     if job.schedule.runs_once or job.schedule.counts_from_end:
         return job.state
     following = next_regular(job, now)
     if job.state.retry_of is not None:
         return replace(job.state, regular_at=following)
-    return going_on(job, job.state, following, now)
+    return with_next_run(job, job.state, following, now)
 
 
 def _listed(words: Sequence[str]) -> str:

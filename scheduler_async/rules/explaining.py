@@ -1,4 +1,4 @@
-"""Whether a job would run now, why not, and when it will. Pure."""
+"""Explain whether a job would run now, why not, and when it will. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from scheduler_async.jobs.answers import Explanation, Upcoming
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.claiming import claim
-from scheduler_async.rules.going_on import retry_policy
 from scheduler_async.rules.missed import next_regular
+from scheduler_async.rules.next_run import retry_policy
 from scheduler_async.rules.terms import Room, Rules
 from scheduler_async.timekeeping.durations import describe_duration
 from scheduler_async.timekeeping.instants import SECOND, Micros, describe_instant, from_micros
 
-# A preview of a job that runs every second is long enough with these.
+# The longest useful preview of a job that runs every second.
 MAX_UPCOMING = 1_000
 
 
-# ---------------------------------------------------------------- whether it would run
+# ---------------------------------------------------------------- whether a job would run
 
 
 def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason | None, Micros | None]:
-    """Why the job does not run *now*, or None if it would; and when that will change, if it is known."""
+    """Return the reason why the job does not run *now* (None if it would), and the time when that changes, if known."""
     state = job.state
     if state.activity is not Status.IDLE:
         return SkipReason.ALREADY_RUNNING, None
@@ -62,7 +62,7 @@ def _why_not_due(job: Job, rules: Rules) -> SkipReason:
 
 
 def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC) -> Explanation:
-    """`decide` for people, whose clocks are those of *zone*."""
+    """Explain the result of `decide` in a sentence, with times in *zone*."""
     reason, until = decide(job, now, room, rules)
     state = job.state
     when = _when(until, now, zone)
@@ -72,26 +72,26 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         None: "is due and starts with the next pass.",
         SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe(zone)}, next {when}."
         if room.clock_is_believed
-        else "waits, since the wall clock jumped by more than a year: nothing starts before it has gone back, or for a "
-        "day. If the clock is right, a restart lets it count at once.",
+        else "waits because the wall clock jumped by more than a year. Nothing starts until the clock returns or 24 "
+        "hours have passed. If the clock is right, restart the scheduler.",
         SkipReason.DISABLED: f"is disabled: {str(state.disabled_reason).rstrip('.')}.",
-        SkipReason.ENDED: "has ended: nothing is left of its schedule.",
+        SkipReason.ENDED: "has ended: its schedule has no further occurrences.",
         SkipReason.PAUSED: "is paused.",
         SkipReason.MANUAL_ONLY: "runs only when it is triggered.",
-        SkipReason.ALREADY_RUNNING: f"is {state.activity} already, and a job runs once at a time.",
-        SkipReason.BACKOFF: f"waits after {failures}{problem}, and is tried again {when}.",
-        SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}, and runs again {when}.",
-        SkipReason.MISFIRE: "missed its time, and its misfire policy is to skip: it goes on with the next occurrence.",
-        SkipReason.STOPPING: "is due, but the scheduler is stopping, and takes up nothing new.",
+        SkipReason.ALREADY_RUNNING: f"is already {state.activity}; a job has one run at a time.",
+        SkipReason.BACKOFF: f"waits after {failures}{problem}; the next attempt is {when}.",
+        SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}; it runs again {when}.",
+        SkipReason.MISFIRE: 'missed its time. Its misfire policy is "skip": it runs at the next occurrence.',
+        SkipReason.STOPPING: "is due, but the scheduler is stopping and starts no new runs.",
         SkipReason.NO_HANDLER: f"is due, but no handler {quoted(job.handler)} is registered here.",
-        SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} has no free slot.",
-        SkipReason.AT_CAPACITY: "is due, but as many jobs run as may: it goes when a slot frees.",
-        SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full: it goes when there is room.",
+        SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} is full; it starts when a slot frees.",
+        SkipReason.AT_CAPACITY: "is due, but the concurrency limit is reached; it starts when a slot frees.",
+        SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full; it starts when there is room.",
     }
     remedies = {
         SkipReason.DISABLED: "resume_job() enables it.",
-        SkipReason.PAUSED: "resume_job() lets it go on.",
-        SkipReason.MANUAL_ONLY: "trigger_job() does.",
+        SkipReason.PAUSED: "resume_job() resumes it.",
+        SkipReason.MANUAL_ONLY: "trigger_job() runs it.",
     }
     name = quoted(job.id) if job.namespace == "default" else quoted(job.key)
     return Explanation(
@@ -111,7 +111,7 @@ def _when(until: Micros | None, now: Micros, zone: tzinfo) -> str:
 
 
 def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:
-    """The runs of a job from *now* until *until*, in order, as far as they are known today."""
+    """Return the runs of a job from *now* until *until*, in order, as far as they are known."""
     state = job.state
     if state.phase is not Phase.ACTIVE:
         return
@@ -126,13 +126,13 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
         warnings.append("disabled if it fails once more")
     if not room.has_handler:
         warnings.append(f"no handler {quoted(job.handler)} is registered here")
-    if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # it runs now
+    if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # running
         following = next_regular(job, now)
     elif state.next_run_at <= now:
         taken = claim(job, now, rules)
         missed = sum(skip.missed for skip in taken.skips)
         if missed:
-            warnings.append(f"{missed} missed, not made up for")
+            warnings.append(f"{missed} missed, skipped")
         if taken.attempt is not None:
             yield Upcoming(job=job, at=from_micros(now), retries_left=left, warnings=tuple(warnings))
         following = taken.state.next_run_at or next_regular(job, now)
@@ -145,7 +145,7 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
         if at > until:
             break
         is_cut = number == MAX_UPCOMING
-        cut = (f"and so on: no more than {MAX_UPCOMING:,} of a job are listed",) if is_cut else ()
+        cut = (f"and so on: the preview lists at most {MAX_UPCOMING:,} runs of a job",) if is_cut else ()
         yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=cut)
         if is_cut:
             break
@@ -153,7 +153,7 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
 
 def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:
     if job.schedule.counts_from_end:
-        return  # the run after next depends on how long the next one takes
+        return  # the run after next depends on the duration of the next run
     while at is not None:
         yield at
         at = next_regular(job, at)

@@ -1,4 +1,4 @@
-"""What a run that ended leaves behind. Pure."""
+"""Change a job after its run has ended. Pure."""
 
 from __future__ import annotations
 
@@ -9,46 +9,53 @@ from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Consequence
 from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules.edits import disable, resume
-from scheduler_async.rules.going_on import disabled, going_on, owes_since_its_claim, retry_policy, was_disabled_before
 from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over
+from scheduler_async.rules.next_run import (
+    disabled,
+    owes_since_its_claim,
+    retry_policy,
+    was_disabled_before,
+    with_next_run,
+)
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
-# ---------------------------------------------------------------- what a run leaves behind
+# ---------------------------------------------------------------- after a run
 
 
 def after_run(
     job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, started_at: Micros | None = None
 ) -> Transition:
-    """What the job looks like when *run* has ended: outcome, counters and next run, all at once.
+    """Return the job after *run* has ended, with its outcome, its counters and its next run.
 
-    *job* is as it is now: paused or edited during the run, it stays so. *started_at* is when its handler was called.
+    *job* is the current job. If it was paused or edited during the run, it stays so. *started_at* is the time when the
+    handler was called.
     """
-    if ending.disable:  # to give up is to end like others, and to be disabled
+    if ending.disable:  # the run ends like any other, and then the job is disabled
         ended = after_run(job, run, replace(ending, disable=False), now, rules, started_at)
         given_up = disable(ended.job, "its handler returned False", now)
         return Transition(given_up.job, ended.skips + given_up.skips)
     outcome = ending.outcome
     by_hand = run.trigger is Trigger.MANUAL
-    # Until its handler was called, it counted from its claim.
+    # Until its handler was called, the run counted from its claim.
     state = _counted(job.state, ending, by_hand, now, job.state.last_run_at if started_at is None else started_at)
     interrupted = outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
-    if by_hand or state.next_run_at is not None:  # it has kept its schedule, or got another
+    if by_hand or state.next_run_at is not None:  # the run did not use the schedule, or an edit replaced it
         return _after_run_beside_schedule(job, state, run, now, reason)
     skips, regular = merged_and_next(job, max(run.claimed_at, run.scheduled_for), now, reason)
     if state.phase is Phase.DISABLED:
         return Transition(job.with_state(state), skips if job.anchor <= run.claimed_at else ())
-    if regular is not None and regular == run.scheduled_for:  # the clock went back meanwhile
+    if regular is not None and regular == run.scheduled_for:  # the clock was set back during the run
         regular = next_regular(job, regular)
     was_made_manual = not job.schedule.runs_by_itself
     if outcome.is_success or was_made_manual:
-        return Transition(job.with_state(going_on(job, state, regular, now)), skips)
+        return Transition(job.with_state(with_next_run(job, state, regular, now)), skips)
     is_rerun = job.on_interrupt is OnInterrupt.RERUN
     if outcome is Outcome.CANCELLED and is_rerun:
         return Transition(job.with_state(_retrying(state, run, now, regular)), skips)
     if not outcome.is_failure:
-        return Transition(job.with_state(going_on(job, state, regular, now)), skips)
+        return Transition(job.with_state(with_next_run(job, state, regular, now)), skips)
 
     at_once = interrupted and is_rerun
     policy = retry_policy(job, rules)
@@ -61,7 +68,7 @@ def after_run(
         interruptions=state.interruptions,
     )
     state = replace(state, retry_count=consequence.retry_count, period_start=consequence.period_start)
-    # The scheduler's policy is for what comes again; a run that was interrupted is repeated only if its job says so.
+    # The scheduler's policy applies to recurring jobs. An interrupted run is repeated only if its job says so.
     may_retry = at_once or (not interrupted and (regular is not None or job.retry is not None))
     retry_from = now + (0 if at_once else rules.retry_floor) if may_retry else None
     state = _after_failure(job, state, run, consequence, regular, retry_from, now)
@@ -69,7 +76,7 @@ def after_run(
 
 
 def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_run_at: Micros | None) -> JobState:
-    """*state* with how a run ended, and what that does to the counters: a run by hand leaves them alone."""
+    """Return *state* with the outcome of a run and its effect on the counters. A manual run does not change them."""
     outcome = ending.outcome
     if outcome.is_failure:
         failed = replace(
@@ -110,13 +117,13 @@ def _after_failure(
     retry_from: Micros | None,
     now: Micros,
 ) -> JobState:
-    """*state* with what follows from the failure of *run*; a retry comes not before *retry_from*, or never if None."""
+    """Return *state* after the failure of *run*. A retry is not before *retry_from*; None means no retry."""
     if consequence.disable:
         reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
         return _failed_for_good(state, run, reason, now)
     retry_at, not_before = consequence.retry_at, consequence.not_before
     if regular is None:
-        # Nothing comes after this occurrence: it is tried again while its policy allows, and then it is over.
+        # This was the last occurrence. Retry it while the policy allows; then the job ends.
         retry_at = retry_at if retry_at is not None else not_before
         if retry_at is None or consequence.held or retry_from is None:
             return _failed_for_good(state, run, f"its last run failed: {state.last_error}", now)
@@ -127,7 +134,7 @@ def _after_failure(
         return replace(state, next_run_at=not_before, regular_at=regular)
     if retry_at is not None and retry_from is not None:
         return _retrying(state, run, max(retry_at, min(retry_from, regular)), regular)
-    return going_on(job, state, regular, now)
+    return with_next_run(job, state, regular, now)
 
 
 def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None) -> JobState:
@@ -135,14 +142,14 @@ def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None)
 
 
 def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
-    """Disabled; should it be resumed, the next attempt is told from those before."""
+    """Return *state* as disabled. If the job is resumed, its next attempt gets a new number."""
     return replace(disabled(state, reason, now), retry_of=run.scheduled_for, attempts=run.attempt)
 
 
 def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Micros, reason: SkipReason) -> Transition:
-    """What a run leaves behind that was asked for, or whose job got another schedule meanwhile: it has a next run.
+    """Return the job after a run that leaves the next run unchanged: it was manual, or the schedule was edited.
 
-    An occurrence that came during the run is left out. One that was due before the run is still due, and so is a
+    An occurrence that passed during the run is skipped. One that was due before the run is still due, and so is a
     one-shot.
     """
     by_hand = run.trigger is Trigger.MANUAL
@@ -151,12 +158,12 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
         skips = merged(job, run.claimed_at, now, reason) if owes else ()
         return Transition(job.with_state(replace(state, next_run_at=None, regular_at=None)), skips)
     if state.next_run_at is None and job.schedule.runs_by_itself:
-        # It was disabled, and resumed while this run was in progress.
+        # The job was disabled, and resumed during this run.
         skips = () if job.schedule.runs_once else merged(job, run.claimed_at, now, reason)
         resumed = resume(job.with_state(replace(state, phase=Phase.PAUSED)), now).state
         return Transition(job.with_state(replace(resumed, phase=state.phase)), skips)
     if job.schedule.counts_from_end and not by_hand:
-        return Transition(job.with_state(going_on(job, state, next_regular(job, now), now)))
+        return Transition(job.with_state(with_next_run(job, state, next_regular(job, now), now)))
     at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
     if (
         (job.schedule.runs_once or job.schedule.counts_from_end)
@@ -166,4 +173,4 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
     ):
         return Transition(job.with_state(state))
     skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF) + passed_over(job, at, now, reason)
-    return Transition(job.with_state(going_on(job, state, next_regular(job, now), now)), skips)
+    return Transition(job.with_state(with_next_run(job, state, next_regular(job, now), now)), skips)

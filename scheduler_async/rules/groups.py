@@ -8,23 +8,23 @@ from collections.abc import Mapping
 from scheduler_async.errors import InvalidJobError, quoted
 from scheduler_async.jobs.names import MAX_NAME_LENGTH, check_name
 
-# No name contains it: names are printable.
+# Names are printable, so no name contains it.
 _SEPARATOR = "\n"
 
 EVERYWHERE = "*/"
-"""What the key of a limit begins with that bounds a group across all namespaces."""
+"""The prefix of a limit that applies to a group across all namespaces."""
 
 NO_GROUP = ""
-"""The key of jobs that are in no group. No group has it."""
+"""The key of jobs without a group. No group has this key."""
 
 
 def group_key(namespace: str, group: str | None) -> str | None:
-    """Return the name of a group among those of all namespaces, as stores keep it with the state of a job."""
+    """Return the unique key of a group within a store. Stores keep it with the state of a job."""
     return None if group is None else f"{namespace}{_SEPARATOR}{group}"
 
 
 def check_limited(key: object) -> None:
-    """Raise `InvalidJobError` unless *key* says, in `group_limits`, which group is limited."""
+    """Raise `InvalidJobError` unless *key* is a valid key of `group_limits`."""
     text = key if isinstance(key, str) else ""
     name = text.removeprefix(EVERYWHERE)
     if name == "*":
@@ -46,7 +46,7 @@ _EACH_GROUP = "To limit every group, pass a number: group_limits=2."
 
 
 def is_ambiguous(key: str) -> bool:
-    """Return whether *key* looks like a group of one namespace, for which there is no limit of its own."""
+    """Return whether *key* looks like "namespace/group", for which there is no separate limit."""
     return "/" in key and not key.startswith(EVERYWHERE)
 
 
@@ -59,10 +59,10 @@ def _is_name(name: object) -> bool:
 
 
 class Rooms:
-    """How many more runs each group has room for, within its namespace and across all of them."""
+    """The number of further runs that each group allows, within its namespace and across all namespaces."""
 
     def __init__(self, limit: int | None, limits: Mapping[str, int], running: Mapping[str, int]) -> None:
-        """*limit* is for every group that *limits* does not name; *running* counts runs by the keys of their groups."""
+        """Apply *limit* to every group that *limits* does not name. *running* counts runs by group key."""
         self.limit = limit
         self.own = {name: most for name, most in limits.items() if not name.startswith(EVERYWHERE)}
         shared = {name.removeprefix(EVERYWHERE): most for name, most in limits.items() if name not in self.own}
@@ -73,14 +73,14 @@ class Rooms:
         for key, count in running.items() if shared else ():
             everywhere[_name_in(key)] += count
         self.shared = {name: most - everywhere[name] for name, most in shared.items()}
-        """By name, the room in groups that have a limit across all namespaces."""
+        """By name, the free slots of groups with a limit across all namespaces."""
 
     def _limit_of(self, name: str) -> float:
         limit = self.own.get(name, self.limit)
         return float("inf") if limit is None else limit
 
     def of(self, key: str) -> float:
-        """Return how many more runs the group with this *key* has room for."""
+        """Return how many more runs the group with this *key* allows."""
         if key == NO_GROUP:
             return float("inf")
         name = _name_in(key)
@@ -89,7 +89,7 @@ class Rooms:
         return min(own, self.shared[name]) if name in self.shared else own
 
     def take(self, key: str, count: int = 1) -> None:
-        """Note that so many more runs are in the group with this *key*; a negative *count* gives room back."""
+        """Add *count* runs to the group with this *key*. A negative *count* removes them."""
         if key != NO_GROUP:
             name = _name_in(key)
             left = self._left.get(key)
@@ -99,12 +99,12 @@ class Rooms:
 
     @property
     def in_use(self) -> dict[str, int | None]:
-        """By key, the room within its namespace of each group that has runs; None is any number."""
+        """By key, the free slots within its namespace of each group that has runs. None means any number."""
         return {key: None if left == float("inf") else int(left) for key, left in self._left.items()}
 
     @property
     def full(self) -> tuple[list[str], list[str]]:
-        """The keys of groups that are full within their namespaces, and the names of those that are full in all."""
+        """The keys of groups that are full within their namespace, and the names of groups that are full everywhere."""
         keys = [key for key, left in self._left.items() if left <= 0]
         names = [name for room in (self.own, self.shared) for name, left in room.items() if left <= 0]
         return keys, names

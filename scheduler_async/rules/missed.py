@@ -1,7 +1,8 @@
-"""The regular occurrences of a job: the next, the latest, and how many lie between two moments. Pure.
+"""The regular occurrences of a job: the next, the latest, and how many lie between two times. Pure.
 
-An occurrence belongs to its jittered time, which always comes before the next occurrence. So the occurrences between
-two moments are those of the bare schedule, except the last one before each moment: its jitter may not have passed.
+An occurrence takes place at its jittered time, which always comes before the next occurrence. So the occurrences
+between two times are those of the schedule without jitter, except the last one before each time: its jitter may not
+have passed.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Skip
 from scheduler_async.timekeeping.instants import Micros
 
-# A larger count would tell a reader nothing more, and a count must stay cheap.
+# A larger count is no more useful, and counting must stay cheap.
 MAX_MISSED = 1_000_000
 
 
 def next_regular(job: Job, after: Micros) -> Micros | None:
-    """The first regular occurrence later than *after* that has not run."""
+    """Return the first regular occurrence after *after* that has not run."""
     forgotten = job.state.forgotten_until
-    if forgotten is not None and forgotten > after:  # the clock went back, further than the log does
+    if forgotten is not None and forgotten > after:  # the clock was set back further than the run log reaches
         after = forgotten
     return _following(job, after)
 
 
 def latest_regular(job: Job, now: Micros) -> Micros | None:
-    """The last regular occurrence not later than *now*."""
+    """Return the last regular occurrence up to *now*."""
     latest = job.schedule.latest_micros(now, _anchor(job, now))
     at = jittered(job, latest)
     if latest is None or at is None or at <= now:
@@ -33,16 +34,16 @@ def latest_regular(job: Job, now: Micros) -> Micros | None:
 
 
 def jittered(job: Job, at: Micros | None) -> Micros | None:
-    """The occurrence *at* with its jitter."""
+    """Return the occurrence *at* with its jitter."""
     return at if at is None or job.schedule.jitter is None else job.schedule.jittered(at, job.key)
 
 
 def merged(job: Job, after: Micros, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
-    """Return the regular occurrences later than *after*, up to *until*, as a row."""
+    """Return the regular occurrences after *after* and up to *until*, as a row."""
     first = _following(job, after) if after < until else None
     if first is None or first > until:
         return ()
-    missed = _count(job, after, until)  # none for a delay, which counts from the end of a run
+    missed = _count(job, after, until)  # zero for a delay, which counts from the end of a run
     if not missed:
         return ()
     return (Skip(reason=reason, scheduled_for=first, missed=missed),)
@@ -51,7 +52,7 @@ def merged(job: Job, after: Micros, until: Micros, reason: SkipReason) -> tuple[
 def merged_and_next(
     job: Job, after: Micros, until: Micros, reason: SkipReason
 ) -> tuple[tuple[Skip, ...], Micros | None]:
-    """As `merged`, and the first regular occurrence later than *until*: one look at the schedule, as a rule."""
+    """Return the result of `merged`, and the first regular occurrence after *until*. This is faster than two calls."""
     first = _following(job, after)
     none_between = after <= until and (first is None or first > until)
     forgotten = job.state.forgotten_until
@@ -61,14 +62,14 @@ def merged_and_next(
 
 
 def passed_over(job: Job, since: Micros | None, until: Micros, reason: SkipReason) -> tuple[Skip, ...]:
-    """The regular occurrences from *since* to *until*, which a retry or a delay stood before, as a row."""
+    """Return the regular occurrences from *since* to *until*, which a retry or a delay replaced, as a row."""
     if since is None or since > until:
         return ()
     return (Skip(reason=reason, scheduled_for=since, missed=1 + _count(job, since, until)),)
 
 
 def _following(job: Job, after: Micros) -> Micros | None:
-    """The first regular occurrence later than *after*."""
+    """Return the first regular occurrence after *after*."""
     schedule = job.schedule
     first = schedule.next_micros(after, schedule.anchor_before(after, job.anchor))
     if schedule.jitter is None:
@@ -78,16 +79,16 @@ def _following(job: Job, after: Micros) -> Micros | None:
 
 
 def _waiting_for_jitter(job: Job, moment: Micros) -> Micros | None:
-    """The occurrence that only its jitter keeps back at *moment*, if there is one."""
+    """Return the occurrence that is due at *moment* except for its jitter, if there is one."""
     latest = job.schedule.latest_micros(moment, _anchor(job, moment))
-    if latest is None or latest <= job.anchor:  # from before the job had this schedule
+    if latest is None or latest <= job.anchor:  # it precedes this schedule of the job
         return None
     at = jittered(job, latest)
     return at if at is not None and at > moment else None
 
 
 def _count(job: Job, after: Micros, until: Micros) -> int:
-    """How many regular occurrences are later than *after* and not later than *until*."""
+    """Return how many regular occurrences are after *after* and up to *until*."""
     count = job.schedule.count_micros(after, until, _anchor(job, after), MAX_MISSED)
     if job.schedule.jitter is None or until <= after:
         return count
@@ -95,5 +96,5 @@ def _count(job: Job, after: Micros, until: Micros) -> int:
 
 
 def _anchor(job: Job, moment: Micros) -> Micros:
-    """Where its grid begins, for what comes after *moment*: the clock may have gone back to before it was added."""
+    """Return the start of the grid for times after *moment*, which may precede the job if the clock was set back."""
     return job.schedule.anchor_before(moment, job.anchor)

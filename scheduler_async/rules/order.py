@@ -1,4 +1,4 @@
-"""Who goes first when not all can go. Pure."""
+"""The order in which due jobs start when not all can start. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from scheduler_async.timekeeping.instants import Micros
 
 
 def order(job: Job) -> tuple[int, Micros, str]:
-    """Who goes first: by priority, then longest since its last run (never run first), then by name."""
+    """Return the sort key of a job: by priority, then longest since its last run (never run first), then by id."""
     last = job.state.last_run_at
     return job.priority.rank, -1 if last is None else last, job.id

@@ -1,4 +1,4 @@
-"""What the rules are given, and what they return."""
+"""The arguments and the results of the rules."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from scheduler_async.timekeeping.instants import MINUTE, Micros
 
 
 class Rules(Struct, frozen=True, gc=False, kw_only=True):
-    """What a scheduler applies to all its jobs."""
+    """The settings that a scheduler applies to all its jobs."""
 
     retry: Retry = Retry.backoff()
     misfire_grace: Micros | None = MINUTE
-    """How late is not too late; None never is."""
+    """The lateness that does not count as a misfire. None means any."""
     retry_floor: Micros = 0
     """The shortest time from a failure to a retry."""
 
 
 class Room(Struct, frozen=True, gc=False, kw_only=True):
-    """What the scheduler has to offer a job just now. A limit of None is no limit."""
+    """The capacity that the scheduler has for a job. None means no limit."""
 
     has_handler: bool = True
     stopping: bool = False
@@ -34,16 +34,16 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Transition(Struct, frozen=True, gc=False):
-    """What becomes of a job: what it looks like then, what was left out on the way, and which run was claimed."""
+    """The change of a job: its new version, the skipped occurrences, and the claimed run."""
 
     job: Job
     skips: tuple[Skip, ...] = ()
     kind: EventKind | None = None
-    """The event that observers get besides those of runs; None if nothing changed."""
+    """The event for observers, besides those about runs. None if there is none."""
     attempt: Attempt | None = None
-    """The attempt that a claim takes up."""
+    """The attempt that a claim starts."""
 
     @property
     def state(self) -> JobState:
-        """The state of the job afterwards."""
+        """The new state of the job."""
         return self.job.state

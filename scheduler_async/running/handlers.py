@@ -1,4 +1,4 @@
-"""Names and the functions behind them. A handler is an async function; a plain one runs in a thread."""
+"""The handlers of a scheduler, by name. A handler is an async function; a plain function runs in a thread."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from scheduler_async.timekeeping.clock import Clock
 if TYPE_CHECKING:
     from anyio import CapacityLimiter
 
-# The scheduler has limits of its own; threads shall not add a hidden one.
+# The scheduler has its own limits. The thread pool must not add a hidden limit.
 MAX_THREADS = 10_000
 
 _current_run: ContextVar[Run | None] = ContextVar("scheduler_async.current_run", default=None)
 
 
 def current_run() -> Run:
-    """The run this code is part of: anywhere below a handler, in its threads and tasks too."""
+    """Return the current run. It works in a handler and in the functions, threads and tasks that the handler starts."""
     run = _current_run.get()
     if run is None:
         raise SchedulerError("No run is in progress here. current_run() works inside a handler and what it calls.")
@@ -47,7 +47,7 @@ class Handlers:
         self._threads: CapacityLimiter | None = None
 
     def register(self, name: str, function: Handler, *, replace: bool = False) -> None:
-        """Register *function* under *name*. Another function that has the name is kept, unless *replace* is true."""
+        """Register *function* under *name*. Replace another function only if *replace* is true."""
         known = self._functions.get(name)
         if known is not None and known != function and not replace:
             raise InvalidJobError(
@@ -59,18 +59,18 @@ class Handlers:
         self._by_name[name], self._functions[name], self._arguments[name] = call, function, arguments
 
     def remove(self, name: str) -> None:
-        """Forget the handler of this name. Runs in progress keep it."""
+        """Remove the handler with this name. Runs in progress keep it."""
         if name not in self._by_name:
             raise HandlerNotFoundError(name)
         del self._by_name[name], self._functions[name], self._arguments[name]
 
     def register_fallback(self, function: Handler) -> None:
-        """Let *function* handle every job whose name has no handler of its own."""
+        """Use *function* for every job whose handler name is not registered."""
         self._fallback = self._adapted(function)
         self._fallback_arguments = Arguments.of(function)
 
     def name_of(self, handler: str | Handler) -> str:
-        """The name of *handler*, which is one already or a registered function."""
+        """Return the name of *handler*, which is a name or a registered function."""
         if isinstance(handler, str):
             return handler
         for name, function in self._functions.items():
@@ -78,74 +78,74 @@ class Handlers:
                 return name
         label = name_of_function(handler)
         raise InvalidJobError(
-            f"The function {label} is not registered. Put @scheduler.handler({quoted(label)}) above it, "
+            f"Function {label}() is not registered. Put @scheduler.handler({quoted(label)}) above it, "
             "or pass the name of a handler.",
             "handler",
         )
 
     def check_payload(self, name: str, payload_json: str) -> None:
-        """Raise a `PayloadError` if the handler of this *name* is here and takes another payload."""
+        """Raise a `PayloadError` if the handler *name* is registered here and does not accept the payload."""
         arguments = self._arguments.get(name, self._fallback_arguments)
         if arguments is not None and arguments.reader is not None:
             arguments.payload_of(msgspec.json.decode(payload_json))
 
     def find(self, name: str) -> Callable[[Run], Awaitable[object]] | None:
-        """What to call for a job with this handler."""
+        """Return the function to call for jobs with this handler name, or None."""
         return self._by_name.get(name, self._fallback)
 
     def has(self, name: str) -> bool:
-        """Whether a function of its own stands behind *name*."""
+        """Return whether a function is registered under *name*. The fallback does not count."""
         return name in self._by_name
 
     @property
     def names(self) -> list[str] | None:
-        """All names there are; None when any will do."""
+        """The registered names. None means any name, because a fallback exists."""
         return None if self._fallback else list(self._by_name)
 
     def _adapted(self, function: Handler) -> Callable[[Run], Awaitable[object]]:
-        """*function* as an async function of a run."""
+        """Return *function* as an async function that takes a run."""
         if not callable(function):
-            raise InvalidJobError(f"A handler is a function, not {quoted(function)}.", "handler")
+            raise InvalidJobError(f"A handler must be a function, not {quoted(function)}.", "handler")
         if _is_generator(function):
             raise InvalidJobError(
-                f"Handler {name_of_function(function)}() must not contain yield: to call a generator function does "
+                f"Handler {name_of_function(function)}() must not contain yield: calling a generator function does "
                 "none of its work. Write an async def without yield that iterates over the generator.",
                 "handler",
             )
         arguments = Arguments.of(function)
         if _is_async(function):
             return function if arguments.are_the_run else lambda run: arguments.call(function, run)
-        from anyio import CapacityLimiter, to_thread  # noqa: PLC0415 - a program without plain handlers starts sooner
+        from anyio import CapacityLimiter, to_thread  # noqa: PLC0415 - a program without plain handlers starts faster
 
         async def in_thread(run: Run) -> object:
             if self._threads is None:
                 self._threads = CapacityLimiter(MAX_THREADS)
             work = partial(_answer_of, arguments, function, run)
             with self._clock.working_in_thread():
-                # A thread cannot be stopped: it is waited for, so that the job does not run twice at once.
+                # A thread cannot be stopped. Wait for it, so that the job does not run twice at once.
                 answer = await carried_through(to_thread.run_sync(work, limiter=self._threads))
             if type(answer) is _Raised:
                 try:
                     raise answer.error
                 finally:
-                    del answer  # or the exception would keep itself in memory
+                    del answer  # avoid a reference cycle with the exception
             return await answer if can_be_awaited(answer) else answer
 
         return in_thread
 
     def forget_event_loop(self) -> None:
-        """What belongs to an event loop is made anew for the next one."""
+        """Drop the objects that belong to the event loop. The next event loop gets new ones."""
         self._threads = None
 
 
 class _Raised(NamedTuple):
-    """An exception on its way out of a thread: what carries it need not look at it."""
+    """An exception that a thread returns instead of raising it."""
 
     error: BaseException
 
 
 def _answer_of(arguments: Arguments, function: Handler, run: Run) -> object:
-    """Return what *function* answers; its wish to end the program is an error like others, and ends only its thread."""
+    """Return the answer of *function*. If it exits the program, that is an error that ends only its thread."""
     try:
         return arguments.call(function, run)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -155,7 +155,7 @@ def _answer_of(arguments: Arguments, function: Handler, run: Run) -> object:
 
 
 def _bodies(function: Handler) -> tuple[Callable[..., object], ...]:
-    """Return what is called in the end: the function itself, or the method of an object; a partial calls another."""
+    """Return the functions that may contain the code of a handler: itself, a partial's function, or `__call__`."""
     inner = function.func if isinstance(function, partial) else function
     return inner, type(inner).__call__
 
@@ -165,7 +165,7 @@ def _is_async(function: Handler) -> bool:
 
 
 def _is_generator(function: Handler) -> bool:
-    """Return whether a call only makes a generator, and not one that can be awaited, as `types.coroutine` makes it."""
+    """Return whether a call only creates a generator. A `types.coroutine` does not count, because it can be awaited."""
     return any(
         inspect.isasyncgenfunction(body)
         or (inspect.isgeneratorfunction(body) and not body.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE)

@@ -1,4 +1,4 @@
-"""What a handler asks for, by the parameters of its function: a run, its payload as a type, both or nothing."""
+"""Derive the arguments of a handler from its parameters: a run, a typed payload, both or nothing."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from scheduler_async.jobs.payloads import Reader
 
 Handler: TypeAlias = Callable[..., Any]
-"""What users register: async or plain, with a `Run` or a payload, or without."""
+"""A function that users register: async or plain, with a `Run`, a payload, both or neither."""
 
 RUN, PAYLOAD = "run", "payload"
 NONE = inspect.Parameter.empty
 
 
 class Arguments(NamedTuple):
-    """What a handler is called with: a run, its payload as a type of the user's, both or nothing."""
+    """The arguments of a handler: a run, its payload as a type of the user's, both or nothing."""
 
     positional: tuple[str, ...] = ()
-    """RUN and PAYLOAD, in the order that the function takes them."""
+    """RUN and PAYLOAD, in the order of the parameters."""
     keywords: Mapping[str, str] = {}
-    """RUN and PAYLOAD by the names of those parameters that cannot be given by their place."""
+    """RUN and PAYLOAD by the names of parameters that must be passed as keywords."""
     reader: Reader | None = None
-    """Makes the payload."""
+    """Converts the payload."""
     default: object = NONE
-    """What stands in for no payload."""
+    """The value for a job without a payload."""
 
     @property
     def are_the_run(self) -> bool:
-        """Whether it can be called with the run alone."""
+        """Whether the handler takes exactly the run."""
         return self.positional == (RUN,) and not self.keywords
 
     def call(self, function: Handler, run: Run) -> Any:
@@ -47,22 +47,22 @@ class Arguments(NamedTuple):
         return function(*[given[kind] for kind in self.positional], **keywords)
 
     def payload_of(self, value: Json) -> object:
-        """The payload that is made of *value*."""
+        """Return the payload as the annotated type."""
         assert self.reader is not None
         return self.default if value is None and self.default is not NONE else self.reader(value, "payload")
 
     @classmethod
     def of(cls, function: Handler) -> Arguments:
-        """What *function* asks for."""
+        """Return the arguments that *function* takes."""
         try:
             parameters = inspect.signature(function).parameters.values()
-        except (TypeError, ValueError):  # some builtins do not tell
+        except (TypeError, ValueError):  # some builtins have no signature
             return cls()
         taken: dict[str, inspect.Parameter] = {}
         positional: list[str] = []
         keywords: dict[str, str] = {}
         reader = None
-        is_in_place = True  # nothing before it is left out
+        is_in_place = True  # no parameter before it was skipped
         for parameter in parameters:
             if parameter.kind is parameter.VAR_KEYWORD:
                 continue
@@ -84,7 +84,7 @@ class Arguments(NamedTuple):
 
 
 def _is_for_run(parameter: inspect.Parameter) -> bool:
-    """What has a default was not meant for a run, unless it says so; what needs a name is not either."""
+    """Return whether *parameter* can receive the run: it is named so, or it is positional and has no default."""
     if parameter.name == RUN:
         return True
     return parameter.default is NONE and parameter.kind is not parameter.KEYWORD_ONLY
@@ -92,15 +92,15 @@ def _is_for_run(parameter: inspect.Parameter) -> bool:
 
 def _refuse_parameter(function: Handler, parameter: inspect.Parameter) -> NoReturn:
     raise InvalidJobError(
-        f"The handler {name_of_function(function)} cannot be called: nobody knows its {parameter.name}. "
-        "A handler takes a Run, a payload that is annotated with a dataclass or a model (or is called payload, and is "
-        "annotated with anything JSON can be made into), both, or nothing: async def f(run: Run, report: Report).",
+        f"Handler {name_of_function(function)}() has a required parameter {quoted(parameter.name)} that the scheduler "
+        "cannot supply. A handler takes a Run, a payload, both, or nothing: async def f(run: Run, report: Report). "
+        'Annotate the payload with a dataclass or a model, or name it "payload" and annotate it with any JSON type.',
         "handler",
     )
 
 
 def _reader_of(function: Handler, parameter: inspect.Parameter) -> Reader | None:
-    """What makes the payload for a *parameter* that is annotated as one; None if it is not."""
+    """Return the reader of the payload if *parameter* is annotated as a payload, else None."""
     if parameter.annotation is NONE or parameter.kind is parameter.VAR_POSITIONAL:
         return None
     annotation = _evaluated(function, parameter)
@@ -111,22 +111,23 @@ def _reader_of(function: Handler, parameter: inspect.Parameter) -> Reader | None
     if parameter.name != PAYLOAD and not is_structured(annotation):
         if parameter.default is NONE:
             _refuse_parameter(function, parameter)
-        return None  # it is meant for others who call the function
+        return None  # other callers of the function may use it
     try:
         return reader_for(annotation)
     except UnreadableTypeError as error:
         raise InvalidJobError(
-            f"The handler {name_of_function(function)} takes a payload that cannot be made of JSON: {error}.", "handler"
+            f"Handler {name_of_function(function)}() has a payload type that JSON cannot represent: {error}.",
+            "handler",
         ) from error
 
 
 def _may_be_a_run(annotation: Any) -> bool:
-    """Whether it is a protocol: a run may be one of those who keep it, and JSON never is."""
+    """Return whether *annotation* is a protocol. A run may implement it; a JSON value never does."""
     return isinstance(annotation, type) and getattr(annotation, "_is_protocol", False)
 
 
 def _evaluated(function: Handler, parameter: inspect.Parameter) -> Any:
-    """The type that a *parameter* is annotated with."""
+    """Return the annotation of *parameter* as a type."""
     inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
     if not hasattr(inner, "__globals__") and not inspect.ismethod(inner):
         inner = type(inner).__call__  # an object
@@ -134,24 +135,24 @@ def _evaluated(function: Handler, parameter: inspect.Parameter) -> Any:
     names = getattr(inner, "__globals__", {})
     try:
         return get_type_hints(holder, names, _names_of_caller(), include_extras=True)[parameter.name]
-    except Exception as error:  # an annotation in quotes may be any code, or none
+    except Exception as error:  # a quoted annotation may be any code, or invalid code
         if parameter.default is not NONE:
-            return Any  # it is not for us
-        # Imported for type checkers only, as `Run` often is.
+            return Any  # the scheduler does not pass it
+        # The name may be imported for type checkers only, as `Run` often is.
         if parameter.name == RUN or re.search(r"\bRun\b", str(parameter.annotation)):
             return Run
         is_missing = isinstance(error, NameError | AttributeError | TypeError)
-        problem = "not known where it is registered" if is_missing else "not a type"
-        advice = "Define it before, or import it for more than type checkers" if is_missing else "Write a type instead"
+        problem = "not defined where the handler is registered" if is_missing else "not a type"
+        advice = "Define or import it outside of TYPE_CHECKING" if is_missing else "Annotate it with a type"
         raise InvalidJobError(
-            f"The handler {name_of_function(function)} is annotated with {quoted(parameter.annotation)}, which is "
-            f"{problem} ({error}). {advice}.",
+            f"Handler {name_of_function(function)}() has a parameter {quoted(parameter.name)} annotated with "
+            f"{quoted(parameter.annotation)}, which is {problem} ({error}). {advice}.",
             "handler",
         ) from error
 
 
 def _names_of_caller() -> dict[str, Any]:
-    """The variables where a handler is registered: a type may have been defined there, within a function."""
+    """Return the local variables of the code that registers a handler, which may define types inside a function."""
     frame: FrameType | None = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("scheduler_async."):
         frame = frame.f_back
@@ -159,6 +160,6 @@ def _names_of_caller() -> dict[str, Any]:
 
 
 def name_of_function(function: Handler) -> str:
-    """What a function calls itself; a partial is called as what it calls, and an object as its class."""
+    """Return the name of a function. A partial has the name of its function, and an object that of its class."""
     inner = function.func if isinstance(function, partial) else function
     return str(getattr(inner, "__name__", type(inner).__name__))

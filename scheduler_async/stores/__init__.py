@@ -1,7 +1,7 @@
-"""Where jobs, runs and nodes live: what a store is asked (`protocol`, `messages`), and the stores there are.
+"""Stores for jobs, runs and nodes: their interface (`protocol`, `messages`), and its implementations.
 
-`codec`, `run_codec` and `node_codec` turn rows into values and back, `unreadable` tells what a row must not hold,
-`decisions`, `claim_plan` and `short_ways` are what every store decides by the rules within a transaction, `conditions`
-what a filter asks of rows. `sqlite` and `postgres` hold the same modules in the same order, so that a diff shows the
-dialect. A store reads and writes; rules are in `rules`.
+`codec`, `run_codec` and `node_codec` convert rows to values and back. `unreadable` checks the values of columns.
+`decisions` and `claim_plan` apply the rules within a transaction. `conditions` converts filters to SQL. `sqlite` and
+`postgres` contain the same modules in the same order, so that a diff shows the differences of the dialects. A store
+reads and writes; the rules are in `rules`.
 """

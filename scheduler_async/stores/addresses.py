@@ -1,4 +1,4 @@
-"""Where a store is: a file, or a database with a URL; and how to show that without its secrets. Pure."""
+"""The address of a store: a file, or the URL of a database; and how to display it without its secrets. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from scheduler_async.errors import SchedulerError, StoreError, quoted
 
 A_STORE: Final = (
-    'A store is the path of a SQLite file such as "jobs.db", ":memory:", or a URL such as "postgresql://host/db".'
+    'A store must be the path of a SQLite file such as "jobs.db", ":memory:", or a URL such as "postgresql://host/db".'
 )
 A_URL: Final = 'A URL looks like "postgresql://user:password@host:5432/database".'
 ESCAPES: Final = (
-    "Special characters in a password are percent-encoded: %40 for @, %2F for /, %23 for #, %3F for ?, %20 for a space."
+    "Percent-encode special characters in a password: %40 for @, %2F for /, %23 for #, %3F for ?, %20 for a space."
 )
 
 DEFAULT_SCHEMA: Final = "scheduler_async"
@@ -22,7 +22,7 @@ LARGEST_PORT: Final = 65_535
 _SCHEMES = ("postgresql", "postgres")
 _SCHEME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*")
 
-# What somebody meant as a URL. It may hold a password, and as the name of a file it would be shown whole.
+# Strings that were meant as a URL. They may contain a password, which a file name would reveal.
 _MEANT_AS_URL = re.compile(
     r"""
     .*://                                       # any URL, with whatever before it
@@ -38,7 +38,7 @@ _HOSTS = re.compile(rf"{_HOST}(,{_HOST})*")
 _PORT = re.compile(r":([0-9]+)(?=,|$)")
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
-# After the name of a user, up to the host; or the value of an option.
+# The characters between the user name and the host, or the value of an option.
 _PASSWORD = re.compile(
     r"""
     ( \w[\w+.-]*:/{1,2}[^\s:/@]*: | (?<![\w.-])[\w.-]+:(?![\\/]) ) (?!password@) \S* (?=@)  # but for our example
@@ -49,9 +49,9 @@ _PASSWORD = re.compile(
 
 
 def is_url(store: str) -> bool:
-    """Whether *store* is the URL of a database; otherwise it is the path of a file.
+    """Return whether *store* is the URL of a database. Otherwise it is the path of a file.
 
-    Raise `SchedulerError` if it looks like a URL but is none of ours.
+    Raise `SchedulerError` if it looks like a URL that is not supported.
     """
     scheme, separator, _ = store.partition("://")
     if separator and scheme.lower() in _SCHEMES:
@@ -59,50 +59,50 @@ def is_url(store: str) -> bool:
     if not _MEANT_AS_URL.match(store):
         return False
     if separator and _SCHEME.fullmatch(scheme):
-        raise SchedulerError(f"There is no store of the kind {quoted(scheme)}. {A_STORE}")
+        raise SchedulerError(f"Stores of the kind {quoted(scheme)} are not supported. {A_STORE}")
     raise SchedulerError(
-        f'The store looks like a URL, but does not begin with "postgresql://". {A_STORE} '
+        f'The store looks like a URL, but it does not begin with "postgresql://". {A_STORE} '
         'If it is a path, write "./" before it.'
     )
 
 
 def redacted(text: str) -> str:
-    """Return *text* without the passwords of URLs in it, also of those that cannot be read."""
+    """Return *text* without the passwords in its URLs, even if the URLs are malformed."""
     return _PASSWORD.sub(r"\1\2***", text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a database is."""
+    """The address of a database."""
 
     dsn: str = field(repr=False)
     schema: str
     shown: str
-    """The URL for people: without the password, wherever that was."""
+    """The URL for display, without the password."""
 
 
 def read_url(url: str, schema: str | None = None) -> Address:
-    """Read the URL of a database. Whatever is wrong with it, no part of a password gets into a message."""
-    from urllib.parse import parse_qsl, unquote, urlencode  # noqa: PLC0415 - a store in a file needs none
+    """Read the URL of a database. An error never contains any part of a password."""
+    from urllib.parse import parse_qsl, unquote, urlencode  # noqa: PLC0415 - a store in a file does not need it
 
     scheme, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
     authority, _, database = place.partition("/")
     login, at, hosts = authority.rpartition("@")
     if scheme.lower() not in _SCHEMES:
-        raise StoreError(f"A store in PostgreSQL has a URL. {A_URL}")
-    # A second "@" may be part of a password, and what follows it would be taken for the name of a host.
+        raise StoreError(f"A PostgreSQL store must be given as a URL. {A_URL}")
+    # A second "@" may be part of a password. The text after it would be taken for the name of a host.
     is_plain = url.isprintable() and " " not in url and "#" not in url and "\0" not in unquote(url)
     if not is_plain or url.count("@") > len(at) or not _HOSTS.fullmatch(hosts):
-        raise StoreError(f"The URL of the store cannot be read. {A_URL} {ESCAPES}")
+        raise StoreError(f"The URL of the store is not valid. {A_URL} {ESCAPES}")
     if not all(0 < int(port) <= LARGEST_PORT for port in _PORT.findall(hosts)):
         raise StoreError(f"The port in the URL of the store must be a number from 1 to {LARGEST_PORT}. {A_URL}")
     options = parse_qsl(query, keep_blank_values=True)
     given = schema if schema is not None else dict(options).get("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(given):
         raise StoreError(
-            f"A schema is named by up to 63 lower-case letters, digits and underscores, not {quoted(given)}. "
-            "Its name must not begin with a digit or with pg_."
+            f"schema must consist of 1 to 63 lower-case letters, digits and underscores, not {quoted(given)}. "
+            "It must not begin with a digit or with pg_."
         )
     others = urlencode([(name, value) for name, value in options if name != "schema"])
     user = login.partition(":")[0]

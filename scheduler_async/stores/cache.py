@@ -1,4 +1,4 @@
-"""What is remembered, so that it need not be asked for again: the newest of it, within bounds."""
+"""A cache of the newest values, with limits on their number and size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# Values up to this size are only counted: to add up all sizes would take longer than to remember them.
+# Smaller values are only counted, because adding up all sizes would take longer than caching them.
 SMALL = 1024  # bytes
 
 
 class Cache(Generic[K, V]):
-    """Values by key, up to so many, and up to so many bytes in all that are large. The oldest are forgotten first.
+    """Values by key, limited in number, and in total bytes of the large values. The oldest values are dropped first.
 
     Several threads may use it.
     """
@@ -23,7 +23,7 @@ class Cache(Generic[K, V]):
     def __init__(self, most: int, most_bytes: int = 0) -> None:
         self._most, self._most_bytes = most, most_bytes
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._large: OrderedDict[K, int] = OrderedDict()  # the sizes of those that are
+        self._large: OrderedDict[K, int] = OrderedDict()  # the sizes of large values
         self._bytes = 0
         self._lock = Lock()
         self.get = self._values.get
@@ -35,7 +35,7 @@ class Cache(Generic[K, V]):
         return key in self._values
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Remember *value*, which takes about *size* bytes, and forget what is beyond the bounds."""
+        """Store *value*, which takes about *size* bytes, and drop the oldest values beyond the limits."""
         self._values[key] = value
         if size > SMALL or key in self._large:
             self._note_size(key, size)
@@ -44,13 +44,13 @@ class Cache(Generic[K, V]):
             self.pop(oldest)
 
     def pop(self, key: K) -> None:
-        """Forget the value of *key*, if there is one."""
+        """Drop the value of *key*, if there is one."""
         self._values.pop(key, None)
         if key in self._large:
             self._note_size(key, 0)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all values."""
         with self._lock:
             self._values.clear()
             self._large.clear()

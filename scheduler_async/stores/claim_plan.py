@@ -1,4 +1,4 @@
-"""What a claim does with each job that is due: start it, queue it, or pass over it. Pure; the stores read and write."""
+"""Decide whether to start, queue or pass over each due job of a claim. Pure; the stores read and write."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from scheduler_async.timekeeping.instants import Micros
 
 
 class ClaimPlan:
-    """Decides about jobs one by one, in the order in which they start, and collects what the store must write."""
+    """Decides about jobs one by one, in the order in which they start, and collects the rows to write."""
 
     def __init__(self, now: Micros, terms: ClaimTerms) -> None:
         self.runs: list[ClaimedRun] = []
         self.edits: list[Transition] = []
-        """Jobs that lost occurrences or were disabled, to tell observers."""
+        """Jobs that skipped occurrences or were disabled, for observers."""
         self.skipped: list[Skipped] = []
         self.passed_over: list[Job] = []
-        """Jobs that stay idle, as they are now: nothing of them was left to run, or they were disabled."""
+        """Jobs that stay idle, because none of their occurrences was left to run, or because they were disabled."""
         self._now, self._rules = now, terms.rules
         self._slots = float("inf") if terms.slots is None else terms.slots
 
     def activity(self) -> Status:
-        """Return what the next run does: it starts while there are slots, and is queued after that."""
+        """Return the activity of the next run: running while slots are free, then queued."""
         return Status.RUNNING if len(self.runs) < self._slots else Status.QUEUED
 
     def claim(self, job: Job, run_id: int) -> bool:
-        """Claim *job* by the rules, or pass over it; return whether the run took *run_id*."""
+        """Claim *job* by the rules, or pass over it. Return whether a run uses *run_id*."""
         edit = claimed(job, self._now, self._rules, self.activity())
         attempt = edit.attempt
         if attempt is None:
@@ -45,7 +45,7 @@ class ClaimPlan:
         return attempt is not None
 
     def drop(self, repeated: Collection[int]) -> None:
-        """Drop the claims of the jobs with these numbers: their occurrences ran before the clock went back."""
+        """Drop the claims of jobs whose occurrences ran before the clock was set back, by the numbers of the jobs."""
         self.runs = [run for run in self.runs if run.uid not in repeated]
         self.edits = [edit for edit in self.edits if edit.job.uid not in repeated]
         self.skipped = [item for item in self.skipped if item[0].uid not in repeated]

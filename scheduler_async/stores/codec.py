@@ -1,4 +1,4 @@
-"""Jobs as rows of the columns that `columns` lists, and back. Pure."""
+"""Convert jobs to the columns in `columns`, and back. Pure."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from scheduler_async.timekeeping.instants import Micros
 Row = tuple[Any, ...]
 """The columns of a row: numbers, strings and None."""
 
-# The payloads and metadata that a store remembers take about as much memory as this at most, besides small ones.
+# The cached payloads and metadata of a store take about this much memory at most, not counting small ones.
 REMEMBERED_BYTES = 64 * 2**20
 
 # ---------------------------------------------------------------- descriptions
 
 _PATHS = tuple(column.path.removeprefix("description.") for column in DESCRIPTION)
 _IS_DESCRIBED = tuple(column.path.startswith("description.") for column in DESCRIPTION)
-_NEW = JobState()  # where the state does not matter
+_NEW = JobState()  # for templates, whose state does not matter
 
 
 def _writer_of_descriptions() -> Callable[[Job], Row]:
-    """Generate the function that returns the columns of a job's description: twice as fast as a loop over them."""
+    """Generate the function that returns the columns of a job's description. It is twice as fast as a loop."""
     writes = {f"write_{column.name}": column.kind.write for column in DESCRIPTION if column.kind.write}
     values = (
         f"None if job.{path} is None else write_{name}(job.{path})" if kind.write else f"job.{path}"
         for name, kind, path in DESCRIPTION
     )
     scope: dict[str, Any] = {**writes}
-    exec(f"def values_of(job): return ({', '.join(values)})", scope)  # noqa: S102 - of the names in `columns`
+    exec(f"def values_of(job): return ({', '.join(values)})", scope)  # noqa: S102 - built from the names in `columns`
     values_of: Callable[[Job], Row] = scope["values_of"]
     return values_of
 
@@ -50,10 +50,10 @@ description_values = _writer_of_descriptions()
 
 
 def read_job(row: Row) -> Job:
-    """Return the job that a description makes; `Unreadable` if it makes none here."""
+    """Return the job with this description. Raise `Unreadable` if the description cannot be read."""
     try:
         return _job_of([column.kind.read(value) for column, value in zip(DESCRIPTION, row, strict=True)], ())
-    except Exception:  # noqa: S110 - what is wrong, and where, is looked for column by column
+    except Exception:  # noqa: S110 - `problems_of` searches for the problem column by column
         pass
     raise problems_of(row)[0]
 
@@ -67,14 +67,14 @@ def _job_of(values: Sequence[Any], unreadable: tuple[Unreadable, ...]) -> Job:
 
 
 def problems_of(row: Row) -> tuple[Unreadable, ...]:
-    """Return what is wrong with a description that `read_job` has refused: at least one problem."""
+    """Return the problems of a description that `read_job` has rejected, at least one."""
     found = (problem_of(column.name, column.kind.read, value) for column, value in zip(DESCRIPTION, row, strict=True))
     problems = tuple(problem for problem in found if problem is not None)
-    return problems or (Unreadable("schedule", "it makes no job"),)
+    return problems or (Unreadable("schedule", "the row is not a valid job"),)
 
 
 def unreadable_job(row: Row, problems: tuple[Unreadable, ...]) -> Job:
-    """Return a job with these *problems* in its description: all that can be read, and values that stand in."""
+    """Return a job with these *problems* in its description. Placeholders replace the values that cannot be read."""
     unreadable = {problem.column for problem in problems}
     moments = (value for column, value in zip(DESCRIPTION, row, strict=True) if column.kind is MOMENT)
     moment_known = max(filter(is_moment, moments), default=0)
@@ -83,16 +83,16 @@ def unreadable_job(row: Row, problems: tuple[Unreadable, ...]) -> Job:
         if name not in unreadable:
             values.append(kind.read(stored))
         elif kind in (NAME, OPTIONAL_NAME):
-            values.append(escaped(shown_text(stored)))  # shown as far as it can be
+            values.append(escaped(shown_text(stored)))  # displayed as far as possible
         elif name == "uid":
-            values.append(stored)  # without it, nothing could be done about the job
+            values.append(stored)  # the store needs the number to remove the job
         else:
             values.append(moment_known if kind is MOMENT else kind.stand_in)
     return _job_of(values, problems)
 
 
 UNREADABLE_STATE = "its state cannot be read from the store: "
-"""The beginning of the reason for which a job is shown as disabled whose state cannot be read. It is never stored."""
+"""The beginning of the `disabled_reason` of a job whose state cannot be read. It is never stored."""
 
 
 def shown(job: Job, now: Micros) -> Job:
@@ -107,23 +107,23 @@ def shown(job: Job, now: Micros) -> Job:
 
 
 def has_unreadable_state(job: Job) -> bool:
-    """Return whether *job* is only shown as disabled, since its state cannot be read: nothing can be decided then."""
+    """Return whether the state of *job* cannot be read, so that the scheduler cannot decide about it."""
     return job.unreadable_state is not None
 
 
 def refuse_unreadable_state(job: Job) -> None:
-    """Raise a `StoreError` if the state of *job* cannot be read: it must not be overwritten."""
+    """Raise a `StoreError` if the state of *job* cannot be read, so that it is not overwritten."""
     if job.unreadable_state is not None:
         raise _refusal(job, [job.unreadable_state], "Repair its row, or remove the job.")
 
 
 def refuse_stand_ins(job: Job) -> None:
-    """Raise a `StoreError` if *job*, as it is about to be stored, has values that stand in for unreadable ones."""
+    """Raise a `StoreError` if *job* is about to be stored with placeholders for unreadable values."""
     problems = job.description.unreadable
     if problems:
         fields = list(dict.fromkeys(field_of(problem.column) for problem in problems))
         if set(fields) <= set(SPEC_FIELDS) - {"id", "namespace"}:
-            advice = f"Give it {' and '.join(f'a new {name}' for name in fields)}, or remove it."
+            advice = f"Set {' and '.join(f'a new {name}' for name in fields)}, or remove the job."
         else:
             advice = "Repair its row, or remove the job."
         raise _refusal(job, problems, advice)
@@ -137,8 +137,8 @@ def refuse_resuming_unreadable(before: Job, job: Job) -> None:
 
 
 def _refusal(job: Job, problems: Sequence[Unreadable], advice: str) -> StoreError:
-    told = "; ".join(map(str, problems)).rstrip(".")
-    return StoreError(f"Job {job.key} cannot be read from the store: {told}. {advice}")
+    listed = "; ".join(map(str, problems)).rstrip(".")
+    return StoreError(f"Job {job.key} cannot be read from the store: {listed}. {advice}")
 
 
 # ---------------------------------------------------------------- states
@@ -148,24 +148,24 @@ _READERS = {name: kind.read for name, kind in STATE.items()}
 
 
 def state_values(state: JobState) -> list[Any]:
-    """Return the columns of a state: enums as strings, since drivers are slow to see that they are."""
+    """Return the columns of a state, with enums as strings, because drivers convert enums slowly."""
     values: list[Any] = to_builtins(state)
     return values
 
 
 def read_state(columns: Row) -> JobState:
-    """Return the state that its columns make; `Unreadable` if they make none."""
+    """Return the state with these columns. Raise `Unreadable` if they cannot be read."""
     try:
         state = convert(columns, JobState)
     except (ValidationError, UnicodeError):
         state = None
     if state is None or state.activity not in ACTIVITIES or not _are_texts(state):
-        raise first_problem(_READERS, columns) or Unreadable("uid", "it makes no state")
+        raise first_problem(_READERS, columns) or Unreadable("uid", "the row is not a valid state")
     return state
 
 
 def _are_texts(state: JobState) -> bool:
-    """Return whether all strings were valid UTF-8; most states have none."""
+    """Return whether all strings are valid UTF-8. Most states have none."""
     message, reason, error = state.last_message, state.disabled_reason, state.last_error
     if message is reason is error is None:
         return True
@@ -173,7 +173,7 @@ def _are_texts(state: JobState) -> bool:
 
 
 def unreadable_state(columns: Row, problem: Unreadable) -> JobState:
-    """Return what can be read of a state that has this *problem*, as it is shown: disabled, and why."""
+    """Return the readable part of a state with this *problem*, as disabled with that reason."""
     readable = zip(_READERS.items(), columns, strict=True)
     kept = {name: value for (name, read), value in readable if problem_of(name, read, value) is None}
     shown = {"activity": Status.IDLE, "phase": Phase.DISABLED, "disabled_reason": f"{UNREADABLE_STATE}{problem}"}

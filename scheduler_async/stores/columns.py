@@ -1,7 +1,7 @@
-"""The list of columns: how each field of a job is stored, and what a column may hold. Pure.
+"""The columns of jobs: how each field is stored, and the values that a column may hold. Pure.
 
-A description is stored in `DESCRIPTION`, in that order. A state is stored in the fields of `JobState`, in theirs.
-Statements, codecs and copies of every store are made from these two lists.
+A description is stored in the columns of `DESCRIPTION`, in that order. A state is stored in the fields of `JobState`,
+in their order. Every store builds its statements, codecs and copies from these two lists.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ TEXT, BIGINT = "text", "bigint"
 
 
 class Kind(NamedTuple):
-    """How values of one kind are stored."""
+    """The way to store values of one kind."""
 
     type: str
     """The type of the column in PostgreSQL."""
     read: Reader
-    """Return the value of a column; `ValueError` if it cannot be one."""
+    """Returns the value of a column, or raises a `ValueError`."""
     write: Callable[[Any], object] | None = None
-    """Return what to store for a value that is not None; without it, the value itself."""
+    """Returns the stored form of a value that is not None. Without it, the value is stored as it is."""
     stand_in: object = None
-    """The value that stands in for one that cannot be read. Names and moments have none of their own."""
+    """The placeholder for a value that cannot be read. Names and times have none."""
 
 
 class Column(NamedTuple):
@@ -45,7 +45,7 @@ class Column(NamedTuple):
     name: str
     kind: Kind
     path: str
-    """Where a `Job` has its value."""
+    """The attribute path of its value in a `Job`."""
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +82,7 @@ def _read_duration(value: Any) -> timedelta:
 
 
 def choice(kind: type[StrEnum], stand_in: StrEnum) -> Kind:
-    """Return how members of an enum are stored."""
+    """Return the way to store members of an enum."""
     return Kind(TEXT, one_of({member.value: member for member in kind}), lambda member: member._value_, stand_in)
 
 
@@ -118,7 +118,7 @@ DESCRIPTION_TYPES = {column.name: column.kind.type for column in DESCRIPTION}
 """The columns of a description and their types in PostgreSQL."""
 
 PLACE = {column.name: place for place, column in enumerate(DESCRIPTION)}
-"""Where each column is in a description."""
+"""The index of each column in a description."""
 
 ACTIVITIES = (Status.IDLE, Status.QUEUED, Status.RUNNING)
 
@@ -132,10 +132,10 @@ _STATE_KINDS = {
 }
 
 STATE = {field.name: _STATE_KINDS[field.type] for field in fields(JobState)}
-"""The columns of a state, and how each is stored."""
+"""The columns of a state, and the way to store each."""
 
 STATE_TYPES = {name: kind.type for name, kind in STATE.items()}
 """The columns of a state and their types in PostgreSQL."""
 
 STATE_TEXTS = tuple(field.name for field in fields(JobState) if field.type == str | None)
-"""The columns of a state that hold texts of handlers and users."""
+"""The columns of a state that hold text from handlers and users."""

@@ -1,4 +1,4 @@
-"""Filters of jobs and runs as conditions of SQL. Pure; the dialects differ only in how they write parameters."""
+"""Convert filters of jobs and runs to SQL conditions. Pure; the dialects differ only in their parameters."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from scheduler_async.stores.messages import JobFilter, RunFilter
 
 
 class Conditions:
-    """What rows must fulfil, and the values of its parameters."""
+    """The conditions of a WHERE clause, and the values of its parameters."""
 
     def __init__(self, parameter: str) -> None:
-        """*parameter* is how one is written, with {} for its number if it has one."""
+        """Start without conditions. *parameter* is the form of a parameter, with {} for its number if any."""
         self._parameter = parameter
         self._texts: list[str] = []
         self.values: list[object] = []
 
     def require(self, text: str, *values: object) -> None:
-        """Add a condition; each {} in *text* stands for one of *values*."""
+        """Add a condition. Each {} in *text* stands for one of *values*."""
         numbers = []
         for value in values:
             numbers.append(self.next())
@@ -24,7 +24,7 @@ class Conditions:
         self._texts.append(text.format(*numbers))
 
     def next(self) -> str:
-        """Return the parameter behind all there are."""
+        """Return the next parameter."""
         return self._parameter.format(len(self.values) + 1)
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Conditions:
 
 
 def conditions_of_jobs(wanted: JobFilter, parameter: str) -> Conditions:
-    """Return what *wanted* asks of a job `j` and its state `s`, except for metadata, which is no column."""
+    """Return the conditions of *wanted* for a job `j` and its state `s`. Metadata has no column and is not included."""
     where = Conditions(parameter)
     where.require("j.removed_at IS NULL")
     if wanted.status in (Status.QUEUED, Status.RUNNING):
@@ -55,9 +55,10 @@ def conditions_of_jobs(wanted: JobFilter, parameter: str) -> Conditions:
 
 
 def conditions_of_runs(wanted: RunFilter, parameter: str, *, exists: bool) -> Conditions:
-    """Return what *wanted* asks of a run `r` of a job `j`.
+    """Return the conditions of *wanted* for a run `r` of a job `j`.
 
-    If it names one job, *exists* says whether there is one now; otherwise the runs of removed jobs of that name count.
+    If the filter names one job, *exists* tells whether that job exists. If not, it selects the runs of removed jobs
+    with that name.
     """
     where = Conditions(parameter)
     if wanted.run is not None:

@@ -1,4 +1,4 @@
-"""Jobs and runs as a copy carries them from store to store, and what becomes of each."""
+"""Jobs and runs as a copy transfers them between stores, and the result for each job."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scheduler_async.timekeeping.instants import Micros
 
 
 class RunRecord(NamedTuple):
-    """A row of the run log as stores keep it, with what the run wrote."""
+    """A row of the run log as stores keep it, with the output of the run."""
 
     id: int
-    """Its number in the store it comes from; another gives it one of its own."""
+    """Its number in the source. The target assigns a new number."""
     namespace: str
     job_id: str
     scheduled_for: Micros
@@ -34,40 +34,40 @@ class RunRecord(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A job, or a run, that a copy leaves out since it cannot be read."""
+    """A job or a run that a copy omits because it cannot be read."""
 
     number: int
-    """Its number in the store it comes from."""
+    """Its number in the source."""
     namespace: str
     job_id: str
     why: str
 
 
 class Verdict(StrEnum):
-    """What a copy does with a job."""
+    """The result of a copy for one job."""
 
     ADDED = "added"
     UPDATED = "updated"
     SAME = "same"
-    """It is there already, as it is here."""
+    """The target already has an identical job."""
     KEPT = "kept"
-    """The one that is there stays as it is, although it differs."""
+    """The target keeps its own job, which differs."""
     LEFT_OUT = "left_out"
 
     @property
     def writes(self) -> bool:
-        """Whether the target changes."""
+        """Whether the copy writes to the target."""
         return self is Verdict.ADDED or self is Verdict.UPDATED
 
 
 class Ruling(NamedTuple):
-    """What becomes of one job in a copy, and why if it is not copied."""
+    """The result of a copy for one job, with the reason if it is not copied."""
 
     verdict: Verdict
     job: Job
-    """As it is to be written, with the number it has in the target, or zero if it is new there; or as it is kept."""
+    """The job to write, with its number in the target (zero if it is new there); or the job that the target keeps."""
     why: str | None = None
 
 
 RuleOfCopy = Callable[[Job, Job | LeftOut | None], Ruling]
-"""Given a job and the one of that name in the target, which may be unreadable, say what becomes of it."""
+"""Decides about a job, given the job with the same name in the target, which may be unreadable."""

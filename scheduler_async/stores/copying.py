@@ -1,4 +1,4 @@
-"""Copying a store into another: what is copied, what is left alone, and why. Slice by slice, so that it can stop."""
+"""Copy one store into another, in small transactions, so that a copy can be interrupted and repeated."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from scheduler_async.stores.protocol import Store
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros
 
-# Each slice is one transaction: an interruption loses no more than that.
+# Each slice is one transaction, so an interruption loses at most one slice.
 JOBS_AT_ONCE = 500
 RUNS_AT_ONCE = 1_000
 
-NEWER_THERE = "it has been changed or run in the target since"
+NEWER_THERE = "it was edited or has run in the target since"
 RUNS_THERE = "it is running in the target"
 RUNS_HERE = "it is running in the source"
 DIED_HERE = (
-    "its process died while the job ran in the source, and the retry policy of its program decides what follows; "
-    "let the program start once on the source, then copy again"
+    "its process died during a run in the source, and only its program knows the retry policy; "
+    "start the program once on the source, then copy again"
 )
 UNREADABLE_THERE = "it cannot be read in the target"
 
-# Before the number of any job or run.
+# Lower than the number of any job or run.
 BEFORE_ALL = -(2**63)
 
 
@@ -40,28 +40,29 @@ class SourceNodes(NamedTuple):
     """The nodes of a source, as a copy finds them."""
 
     alive: tuple[NodeRow, ...] = ()
-    """Those that may still run jobs."""
+    """The nodes that may still run jobs."""
     interrupted: frozenset[tuple[str, str]] = frozenset()
-    """The jobs that dead nodes left running, each a namespace and an id: only their program can recover them."""
+    """The jobs that dead nodes left running, as namespace and id. Only their program can recover them."""
 
     def is_running(self, job: Job) -> bool:
-        """Return whether a node that may be alive runs *job*, which is claimed."""
+        """Return whether a node that may be alive runs the claimed *job*."""
         return bool(self.alive) and (job.namespace, job.id) not in self.interrupted
 
 
 async def recover_dead_nodes(
     store: Store, clock: Clock, report_silent: Callable[[NodeRow], object] = lambda _: None
 ) -> SourceNodes:
-    """Record the runs of dead nodes as interrupted where every scheduler would do so alike, and return what is left.
+    """Record the runs of dead nodes as interrupted where no scheduler is needed to decide, and return the other nodes.
 
-    A job without a `retry` of its own leaves to its program what follows an interruption. If a dead node ran such a
-    job, its runs stay as they are. A node that is only silent is passed to *report_silent* and watched for a while.
+    After an interruption, a job without its own `retry` depends on its program. If a dead node ran such a job, its runs
+    stay unchanged. A node that sends no heartbeat but may be alive is passed to *report_silent* and watched for a
+    while.
     """
     dead = [status.node for status in await store.nodes() if not may_live(status)]
     silent = [node for node in dead if not is_gone(node.identity)]
     if silent:
         report_silent(silent[0])
-        # A clock may have been put forward: a node that beats meanwhile is alive.
+        # A clock may have been set forward. A node that sends a heartbeat meanwhile is alive.
         await clock.wait(asyncio.Event(), BEAT + MARGIN)
         beats = {status.node.id: status.node.beat for status in await store.nodes()}
         dead = [node for node in dead if beats.get(node.id) == node.beat]
@@ -87,34 +88,34 @@ async def _jobs_held_by(store: Store, node: NodeRow) -> list[Job]:
 
 
 def _decides_about_retries(job: Job) -> bool:
-    """Return whether *job* itself says what follows a failure; otherwise the `retry` of its scheduler does."""
+    """Return whether *job* has its own retry policy. Otherwise the policy of its scheduler decides."""
     return job.retry is not None or job.schedule.runs_once
 
 
 class Copy:
     """A copy of *source* into *target*, and its results so far.
 
-    Jobs come first, since runs belong to them. A copy adds only what is missing in the target, so that another copy
-    completes one that was interrupted. It removes nothing from the target. *nodes* are those of the source.
+    It copies jobs first, because runs belong to them. It adds only what the target lacks, so that a second copy
+    completes an interrupted one. It removes nothing from the target. *nodes* are those of the source.
     """
 
     def __init__(self, source: Store, target: Store, nodes: SourceNodes | None = None) -> None:
         self._source, self._target = source, target
         self._nodes = nodes
         self.jobs = self.runs = 0
-        """How many there are in the source."""
+        """How many jobs and runs the source has."""
         self.jobs_seen = self.runs_seen = 0
         self.verdicts: Counter[Verdict] = Counter()
         self.runs_added = 0
         self.exceptions: list[Ruling] = []
-        """The jobs that were not copied, although they differ."""
+        """The jobs that differ and were not copied."""
         self.unreadable_jobs: list[LeftOut] = []
         self.unreadable_runs: list[LeftOut] = []
-        """Those of the source that cannot be read, and are left out."""
+        """The jobs and runs of the source that cannot be read, and are omitted."""
         self._forgotten: dict[tuple[str, str], Micros] = {}
 
     async def slices(self) -> AsyncGenerator[None, None]:
-        """Copy; after each slice it is the caller's turn, and whether it goes on is for the caller to say."""
+        """Copy one slice after another. After each slice, the caller decides whether to continue."""
         self.jobs, self.runs = await self._source.count()
         yield
         after = BEFORE_ALL
@@ -147,16 +148,16 @@ class Copy:
                     self._forgotten[ruling.job.namespace, ruling.job.id] = until
 
     def _was_forgotten(self, run: RunRecord) -> bool:
-        """Whether the target, where its job lives on, had so many newer rows that this one was removed with age."""
+        """Return whether the target has newer rows of the job and has purged this one because of its age."""
         until = self._forgotten.get((run.namespace, run.job_id))
         return until is not None and run.scheduled_for <= until
 
 
 def rule(source: Job, target: Job | LeftOut | None) -> Ruling:
-    """What becomes of a job in the target: it is never replaced by one that is older, nor while either is running.
+    """Decide about a job of the source. A target job is not replaced by an older one, nor while either is running.
 
-    A job is older if it was edited earlier and has not run since. One that was edited here and has run there is older
-    than neither, and stays as it is.
+    A job is older if it was edited earlier and has not run since. If one was edited and the other one has run, neither
+    is older, and the target keeps its own.
     """
     if source.state.activity is not Status.IDLE:
         return Ruling(Verdict.LEFT_OUT, source, RUNS_HERE)
@@ -166,7 +167,7 @@ def rule(source: Job, target: Job | LeftOut | None) -> Ruling:
         return Ruling(Verdict.KEPT, source, UNREADABLE_THERE)
     if target.state.activity is not Status.IDLE:
         return Ruling(Verdict.KEPT, target, RUNS_THERE)
-    # Numbers and revisions are each store's own: runs and readers know a job by them.
+    # Each store has its own numbers and revisions, by which runs and readers identify a job.
     ours = replace(source, uid=target.uid, revision=target.revision)
     if ours == target:
         return Ruling(Verdict.SAME, source)
@@ -180,12 +181,12 @@ def _number_of(found: Job | LeftOut) -> int:
 
 
 def _is_as_new(one: Job, other: Job) -> bool:
-    """Whether nothing has happened to *other* since *one* was what it is."""
+    """Return whether *one* includes everything that has happened to *other*."""
     edited, other_edited = one.updated, other.updated
     ran, other_ran = _last_moment(one.state), _last_moment(other.state)
     if (edited, ran) != (other_edited, other_ran):
         return edited >= other_edited and ran >= other_ran
-    # Occurrences that were left out, and rows that were removed, leave no other trace: who is further has done more.
+    # Skipped occurrences and purged rows leave no other trace: the job with the later next run has done more.
     return _next_moment(one.state) >= _next_moment(other.state) and _forgotten(one.state) >= _forgotten(other.state)
 
 

@@ -1,4 +1,4 @@
-"""What both stores decide about the jobs in their hands, by the rules: claims, endings, recoveries. Pure."""
+"""Apply the rules to jobs within a transaction: claims, endings, recoveries. All stores share this module. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.finishing import after_run
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeRow
@@ -24,18 +24,19 @@ from scheduler_async.timekeeping.instants import Micros
 
 
 def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
-    """Whether anything can be decided about a job that stood in line for one of *handlers*; None is any.
+    """Return whether a queued job can be claimed for one of *handlers* (None means any).
 
-    Not if its state cannot be read; and it waits if its handler is another than its state says, and not here.
+    It cannot if its state cannot be read. It waits if its handler differs from that in its state, and is not
+    registered.
     """
     is_here = handlers is None or job.handler in handlers or not job.enabled
     return is_here and not has_unreadable_state(job)
 
 
 def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Transition:
-    """What a claim does with a job; one that cannot be read, or whose schedule fails, is disabled.
+    """Claim a job by the rules. Disable a job that cannot be read, or whose schedule fails.
 
-    One that is claimed ahead of its time is claimed as of its time.
+    A job that is claimed ahead of its time counts as claimed at its time.
     """
     if job.state.phase is Phase.DISABLED:
         return Transition(job, kind=EventKind.DISABLED)
@@ -43,13 +44,13 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
     moment = now if due is None or due < now else due
     try:
         taken = claim(job, moment, rules, activity)
-    except Exception as error:  # whatever it is, it must not stop the others
+    except Exception as error:  # one job must not stop the others
         return _failing(job, error, now)
     return replace(taken, kind=EventKind.DISABLED) if taken.job.state.phase is Phase.DISABLED else taken
 
 
 def claimed_by_hand(job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool) -> ClaimedRun:
-    """Return the run of an idle job that somebody asked for; without *payload_json*, with the payload of the job."""
+    """Claim a manual run of an idle job. Without *payload_json*, it gets the payload of the job."""
     taken = claim_manually(job, now)
     assert taken.attempt is not None
     return ClaimedRun.of(
@@ -62,7 +63,7 @@ def claimed_by_hand(job: Job, run_id: int, payload_json: str | None, now: Micros
 
 
 def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Micros | None, int]:
-    """When the first of *jobs* is due, or so many at a moment, these among them or not; and how many are due then."""
+    """Return the earliest due time of *jobs* and of *count* jobs due *at* a time, and how many are due then."""
     moments = [job.state.next_run_at for job in jobs if job.state.next_run_at is not None]
     first = min(moments) if moments else None
     if first is None or (at is not None and at < first):
@@ -76,7 +77,7 @@ def _failing(job: Job, error: Exception, now: Micros) -> Transition:
 
 
 def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
-    """Return what a run leaves of its *job*; a schedule that no longer computes disables it."""
+    """Return the change of *job* after a run. A schedule that raises an error disables the job."""
     return _after(job, ended.run, ended.ending, ended.started_at, ended.finished_at, rules)
 
 
@@ -85,50 +86,50 @@ def _after(
 ) -> Transition:
     try:
         left = after_run(job, run, ending, finished_at, rules, started_at)
-    except Exception as error:  # whatever it is, it must not stop the others
+    except Exception as error:  # one job must not stop the others
         return _failing(job, error, finished_at)
     is_disabled = left.job.state.phase is Phase.DISABLED and job.state.phase is not Phase.DISABLED
     return replace(left, kind=EventKind.DISABLED) if is_disabled else left
 
 
 def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
-    """What *decide* makes of a job; None also if its schedule fails, which is noticed when it comes due."""
+    """Return the result of *decide* for a job. Return None if its schedule fails, which a claim handles later."""
     try:
         return decide(job)
-    except Exception:  # whatever it is, it must not stop the others
+    except Exception:  # one job must not stop the others
         return None
 
 
-def gone_on(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
-    """The job of a run whose row was there already. *latest* is the last occurrence up to *now* that has a row.
+def after_repeat(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
+    """Return the job after a claim whose row already existed. *latest* is its last occurrence up to *now* with a row.
 
-    The occurrence ran before the clock went back, so that the job goes on with the next; or without *latest*, the row
-    is that of another run, and the job stays as it was.
+    The occurrence ran before the clock was set back, and the job continues with the next one. Without *latest*, the row
+    belongs to another run, and the job stays unchanged.
     """
     if latest is None:
         return run.job.with_state(run.before)
     try:
         return run.job.with_state(ran_before(run.job, run.before, latest, now))
-    except Exception as error:  # whatever it is, it must not stop the others
+    except Exception as error:  # one job must not stop the others
         return _failing(run.job.with_state(run.before), error, now).job
 
 
-NEVER_BEGAN = "The store failed when it was claimed; it never began."
-"""What the row of a run says whose claim was written, but whose answer was lost."""
+NEVER_BEGAN = "The store failed during the claim; the handler never started."
+"""The error of a run whose claim was written although the store's answer was lost."""
 
 
 def process_gone(node: NodeRow) -> str:
-    """Return what the row of a run says whose *node* died."""
-    return f"The process that ran it is gone ({node.identity.name})."
+    """Return the error of a run whose *node* died."""
+    return f"The process of this run has died ({node.identity.name})."
 
 
 def interrupted(
     job: Job, run_id: int | None, row: Sequence[Any], problem: str, now: Micros, rules: Rules
 ) -> tuple[Transition, EndedRun]:
-    """Return what becomes of a claimed *job* whose run cannot go on, and how that run ended.
+    """Return the change of a claimed *job* whose run was interrupted, and the ending of that run.
 
-    *row* is what the row of the run says: the occurrence, the attempt, the trigger, when it was claimed and started.
-    All of it is None, and *run_id* too, if there is no such row. A job whose state cannot be read stays as it is.
+    *row* contains the occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id*
+    are None if there is no such row. A job whose state cannot be read stays unchanged.
     """
     *told, started_at = row
     tried = _attempt_of(job, *told)
@@ -149,7 +150,10 @@ def _attempt_of(
     trigger: str | None = None,
     claimed_at: Micros | None = None,
 ) -> Attempt:
-    """What a claimed run was for, as its row says; where that is gone or unreadable, as the state of its *job* says."""
+    """Return the attempt of a claimed run from its row.
+
+    If the row is missing or unreadable, use the state of its *job*.
+    """
     at, since = shown_moment(scheduled_for), shown_moment(claimed_at)
     moment = since if since is not None else job.state.last_run_at or job.updated
     return Attempt(
@@ -164,10 +168,10 @@ _TRIGGERS: dict[str | None, Trigger] = {trigger.value: trigger for trigger in Tr
 
 
 def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
-    """*job* as if *run* had not been claimed; what it leaves out all the same, and as of when."""
+    """Undo the claim of *run*. Return the job, the occurrences that it still skips, and the time of the change."""
     try:
         freed, at = unclaim(job, run.job, run.before, run)
-    except Exception:  # whatever it is, it must not stop the others: a claim finds out
+    except Exception:  # one job must not stop the others; a claim notices the problem
         now = job.state
         state = replace(run.before, phase=now.phase, disabled_reason=now.disabled_reason, disabled_at=now.disabled_at)
         return job.with_state(state), (), job.updated
@@ -175,14 +179,14 @@ def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
 
 
 def disabled_by(job: Job, reason: str, now: Micros) -> Transition:
-    """*job*, disabled for *reason* as by hand: a run in progress goes on. A schedule that fails does not matter."""
+    """Disable *job* for *reason*. A run in progress continues. A schedule that fails does not matter."""
     try:
         change = disable(job, reason, now)
-    except Exception:  # whatever it is, it must not stop the others
+    except Exception:  # one job must not stop the others
         change = Transition(job.with_state(disabled(job.state, reason, now)))
     return replace(change, kind=EventKind.DISABLED)
 
 
 def _noticed_at(now: Micros, claimed_at: Micros) -> Micros:
-    """As of when a death counts that is noticed *now*: one that was claimed ahead of its time, as of its time."""
+    """Return the time of a death that is noticed *now*. It is not before the claim, which may have been made ahead."""
     return claimed_at if now < claimed_at <= now + EARLIEST_CLAIM else now

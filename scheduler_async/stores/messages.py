@@ -1,4 +1,4 @@
-"""What passes between the engine and a store: changes, claims, endings, nodes, and what to list."""
+"""The values that the engine and a store exchange: changes, claims, endings, nodes, and filters."""
 
 from __future__ import annotations
 
@@ -15,41 +15,44 @@ from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
 MOST_UNHANDLED = 1000
-"""A claim names no more jobs than this that wait for a handler."""
+"""A claim reports at most this many jobs that wait for a handler."""
 
 
 MIGRATED = "Store %s migrated from schema version %d to %d"
-"""The sentence in the log when an older store is opened."""
+"""The log message after the migration of an older store."""
 
 
-class NodeLost(Exception):  # noqa: N818 - it is a message to the engine, never to a user
-    """This node was declared dead by others; it must stop what it runs and join again."""
+class NodeLost(Exception):  # noqa: N818 - a message to the engine, which users never see
+    """Other nodes have declared this node dead. It must stop its runs and join again."""
 
 
 class UnstorableError(StoreError):
-    """The store works, but cannot keep a value that it was given: to try again is of no use."""
+    """The store works, but cannot keep this value. Trying again does not help."""
 
 
 Decide = Callable[[Job | None], Transition | None]
-"""Given the job as it is, or None, say what becomes of it; None leaves it alone."""
+"""Decides about the current job, or None if there is none.
+
+It returns the change, or None to leave the job unchanged.
+"""
 
 
 class Change(Protocol):
-    """A change to a job, decided when the store has it in hand."""
+    """A change to a job. The store calls `decide` within the transaction."""
 
     @property
     def namespace(self) -> str:
-        """Whose job it is about."""
+        """The namespace of the job."""
         ...
 
     @property
     def id(self) -> str:
-        """Which job of theirs."""
+        """The id of the job."""
         ...
 
     @property
     def decide(self) -> Decide:
-        """What becomes of it."""
+        """The function that decides."""
         ...
 
 
@@ -63,40 +66,40 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What one claim brought."""
+    """The result of a claim."""
 
     runs: Sequence[ClaimedRun] = ()
-    """In the order in which they should start."""
+    """The claimed runs, in the order in which they should start."""
     edits: Sequence[Transition] = ()
-    """Jobs of which occurrences were left out, or which were disabled."""
+    """The jobs that skipped occurrences, or were disabled."""
     unhandled: Sequence[Job] = ()
-    """A job that is due for each handler that is not here; they wait."""
+    """One due job for each handler that is not registered here. These jobs wait."""
     is_full: bool = False
-    """Whether more may be due: the limit was reached, or what was due had run before."""
+    """Whether more jobs may be due: the limit was reached, or due occurrences had already run."""
     next_due: Micros | None = None
-    """When the next job comes due. What could not be claimed does not count."""
+    """When the next job is due, not counting jobs that could not be claimed."""
     next_count: int = 0
-    """How many come due at that moment, as far as the terms said to count."""
+    """How many jobs are due at that time, counted up to the limit in the terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimTerms:
-    """Which due jobs a claim may take."""
+    """The conditions under which a claim may take due jobs."""
 
     node: int
     limit: int
     slots: int | None
-    """How many can start at once; the rest are queued. None is all."""
+    """How many runs can start immediately. The rest are queued. None means all."""
     handlers: Sequence[str] | None
-    """The handlers there are; None is any."""
+    """The registered handlers. None means any."""
     ahead: Micros = 0
-    """How long before it is due a job may be claimed. It is claimed as of the moment at which it is due."""
+    """How long before its due time a job may be claimed. The claim then counts from the due time."""
     count: int = 1
-    """How many to count of those that come due next."""
+    """The limit for counting the jobs that are due next."""
     group_limit: int | None = None
-    """How many of one group of a namespace may run at a time, where `group_limits` does not say."""
+    """The concurrency limit of a group within a namespace, unless `group_limits` has one."""
     group_limits: Mapping[str, int] = field(default_factory=dict)
-    """The same by the names of groups; "*/name" is for a group across all namespaces."""
+    """The concurrency limits by group name. The key "*/name" limits a group across all namespaces."""
     rules: Rules
 
     @property
@@ -105,7 +108,7 @@ class ClaimTerms:
         return self.group_limit is not None or bool(self.group_limits)
 
     def rooms(self, running: Mapping[str, int]) -> Rooms:
-        """Return the room that is left in the groups; *running* counts runs by the keys of their groups."""
+        """Return the free slots of the groups. *running* counts runs by group key."""
         return Rooms(self.group_limit, self.group_limits, running)
 
 
@@ -115,13 +118,13 @@ class NodeIdentity:
 
     name: str
     host: str
-    """The machine and process table it lives in: only there does its process number mean anything."""
+    """The machine and the process table in which the process id is valid."""
     pid: int
     process_start: str
 
 
 REMOVED = "The job was removed."
-"""What the row of a run says that was cancelled because of that."""
+"""The error of a run that was cancelled because its job was removed."""
 
 
 NEVER_BEAT = -1
@@ -132,46 +135,49 @@ UNKNOWN_NODE = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A node as the store has it."""
+    """A row of the table of nodes."""
 
     id: int
     identity: NodeIdentity
     beat: int
-    """Counts up as long as it lives; others watch it with their own clocks."""
+    """A counter that increases as long as the node lives. Other nodes watch it with their own clocks."""
     since: Micros
     age: float | None = field(default=None, compare=False)
-    """Seconds since its last beat, by the clock of the store; None where that has none."""
+    """Seconds since the last heartbeat, by the clock of the store. None if the store has no clock."""
     problem: str | None = field(default=None, compare=False)
-    """What cannot be read of its row, if anything. Its process number is 0 then: only its beats tell of it."""
+    """The part of the row that cannot be read, if any.
+
+    The process id is 0 then, and only heartbeats show that it lives.
+    """
 
     @classmethod
     def missing(cls, id: int, name: str | None) -> Self:
-        """A node that has claims but no row. Only its *name* may be known, from the rows of its runs."""
+        """Return a node that has claims but no row. The rows of its runs may tell its *name*."""
         identity = NodeIdentity(name=name or UNKNOWN_NODE, host="", pid=0, process_start="")
         return cls(id=id, identity=identity, beat=NEVER_BEAT, since=0)
 
     @property
     def is_missing(self) -> bool:
-        """Whether the store has no row of it."""
+        """Whether the store has no row of the node."""
         return self.beat == NEVER_BEAT and not self.identity.host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A node, and what the store knows about it without being asked by one."""
+    """A node, with the facts that only the store knows."""
 
     node: NodeRow
     age: Micros
-    """How long ago it beat, by the store's own clock."""
+    """Time since the last heartbeat, by the clock of the store."""
     running: int
-    """How many runs it has claimed and not finished."""
+    """How many runs the node has claimed and not finished."""
     skew: Micros = 0
-    """How far its clock was ahead of the store's when it last beat; zero where all share one clock."""
+    """How far its clock was ahead of the store's clock at the last heartbeat. Zero if all nodes share one clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs to list; None is any."""
+    """A filter for jobs. None means any."""
 
     status: Status | None = None
     namespace: str | None = None
@@ -185,13 +191,13 @@ class JobFilter:
 
 
 def has_metadata(job: Job, wanted: Mapping[str, object]) -> bool:
-    """Whether the metadata of *job* has all that is *wanted*, with these values."""
+    """Return whether the metadata of *job* contains all *wanted* keys with equal values."""
     metadata = job.metadata
     return all(key in metadata and _is_same_json(metadata[key], value) for key, value in wanted.items())
 
 
 def _is_same_json(one: object, other: object) -> bool:
-    """Whether two values are equal in JSON, where true is not 1; Python compares booleans as numbers."""
+    """Return whether two JSON values are equal. Unlike in Python, true does not equal 1."""
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other
@@ -204,7 +210,7 @@ def _is_same_json(one: object, other: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which rows of the run log to read, newest first; None is any."""
+    """A filter for rows of the run log, newest first. None means any."""
 
     run: int | None = None
     namespace: str | None = None

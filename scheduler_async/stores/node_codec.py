@@ -1,4 +1,4 @@
-"""Nodes as rows. Pure."""
+"""Convert rows to nodes. Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NODE: dict[str, Reader] = {
     "beat": number,
     "since": moment,
 }
-"""The columns of a node, and what each may hold."""
+"""The columns of a node, and the values that each may hold."""
 
 
 def read_node(columns: Sequence[Any], age: float | None = None) -> tuple[NodeRow, Unreadable | None]:
-    """The node that its columns make; and what is wrong with them, if anything is.
+    """Return the node of a row, and the problem of the row if it cannot be read.
 
-    Then only its beats tell whether it lives.
+    A node with a problem counts as alive as long as it sends heartbeats.
     """
     id_, called, host, process, process_start, beat, since = columns
     problem = first_problem(NODE, columns)

@@ -1,4 +1,4 @@
-"""Which processes share a store, and which of them are gone. Liveness is a matter of processes, not of schedules."""
+"""Find the nodes that share a store, and detect dead ones. Only processes matter here, not schedules."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from scheduler_async.stores.messages import UNKNOWN_NODE, NodeIdentity, NodeRow,
 from scheduler_async.stores.unreadable import LARGEST_PID
 from scheduler_async.timekeeping.instants import SECOND, from_micros
 
-# A node that has not beaten for this long is dead to the others.
+# A node without a heartbeat for this long counts as dead.
 LEASE = 30.0  # seconds
 BEAT = 10.0  # seconds
-# A node stops trusting itself this much earlier, so that it has let go before others take over.
+# A node stops its runs this much earlier, before other nodes take them over.
 MARGIN = 5.0  # seconds
 
-# Clocks that are further apart than this are worth a word.
+# A larger difference between clocks is worth a warning.
 SKEW = timedelta(seconds=1)
 
-# Who could not look for so long does not know who has beaten meanwhile: a store that was locked kept all from it.
+# A node that could not read the store for this long cannot judge the others: a locked store keeps all nodes from
+# sending heartbeats.
 LONGEST_LOOK_AWAY = 2 * BEAT
 
-# The nodes of this very process: one that is not among them is gone, although its process lives.
+# The nodes of this process. A node of this process that is not in here is gone.
 _alive_here: set[str] = set()
 
 
 def new_identity() -> NodeIdentity:
-    """A name for a new node of this process."""
+    """Return the identity of a new node of this process."""
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     _alive_here.add(name)
     return NodeIdentity(name=name, host=_host(), pid=os.getpid(), process_start=_process_start(os.getpid()))
 
 
 def retire(identity: NodeIdentity) -> None:
-    """A node of this process that is no more."""
+    """Mark a node of this process as gone."""
     _alive_here.discard(identity.name)
 
 
 class Watch:
-    """What one node knows of the others: their beats, seen with its own clock, which no skew can fool."""
+    """The heartbeats of other nodes, as one node observes them by its own clock. Clock skew does not affect it."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, float]] = {}
@@ -53,7 +54,7 @@ class Watch:
         self._identities: list[NodeIdentity] = []
 
     def find_dead(self, nodes: Iterable[NodeRow], own: int, monotonic: float) -> list[NodeRow]:
-        """Those of *nodes* that are gone: at once if they lived here, otherwise when their lease has run out."""
+        """Return the dead *nodes*: local ones as soon as their process ends, others when their lease expires."""
         nodes = [node for node in nodes if node.id != own]
         if monotonic - self._looked_at > LONGEST_LOOK_AWAY:
             self._seen = {}
@@ -63,15 +64,15 @@ class Watch:
         return [node for node in nodes if is_gone(node.identity) or self._has_lapsed(node, monotonic)]
 
     def someone_is_gone(self) -> bool:
-        """Whether a node that was seen last time has certainly died since."""
+        """Return whether a node from the last call has certainly died since."""
         return any(is_gone(identity) for identity in self._identities)
 
     def _has_lapsed(self, node: NodeRow, monotonic: float) -> bool:
-        """Whether its lease has run out. Where the store has a clock, that counts also for who has just come."""
+        """Return whether the lease of *node* has expired. A store with a clock can tell even on the first look."""
         silent_for = monotonic - self._seen[node.id][1]
         if node.age is None:
             return silent_for >= LEASE
-        # A clock may be put forward; a beat that is seen cannot be explained away.
+        # A clock may be set forward, but an observed heartbeat proves that the node lives.
         return node.age >= LEASE and silent_for >= BEAT + MARGIN
 
     def _since(self, node: NodeRow, monotonic: float) -> tuple[int, float]:
@@ -80,7 +81,7 @@ class Watch:
 
 
 def node_of(status: NodeStatus, own: int | None) -> Node:
-    """A node as users see it; *own* is the number of the one that asks, if it is one."""
+    """Return a node as users see it. *own* is the number of the calling node, if any."""
     identity = status.node.identity
     left = int(LEASE * SECOND) - max(status.age, 0)
     return Node(
@@ -97,15 +98,18 @@ def node_of(status: NodeStatus, own: int | None) -> Node:
 
 
 def may_live(status: NodeStatus) -> bool:
-    """Whether it could still run something. A process that is seen to live does, however silent it is."""
+    """Return whether the node may still run jobs.
+
+    A local process that exists counts as alive, even without heartbeats.
+    """
     return not is_gone(status.node.identity) and (status.node.identity.host == _host() or status.age < LEASE * SECOND)
 
 
 def is_gone(identity: NodeIdentity) -> bool:
-    """Whether it certainly does not live any more. A process elsewhere may."""
+    """Return whether the node has certainly ended. A node on another machine may be alive."""
     if not identity.host:
         return _is_gone_by_name(identity.name)
-    if identity.host != _host() or not identity.pid:  # that of a row that cannot be read is not known
+    if identity.host != _host() or not identity.pid:  # the process id in an unreadable row is unknown
         return False
     if identity.pid == os.getpid() and identity.process_start == _process_start(identity.pid):
         return identity.name not in _alive_here
@@ -114,7 +118,7 @@ def is_gone(identity: NodeIdentity) -> bool:
 
 
 def _is_gone_by_name(name: str) -> bool:
-    """As `is_gone`, for a node of which only the name is left: whoever claims a run writes it into the run's row."""
+    """Return the same as `is_gone`, for a node of which only the name is known, from the rows of its runs."""
     if name == UNKNOWN_NODE:
         return True
     host, _, rest = name.partition(":")
@@ -126,7 +130,7 @@ def _is_gone_by_name(name: str) -> bool:
 
 def _exists(pid: int) -> bool:
     if sys.platform == "win32":
-        return True  # asking with a signal would end it; the lease tells in time
+        return True  # a signal would end it; its lease expires in time
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -134,28 +138,28 @@ def _exists(pid: int) -> bool:
     except PermissionError:
         return True
     except OverflowError:
-        return False  # no process has such a number
+        return False  # no process has such an id
     return True
 
 
 def _process_start(pid: int) -> str:
-    """When a process began, in the system's own terms: a number is given to another process, a start is not."""
+    """Return when a process started, in system units. Unlike a process id, a start time is not reused."""
     try:
-        # The name in parentheses may hold anything; what follows it is regular, and the 20th of it is the start.
+        # The name in parentheses may contain any character. The 20th field after it is the start time.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
-    # A zombie is dead, and only waits for its parent to notice.
+    # A zombie is dead, and waits for its parent to collect it.
     return "zombie" if fields[0] == "Z" else fields[19]
 
 
 @lru_cache(maxsize=1)
 def _host() -> str:
-    """This machine since it was booted, and the table its process numbers are from: containers have their own."""
+    """Return a name for this boot of the machine and its process table. Each container has its own table."""
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     except OSError:
-        pass  # not Linux: the name has to do
+        pass  # not Linux: the name must suffice
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""The line of jobs that are due and wait for a slot: who goes first, without sorting them all for each one. Pure."""
+"""The queue of due jobs that wait for a slot. It returns the first jobs without sorting all of them. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from scheduler_async.rules.groups import Rooms
 from scheduler_async.timekeeping.instants import Micros
 
 Place = tuple[int, Micros, str, int]
-"""Where a job stands, lower goes first: the rank of its priority, when it last ran (-1 is never: longest ago), its id,
-and its number. A bare tuple, which the garbage collector lets be: many may stand in line."""
+"""The position of a job; lower starts first: the rank of its priority, the time of its last run (-1 for never), its id,
+and its number. The garbage collector does not track a plain tuple of such values, and the queue may be long."""
 
 
-class Line:
-    """Places by the keys of their groups. A group that is full does not hold up those behind it."""
+class ReadyQueue:
+    """Places by group key. A full group does not block the jobs behind it."""
 
     def __init__(self) -> None:
         self._groups: dict[str, list[Place]] = {}
@@ -23,11 +23,11 @@ class Line:
         return sum(map(len, self._groups.values()))
 
     def add(self, group: str, place: Place) -> None:
-        """Let one more stand in line."""
+        """Add one place."""
         heappush(self._groups.setdefault(group, []), place)
 
     def extend(self, places: Iterable[tuple[str, Place]]) -> None:
-        """Let many more stand in line."""
+        """Add many places."""
         groups = self._groups
         grown = set()
         for group, place in places:
@@ -37,13 +37,13 @@ class Line:
             heapify(groups[group])
 
     def take(self, count: int, rooms: Rooms) -> list[tuple[str, Place]]:
-        """Take the first *count* of the line, no more of each group than *rooms* have, and take their rooms."""
+        """Remove and return the first *count* places that *rooms* allow, and take their slots."""
         heads = [(places[0], group) for group, places in self._groups.items() if rooms.of(group) > 0]
         heapify(heads)
         taken: list[tuple[str, Place]] = []
         while heads and len(taken) < count:
             place, group = heads[0]
-            if rooms.of(group) <= 0:  # others took what groups of this name share
+            if rooms.of(group) <= 0:  # other groups of this name took the shared slots
                 heappop(heads)
                 continue
             places = self._groups[group]

@@ -1,4 +1,4 @@
-"""Rows of the run log: the columns they are kept in, and back. Pure."""
+"""Convert rows of the run log to values and back. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scheduler_async.timekeeping.instants import Micros, from_micros
 
 RUN: dict[str, Reader] = {
     "id": number,
-    **dict.fromkeys(("job_id", "namespace"), lambda _: None),  # they are of the job
+    **dict.fromkeys(("job_id", "namespace"), lambda _: None),  # columns of the job
     "scheduled_for": moment,
     **dict.fromkeys(("started_at", "finished_at"), optional(moment)),
     "attempt": number,
@@ -40,26 +40,26 @@ RUN: dict[str, Reader] = {
     "exit_code": optional(number),
     "node": optional(text),
 }
-"""The columns of a row of the run log, and what each may hold."""
+"""The columns of a row of the run log, and the values that each may hold."""
 
 
 UNREADABLE_RUN = "This row cannot be read from the store: "
-"""How the `error` of a row begins that cannot be read."""
+"""The beginning of the `error` of a row that cannot be read."""
 
 
 def is_unreadable(row: RunRow) -> bool:
-    """Whether *row* has only what can be read of it."""
+    """Return whether parts of *row* could not be read."""
     return row.error is not None and row.error.startswith(UNREADABLE_RUN)
 
 
 def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
-    """The row of the run log that its columns make; and what is wrong with them, if anything is.
+    """Return the row of the run log that *columns* contain, and the problem if it cannot be read.
 
-    Then the row has what can be read of it, and its error says what cannot.
+    A row with a problem contains its readable parts, and its error names the problem.
     """
     try:
         row = _run_row(*columns)
-    except Exception:  # noqa: S110 - what is wrong, and where, is looked for column by column
+    except Exception:  # noqa: S110 - the code below searches for the problem column by column
         pass
     else:
         if _is_sound_run(columns):
@@ -71,14 +71,14 @@ def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
         if not problem_of(name, check, value)
     }
     named = {name: shown_text(kept[name]) for name in ("job_id", "namespace")}
-    if problem is None:  # only the job has a name that cannot be shown
+    if problem is None:  # only the name of the job cannot be displayed
         return _run_row(*{**kept, **named}.values()), None
     shown = {**dict.fromkeys(RUN), "scheduled_for": 0, "attempt": 0, "trigger": Trigger.SCHEDULE, "missed": 0}
     return _run_row(*{**shown, **kept, **named, "error": f"{UNREADABLE_RUN}{problem}"}.values()), problem
 
 
 def _is_sound_run(columns: Sequence[Any]) -> bool:
-    """Whether `RUN` finds nothing wrong, as far as `_run_row` does not notice, and its job has a name to show."""
+    """Return whether `RUN` finds no problem that `_run_row` would miss, and the name of the job can be displayed."""
     (run_id, job_id, namespace, scheduled_for, started_at, finished_at, attempt, _, _, _, missed, error, message,
      exit_code, node) = columns  # fmt: skip
     for value in (run_id, scheduled_for, attempt, missed):
@@ -140,13 +140,13 @@ RUN_RECORD: dict[str, Reader] = {
     "outcome": Outcome,
     **{column: RUN[column] for column in ("reason", "missed", "error", "message", "exit_code")},
     "node": optional(name),
-    "output": lambda _: None,  # what is not UTF-8 is shown as far as it is
+    "output": lambda _: None,  # invalid UTF-8 is displayed as far as possible
 }
-"""The columns of a `RunRecord`, and what each may hold."""
+"""The columns of a `RunRecord`, and the values that each may hold."""
 
 
 def read_run_record(columns: Row) -> RunRecord | LeftOut:
-    """A run as it is kept; or why it cannot be read."""
+    """Return a run for a copy, or the reason why it cannot be read."""
     problem = first_problem(RUN_RECORD, columns)
     if problem is not None:
         return LeftOut(columns[0], shown_text(columns[1]), shown_text(columns[2]), str(problem))
@@ -155,7 +155,7 @@ def read_run_record(columns: Row) -> RunRecord | LeftOut:
 
 
 def read_job_to_copy(description: Row, columns: Row) -> Job | LeftOut:
-    """Return the job of a description, with these *columns* of its state; or why it cannot be read."""
+    """Return the job with this *description* and these *columns* of its state, or the reason why it cannot be read."""
     try:
         return read_job(description).with_state(read_state(columns))
     except Unreadable as problem:
@@ -164,7 +164,7 @@ def read_job_to_copy(description: Row, columns: Row) -> Job | LeftOut:
 
 
 def ending_values(item: EndedRun) -> Row:
-    """Return the columns that an ending writes to the row of its run: when, how, why, and which run."""
+    """Return the columns that an ending writes to the row of its run."""
     ending = item.ending
     reason = SkipReason.INTERRUPTED._value_ if ending.outcome is Outcome.INTERRUPTED else None
     return (
@@ -180,7 +180,7 @@ def ending_values(item: EndedRun) -> Row:
 
 
 def row_of(item: EndedRun, node: str | None) -> RunRow:
-    """The row that a run which has ended leaves."""
+    """Return the row of a run that has ended."""
     run, ending = item.run, item.ending
     return RunRow(
         id=run.id,
@@ -203,7 +203,7 @@ def row_of(item: EndedRun, node: str | None) -> RunRow:
 
 
 def row_of_skip(job: Job, skip: Skip, now: Micros) -> RunRow:
-    """The row that occurrences leave which did not run; its id is known to the store only."""
+    """Return the row of skipped occurrences. Only the store knows its id."""
     return RunRow(
         id=0,
         job_id=job.id,
@@ -222,11 +222,11 @@ def row_of_skip(job: Job, skip: Skip, now: Micros) -> RunRow:
 
 
 Skipped = tuple[Job, Sequence[Skip], Micros]
-"""A job, what it left out, and when that was decided."""
+"""A job, its skipped occurrences, and the time of the decision."""
 
 
 def skip_values(skipped: Iterable[Skipped]) -> list[Row]:
-    """Return the columns of the rows of what was left out."""
+    """Return the columns of the rows of skipped occurrences."""
     return [
         (job.uid, skip.scheduled_for, at, at, skip.reason._value_, skip.missed)
         for job, skips, at in skipped

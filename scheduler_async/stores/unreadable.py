@@ -1,4 +1,4 @@
-"""Rows that cannot be read: what their columns may hold, what is wrong with one, and a warning for each, once."""
+"""Rows that cannot be read: the valid values of columns, the problem of a row, and one warning for each row."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.logs import say
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
-# So many rows are named. A store with more of them is damaged, and naming them all would take memory without end.
+# Only this many rows are named. A store with more is damaged, and naming all of them would take unlimited memory.
 MOST_NAMED = 1_000
 
 
-# The kernel gives no larger number to a process.
+# The kernel assigns no higher process id.
 LARGEST_PID = 2**31 - 1
 
 
 class UnreadableRows:
-    """The rows that a store has failed to read so far. The threads of its connections may add to them."""
+    """The rows that a store failed to read. The threads of its connections may add to them."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, object], object] = {}
@@ -31,7 +31,7 @@ class UnreadableRows:
         self._has_told_of_more = False
 
     def add(self, table: str, number: object, problem: Unreadable) -> None:
-        """Note that row *number* of *table* cannot be read; `tell` names it, unless it was named before."""
+        """Record that row *number* of *table* cannot be read. `tell` logs each row once."""
         row = table, number
         if len(self._known) >= MOST_NAMED:
             self._has_more = self._has_more or row not in self._known
@@ -41,46 +41,46 @@ class UnreadableRows:
             self._news.append((table, number, problem.column, problem.why))
 
     def tell(self) -> None:
-        """Log a warning for each row that was added since the last call, and one when there are too many to name.
+        """Log a warning for each row that was added since the last call, and one warning if there are too many.
 
         Only one thread may call it.
         """
         while self._news:
             table, number, column, why = self._news.popleft()
-            words = 'Cannot read row %s of table "%s": column "%s": %s. The row is left as it is'
+            words = 'Cannot read row %s of table "%s": column "%s": %s. The row stays unchanged'
             say(WARNING, words, number, table, column, why, extra={"table": table, "row": number, "column": column})
         if self._has_more and not self._has_told_of_more:
             self._has_told_of_more = True
-            say(WARNING, "More than %d rows of the store cannot be read; no more are named", MOST_NAMED)
+            say(WARNING, "More than %d rows of the store cannot be read; further rows are not logged", MOST_NAMED)
 
 
-# ---------------------------------------------------------------- what columns may hold
+# ---------------------------------------------------------------- the values of columns
 
 Reader: TypeAlias = Callable[[Any], Any]
-"""Returns the value of a column; raises a `ValueError` that says what is wrong with it."""
+"""Returns the value of a column, or raises a `ValueError` that names the problem."""
 
 
 def moment(value: Any) -> Micros:
-    """Read a moment that a datetime can hold."""
+    """Read a time that a datetime can represent."""
     if type(value) is not int or not FIRST <= value <= LAST:
-        raise ValueError(f"{_shown(value)} is not a moment between the years 1 and 9999")
+        raise ValueError(f"{_shown(value)} is not a time between the years 1 and 9999")
     return value
 
 
 def is_moment(value: Any) -> bool:
-    """Whether *value* is a moment that a datetime can hold."""
+    """Return whether *value* is a time that a datetime can represent."""
     return type(value) is int and FIRST <= value <= LAST
 
 
 def count(value: Any) -> int:
-    """Read a number of things that were counted."""
+    """Read a count."""
     if type(value) is not int or not 0 <= value <= MOST_COUNTED:
         raise ValueError(f"{_shown(value)} is not a number from 0 to {MOST_COUNTED}")
     return value
 
 
 def is_count(value: Any) -> bool:
-    """Whether *value* is a number of things that were counted."""
+    """Return whether *value* is a count."""
     return type(value) is int and 0 <= value <= MOST_COUNTED
 
 
@@ -99,9 +99,9 @@ def duration(value: Any) -> Micros:
 
 
 def pid(value: Any) -> int:
-    """Read the number of a process."""
+    """Read a process id."""
     if type(value) is not int or not 0 < value <= LARGEST_PID:
-        raise ValueError(f"{_shown(value)} is not the number of a process")
+        raise ValueError(f"{_shown(value)} is not a process id")
     return value
 
 
@@ -115,7 +115,7 @@ def text(value: Any) -> str:
 
 
 def is_text(value: str) -> bool:
-    """Whether *value* was valid UTF-8: what was not, `decoded` has marked."""
+    """Return whether *value* was valid UTF-8. `decoded` marks invalid bytes."""
     if value.isascii():
         return True
     try:
@@ -128,7 +128,7 @@ def is_text(value: str) -> bool:
 def name(value: Any) -> str:
     """Read a name."""
     if not text(value).isprintable():
-        raise ValueError(f"{quoted(value)} has characters that cannot be printed")
+        raise ValueError(f"{quoted(value)} contains characters that cannot be printed")
     return str(value)
 
 
@@ -142,7 +142,7 @@ def one_of(members: Mapping[str, object]) -> Reader:
 
     def read(value: Any) -> object:
         if not isinstance(value, str) or value not in members:
-            raise ValueError(f"{_shown(value)} is none of {', '.join(members)}")
+            raise ValueError(f"{_shown(value)} is not one of {', '.join(members)}")
         return members[value]
 
     return read
@@ -167,36 +167,36 @@ def first_problem(readers: Mapping[str, Reader], row: Sequence[Any]) -> Unreadab
 
 
 def problem_of(column: str, read: Reader, value: Any) -> Unreadable | None:
-    """Return why *value* must not be in *column*, or None."""
+    """Return the problem with *value* in *column*, or None."""
     try:
         read(value)
     except RecursionError:
         return Unreadable(column, "it is nested too deeply")
-    except Exception as error:  # whatever a row holds, it must not stop the others
+    except Exception as error:  # one row must not stop the others
         return Unreadable(column, shown_text(str(error)) or type(error).__name__)
     return None
 
 
-# ---------------------------------------------------------------- texts
+# ---------------------------------------------------------------- text
 
 
 def decoded(data: bytes) -> str:
-    """*data* as text. What is not valid UTF-8 is marked, so that `is_text` finds it."""
+    """Return *data* as text. Invalid UTF-8 is marked, so that `is_text` finds it."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def shown_text(value: object) -> str:
-    r"""*value* as text that can be shown and stored: what is not valid UTF-8 becomes "\xff"."""
+    r"""Return *value* as text that can be displayed and stored. Invalid UTF-8 becomes "\xff"."""
     if not isinstance(value, str):
         return "" if value is None else str(value)
     if is_text(value):
         return value
     try:
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # half a character that no decoding has made
+    except UnicodeEncodeError:  # a lone surrogate that no decoding has made
         return value.encode("utf-8", "backslashreplace").decode()
 
 
 def shown_moment(value: Any) -> Micros | None:
-    """*value* if it is a moment, else None."""
+    """Return *value* if it is a valid time, else None."""
     return value if is_moment(value) else None

@@ -81,9 +81,9 @@ def test_nobody_has_to_read_megabytes(columns: int, here: Path) -> None:
         ("log", [note.format("63 KiB")]),
         ("log fails", [note.format("63 KiB")]),
         ("show talks", [note.format("4.8 MiB"), note.format("4.9 KiB"), note.format("63 KiB")]),
-        ("show fails", [note.format("63 KiB"), "and is tried again at"]),
+        ("show fails", [note.format("63 KiB"), "the next attempt is at"]),
         ("show runs", [note.format("4.9 KiB")]),
-        ("explain fails", [note.format("63 KiB"), "and is tried again at"]),
+        ("explain fails", [note.format("63 KiB"), "the next attempt is at"]),
         ("explain failed", [note.format("63 KiB"), '"scheduler-async resume failed" enables it.']),
     ]:
         seen = without_colours(on_terminal(here, *line.split(), columns=columns))

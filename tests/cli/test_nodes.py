@@ -58,7 +58,7 @@ def test_for_programs_durations_are_seconds() -> None:
 
 
 def test_a_node_that_cannot_be_read_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
-    job_views.show_nodes([replace(node(0.0), unreadable="pid: -5 is not the number of a process")])
+    job_views.show_nodes([replace(node(0.0), unreadable="pid: -5 is not a process id")])
 
     told = " ".join(capsys.readouterr().out.split())
-    assert "the store cannot read the row of far:17:c0ffee: pid: -5 is not the number of a process." in told
+    assert "the store cannot read the row of far:17:c0ffee: pid: -5 is not a process id." in told

@@ -25,7 +25,7 @@ def agenda() -> Agenda:
 def new_lookahead(agenda: Agenda, *, took: float = SLOW_CLAIM, waiting: int = 0, **limits: Any) -> Lookahead:
     held: Any = range(waiting)
     lookahead = Lookahead(Limits(**limits), agenda, held)
-    lookahead.foresight.learn(took, 1)
+    lookahead.claim_ahead.learn(took, 1)
     return lookahead
 
 

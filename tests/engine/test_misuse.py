@@ -90,8 +90,8 @@ async def answers_a_huge_code() -> Result:
         (wants_to_exit_from_a_thread, "SystemExit: 3"),
         (answers_cancelled, "success, noop, skipped, error, not cancelled"),
         (answers_interrupted, "success, noop, skipped, error, not interrupted"),
-        (answers_a_list, "message of a result must be a string"),
-        (answers_a_huge_code, "exit_code of a result must be a whole number"),
+        (answers_a_list, "Result.message must be a string"),
+        (answers_a_huge_code, "Result.exit_code must be a whole number"),
     ],
     ids=lambda value: getattr(value, "__name__", "it"),
 )

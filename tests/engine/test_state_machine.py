@@ -60,8 +60,8 @@ from scheduler_async import (
 from scheduler_async.engine import claimer, engine, lookahead
 from scheduler_async.engine import held_runs as waiting
 from scheduler_async.jobs.run import ClaimedRun
-from scheduler_async.rules import claim_ahead as foresight
-from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, Foresight
+from scheduler_async.rules import claim_ahead
+from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, ClaimAhead
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.stores.nodes import retire
 from scheduler_async.testing import VirtualClock
@@ -1182,11 +1182,11 @@ class Ahead(EngineMachine):
     def __init__(self) -> None:
         super().__init__()
 
-        def learn(learner: Foresight, _took: float, _count: int) -> None:
+        def learn(learner: ClaimAhead, _took: float, _count: int) -> None:
             learner._took, learner._took_each = 0.01, 0.1
 
-        self.patches.setattr(Foresight, "learn", learn)
-        self.patches.setattr(foresight, "CROWD", 2)
+        self.patches.setattr(ClaimAhead, "learn", learn)
+        self.patches.setattr(claim_ahead, "CROWD", 2)
         self.patches.setattr(claimer, "CHUNK", 1)
         for name, few in {"CROWD": 2, "MOST_EARLY": 2}.items():
             self.patches.setattr(lookahead, name, few)

@@ -115,21 +115,21 @@ def nested(depth: int) -> list[Any]:
     [
         pytest.param("schedule", "every 5m", "schedule", id="a schedule as text"),
         pytest.param("schedule", None, "schedule", id="no schedule"),
-        pytest.param("id", "", "without whitespace", id="an empty id"),
-        pytest.param("id", " a", "without whitespace", id="a blank before"),
+        pytest.param("id", "", "non-empty string without leading or trailing whitespace", id="an empty id"),
+        pytest.param("id", " a", "non-empty string without leading or trailing whitespace", id="a blank before"),
         pytest.param("id", "a\nb", "printable", id="a line break"),
         pytest.param("id", "x" * 201, "at most 200", id="too long an id"),
         pytest.param("id", 5, "must be a string", id="a number as id"),
         pytest.param("namespace", None, "must be a string", id="no namespace"),
-        pytest.param("handler", "", "without whitespace", id="an empty handler"),
+        pytest.param("handler", "", "non-empty string without leading or trailing whitespace", id="an empty handler"),
         pytest.param("handler", None, "must be a string", id="no handler"),
         pytest.param("user_id", 7, "must be a string", id="a number as user"),
-        pytest.param("name", "", "without whitespace", id="an empty name"),
+        pytest.param("name", "", "non-empty string without leading or trailing whitespace", id="an empty name"),
         pytest.param("group", [], "must be a string", id="a list as group"),
         pytest.param("payload", {"x": object()}, "JSON", id="an object"),
         pytest.param("payload", float("nan"), "JSON", id="not a number"),
-        pytest.param("payload", {1: "a"}, "strings as keys", id="a number as key"),
-        pytest.param("payload", [{"a": {2: 3}}], "strings as keys", id="a number as inner key"),
+        pytest.param("payload", {1: "a"}, "string keys", id="a number as key"),
+        pytest.param("payload", [{"a": {2: 3}}], "string keys", id="a number as inner key"),
         pytest.param("payload", b"bytes", "JSON", id="bytes"),
         pytest.param("payload", {1, 2}, "JSON", id="a set"),
         pytest.param("payload", circular(), "JSON", id="a circle"),
@@ -416,9 +416,7 @@ def test_what_is_nested_more_than_a_hundred_levels_deep_is_refused(field: str, l
     """It could be stored, but a handler that is called from deep down could not read it."""
     fields: dict[str, Any] = {field: {"first": deep_json(levels - 1)}}
 
-    with pytest.raises(
-        InvalidJobError, match=f"The {field} of a job must be JSON nested at most 100 levels deep"
-    ) as caught:
+    with pytest.raises(InvalidJobError, match=f"{field} must be JSON nested at most 100 levels deep") as caught:
         JobSpec(Manual(), handler="h", **fields)
 
     assert caught.value.field == field

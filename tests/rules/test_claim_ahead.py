@@ -40,8 +40,8 @@ from scheduler_async.rules.claim_ahead import (
     LONGEST_LEAD,
     LONGEST_REACH,
     SHORTEST_LEAD,
+    ClaimAhead,
     Expected,
-    Foresight,
 )
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.clock import Timer
@@ -55,9 +55,9 @@ REACH = timedelta(milliseconds=60)  # further ahead than anything is claimed tha
 
 
 @pytest.fixture
-def foresighted(monkeypatch: pytest.MonkeyPatch) -> None:
-    learn = Foresight.learn
-    monkeypatch.setattr(Foresight, "learn", lambda self, _, count: learn(self, TAKES, count))
+def claiming_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    learn = ClaimAhead.learn
+    monkeypatch.setattr(ClaimAhead, "learn", lambda self, _, count: learn(self, TAKES, count))
 
 
 async def shortly_before(clock: VirtualClock, moment: timedelta = MINUTE) -> None:
@@ -76,22 +76,22 @@ async def crowd_of(count: int, scheduler: Scheduler, moment: datetime = NOON + M
 
 
 def test_nothing_is_claimed_ahead_if_claims_take_no_time() -> None:
-    foresight = Foresight()
-    foresight.learn(0.0, 1)
+    claim_ahead = ClaimAhead()
+    claim_ahead.learn(0.0, 1)
 
-    assert (foresight.lead, foresight.reach, foresight.lead_of_crowd(10_000)) == (0, 0, 0)
+    assert (claim_ahead.lead, claim_ahead.reach, claim_ahead.lead_of_crowd(10_000)) == (0, 0, 0)
 
 
 def test_a_slow_claim_counts_at_once_and_is_forgotten_little_by_little() -> None:
-    foresight = Foresight()
-    foresight.learn(0.005, 1)
-    usual = foresight.lead
-    foresight.learn(0.015, 1)
-    slow = foresight.lead
+    claim_ahead = ClaimAhead()
+    claim_ahead.learn(0.005, 1)
+    usual = claim_ahead.lead
+    claim_ahead.learn(0.015, 1)
+    slow = claim_ahead.lead
     leads = []
     for _ in range(100):
-        foresight.learn(0.005, 1)
-        leads.append(foresight.lead)
+        claim_ahead.learn(0.005, 1)
+        leads.append(claim_ahead.lead)
 
     assert usual < slow
     assert slow >= 0.015 * SECOND
@@ -101,10 +101,10 @@ def test_a_slow_claim_counts_at_once_and_is_forgotten_little_by_little() -> None
 
 
 def test_a_little_time_is_left_for_a_claim_that_takes_longer_than_those_before_it() -> None:
-    foresight = Foresight()
-    foresight.learn(0.000_001, 1)
+    claim_ahead = ClaimAhead()
+    claim_ahead.learn(0.000_001, 1)
 
-    assert foresight.lead == SHORTEST_LEAD
+    assert claim_ahead.lead == SHORTEST_LEAD
 
 
 @given(
@@ -114,21 +114,21 @@ def test_a_little_time_is_left_for_a_claim_that_takes_longer_than_those_before_i
 def test_a_claim_never_reaches_further_ahead_than_the_limits(
     claims: list[tuple[float, int]], crowds: list[int]
 ) -> None:
-    foresight = Foresight()
+    claim_ahead = ClaimAhead()
     for took, count in claims:
-        foresight.learn(took, count)
+        claim_ahead.learn(took, count)
 
-    assert 0 <= foresight.lead <= foresight.reach
-    assert foresight.lead <= LONGEST_LEAD
-    assert foresight.reach <= LONGEST_REACH
-    leads = [foresight.lead_of_crowd(count) for count in sorted(crowds)]
+    assert 0 <= claim_ahead.lead <= claim_ahead.reach
+    assert claim_ahead.lead <= LONGEST_LEAD
+    assert claim_ahead.reach <= LONGEST_REACH
+    leads = [claim_ahead.lead_of_crowd(count) for count in sorted(crowds)]
     assert leads == sorted(leads)
-    assert foresight.lead <= leads[0]
+    assert claim_ahead.lead <= leads[0]
     assert leads[-1] <= EARLIEST_CLAIM
 
 
 def test_the_longer_it_takes_to_claim_a_crowd_the_sooner_it_begins_with_the_next() -> None:
-    quick, slow = Foresight(), Foresight()
+    quick, slow = ClaimAhead(), ClaimAhead()
     for _ in range(100):
         quick.learn(0.010, 250)
         slow.learn(0.020, 250)
@@ -164,7 +164,7 @@ def test_of_two_expectations_the_sooner_counts(one: Expected, other: Expected, s
 # ---------------------------------------------------------------- what others see of it
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_run_that_is_claimed_ahead_starts_on_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -182,7 +182,7 @@ async def test_a_run_that_is_claimed_ahead_starts_on_time(
     assert (await job_of(scheduler)).next_run_at == NOON + 3 * MINUTE
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_one_claim_takes_all_jobs_due_within_moments_and_each_starts_at_its_own_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -198,7 +198,7 @@ async def test_one_claim_takes_all_jobs_due_within_moments_and_each_starts_at_it
     assert scheduler.state().tick_count - looks < 20
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_observers_hear_of_a_run_when_it_starts(scheduler: Scheduler, clock: VirtualClock) -> None:
     async def hear() -> Event:
         return await anext(event async for event in scheduler.events() if event.kind is EventKind.RUN_STARTED)
@@ -213,7 +213,7 @@ async def test_observers_hear_of_a_run_when_it_starts(scheduler: Scheduler, cloc
     assert (await hearing).at == NOON + MINUTE
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_job_whose_run_waits_for_its_time_is_neither_running_nor_queued(
     scheduler: Scheduler, clock: VirtualClock
 ) -> None:
@@ -225,7 +225,7 @@ async def test_a_job_whose_run_waits_for_its_time_is_neither_running_nor_queued(
     assert (state.running, state.queued) == (0, 0)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("how", ["pause", "disable", "edit"])
 async def test_a_change_to_a_job_takes_back_its_claimed_run(
     how: str, scheduler: Scheduler, worker: Worker, clock: VirtualClock
@@ -251,7 +251,7 @@ async def test_a_change_to_a_job_takes_back_its_claimed_run(
     assert {run.payload for run in worker.runs} <= {"new"}
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -273,7 +273,7 @@ async def test_a_claimed_run_is_put_back_when_its_handler_is_removed(
     assert worker.ids == ids
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_change_takes_back_the_run_although_its_time_is_past(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -290,7 +290,7 @@ async def test_a_change_takes_back_the_run_although_its_time_is_past(
     assert (row.scheduled_for, row.outcome, row.reason) == (NOON + MINUTE, Outcome.SKIPPED, SkipReason.PAUSED)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_job_that_is_made_manual_before_its_time_does_not_start(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -304,7 +304,7 @@ async def test_a_job_that_is_made_manual_before_its_time_does_not_start(
     assert not worker.runs
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_retry_that_is_claimed_is_forgotten_when_its_job_is_resumed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -322,7 +322,7 @@ async def test_a_retry_that_is_claimed_is_forgotten_when_its_job_is_resumed(
     assert (resumed.state.retry_count, resumed.state.attempts) == (0, 0)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_if_the_store_fails_to_take_back_a_run_the_caller_gets_the_error_and_the_job_goes_on(
     new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,7 +343,7 @@ async def test_if_the_store_fails_to_take_back_a_run_the_caller_gets_the_error_a
     assert worker.fired() == [1, 2]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_job_whose_run_was_taken_back_goes_on_when_it_is_resumed(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -371,7 +371,7 @@ class HastyClock(VirtualClock):
         return super().call_later(max(delay - 0.001, 0.000_001), callback)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_nothing_starts_before_its_time_whatever_the_timers_do() -> None:
     clock = HastyClock(NOON)
     worker = Worker(clock)
@@ -394,7 +394,7 @@ async def let_a_crowd_run(count: int, began: list[str], after: timedelta = timed
             if len(began) == count:
                 all_began.set()
 
-        scheduler._engine.session.claimer.lookahead.foresight.learn(TAKES, 1)
+        scheduler._engine.session.claimer.lookahead.claim_ahead.learn(TAKES, 1)
         ids = await crowd_of(count, scheduler, datetime.now(UTC) + after)
         async with asyncio.timeout(PATIENCE):
             await all_began.wait()
@@ -407,7 +407,7 @@ async def test_jobs_due_at_one_moment_start_in_order() -> None:
     assert began == await let_a_crowd_run(50, began, timedelta(seconds=0.5))
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_change_from_another_process_waits_for_the_claimed_run_to_start(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -430,7 +430,7 @@ async def test_a_change_from_another_process_waits_for_the_claimed_run_to_start(
     assert begun == len(worker.runs) == 1
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_job_that_is_removed_before_its_time_does_not_start(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -444,7 +444,7 @@ async def test_a_job_that_is_removed_before_its_time_does_not_start(
     assert await scheduler.get_job("a") is None
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_stop_puts_back_runs_that_have_not_begun(
     new_scheduler: NewScheduler, path: object, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -468,7 +468,7 @@ async def test_a_stop_puts_back_runs_that_have_not_begun(
     assert worker.fired() == [1]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_node_that_was_frozen_does_not_begin_runs_that_others_may_have_taken_over(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -490,7 +490,7 @@ async def test_a_node_that_was_frozen_does_not_begin_runs_that_others_may_have_t
     assert NOON + MINUTE in [run.scheduled_for for run in worker.runs]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_trigger_shortly_before_its_time_runs_it_at_once_and_it_runs_again_in_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -504,7 +504,7 @@ async def test_a_trigger_shortly_before_its_time_runs_it_at_once_and_it_runs_aga
     assert worker.fired(MILLISECOND) == [59_995, 60_000]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_trigger_elsewhere_finds_it_running(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -521,7 +521,7 @@ async def test_a_trigger_elsewhere_finds_it_running(
     assert worker.fired() == [1]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_clock_that_goes_back_in_between_does_not_repeat_the_run(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -536,7 +536,7 @@ async def test_a_clock_that_goes_back_in_between_does_not_repeat_the_run(
     assert scheduled == [NOON + MINUTE, NOON + 2 * MINUTE]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("back", [timedelta(seconds=10), HOUR, 40 * DAY], ids=str)
 @pytest.mark.parametrize("pause", [0, 2, 4, 6], ids=lambda pause: f"noticed after {pause} ms")
 async def test_a_job_does_not_wait_out_a_clock_jump_that_comes_while_it_is_claimed(
@@ -561,7 +561,7 @@ async def test_a_job_does_not_wait_out_a_clock_jump_that_comes_while_it_is_claim
         assert job.next_run_at - clock.now() <= MINUTE
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("how", ["edit", "trigger", "stop"])
 async def test_a_job_does_not_wait_out_a_clock_jump_if_its_claim_is_undone_meanwhile(
     new_scheduler: NewScheduler, shared: str, worker: Worker, clock: VirtualClock, how: str
@@ -589,7 +589,7 @@ async def test_a_job_does_not_wait_out_a_clock_jump_if_its_claim_is_undone_meanw
     assert worker.ids == ["a"] * 3
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 @pytest.mark.parametrize("limits", [{"max_concurrent": 5}, {"group_limits": 5}, {"group_limits": {"g": 5}}])
 async def test_limited_slots_are_kept_for_jobs_that_are_due(
     limits: dict[str, object], new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
@@ -607,7 +607,7 @@ async def test_limited_slots_are_kept_for_jobs_that_are_due(
     assert worker.fired() == [1]
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_the_state_of_the_scheduler_shows_when_a_job_is_due_not_when_it_is_claimed(
     scheduler: Scheduler, clock: VirtualClock
 ) -> None:
@@ -624,7 +624,7 @@ async def claimed(scheduler: Scheduler) -> int:
     return len(await scheduler.run_log(limit=None))
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_crowd_is_claimed_before_its_moment_and_starts_then_in_order(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -641,7 +641,7 @@ async def test_a_crowd_is_claimed_before_its_moment_and_starts_then_in_order(
     assert set(worker.fired()) == {1}
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_crowd_that_ran_together_is_one_the_next_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -666,7 +666,7 @@ async def test_jobs_claimed_late_start_after_jobs_claimed_ahead(
     assert began == await let_a_crowd_run(1_500, began)
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_crowd_is_claimed_ahead_only_as_far_as_memory_allows(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -684,7 +684,7 @@ async def test_a_crowd_is_claimed_ahead_only_as_far_as_memory_allows(
     assert set(worker.fired()) == {1}
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_job_due_before_a_crowd_starts_in_time(
     scheduler: Scheduler, worker: Worker, clock: VirtualClock
 ) -> None:
@@ -701,7 +701,7 @@ async def test_a_job_due_before_a_crowd_starts_in_time(
     assert len(worker.runs) == 602
 
 
-@pytest.mark.usefixtures("foresighted")
+@pytest.mark.usefixtures("claiming_ahead")
 async def test_a_stop_puts_back_a_crowd(
     new_scheduler: NewScheduler, path: object, worker: Worker, clock: VirtualClock
 ) -> None:

@@ -10,7 +10,7 @@ from scheduler_async.jobs.enums import ENDED, Phase
 from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.edits import disable, edited_spec, pause, resume
 from scheduler_async.rules.explaining import decide
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
 from tests.rules.stories import ERROR, NOON, OPEN, RULES, Story, a_job, an_edit, changed
 
@@ -246,10 +246,10 @@ def test_an_edit_can_change_the_handler() -> None:
 
 def test_an_unknown_field_is_a_type_error() -> None:
     with pytest.raises(
-        TypeError, match=r"A job has no colour or id to change\. It has schedule, handler, .* or enabled"
+        TypeError, match=r"Cannot change colour or id of a job\. Choose from schedule, handler, .* or enabled"
     ):
         edited_spec(a_job(Every("1h")), {"colour": "red", "id": "b"})
-    with pytest.raises(TypeError, match="A job has no colour to change"):
+    with pytest.raises(TypeError, match="Cannot change colour of a job"):
         edited_spec(a_job(Every("1h")), {"colour": "red"})
 
 

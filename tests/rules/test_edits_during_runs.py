@@ -10,7 +10,7 @@ from scheduler_async.jobs.run import Ending, Skip
 from scheduler_async.rules.claiming import claim_manually
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.explaining import decide
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, from_micros
 from tests.rules.stories import (
     CANCELLED,

@@ -130,7 +130,7 @@ def test_every_reason_has_a_sentence(
             failing(Every("10s"), Retry.backoff()),
             NOON + 11 * SECOND,
             (
-                'Job "a" waits after 1 failure in a row (ValueError: no), and is tried again '
+                'Job "a" waits after 1 failure in a row (ValueError: no); the next attempt is '
                 "at 2026-01-05 12:00:40 UTC, in 29 seconds."
             ),
         ),
@@ -167,7 +167,7 @@ def test_an_explanation_names_a_full_group() -> None:
 
     sentence = str(explain(job, NOON + HOUR, Room(free_in_group=0), RULES))
 
-    assert sentence == 'Job "a" is due, but its group "mail" has no free slot.'
+    assert sentence == 'Job "a" is due, but its group "mail" is full; it starts when a slot frees.'
 
 
 def test_retries_are_exhausted_until_the_next_regular_time() -> None:
@@ -222,7 +222,7 @@ def test_a_preview_knows_only_the_next_run_of_a_delay() -> None:
 
 def test_a_preview_shows_a_due_run_first() -> None:
     late = preview(a_job(Every("20m")), NOON + 70 * MINUTE, HOUR)
-    assert late == [(0, ("2 missed, not made up for",)), (10, ()), (30, ()), (50, ())]
+    assert late == [(0, ("2 missed, skipped",)), (10, ()), (30, ()), (50, ())]
 
     skipping = preview(a_job(Every("20m"), misfire="skip"), NOON + 70 * MINUTE, HOUR)
     assert skipping == [(10, ()), (30, ()), (50, ())]
@@ -261,7 +261,7 @@ def test_a_preview_is_limited_in_length() -> None:
     lines = preview(a_job(Every("1s")), NOON, DAY)
     assert len(lines) == MAX_UPCOMING + 1
     assert [warnings for _, warnings in lines[:-1] if warnings] == []
-    assert lines[-1][1] == ("and so on: no more than 1,000 of a job are listed",)
+    assert lines[-1][1] == ("and so on: the preview lists at most 1,000 runs of a job",)
 
 
 def test_a_preview_touches_nothing() -> None:
@@ -279,7 +279,7 @@ def test_a_preview_at_the_end_of_a_backoff_counts_the_occurrences_it_postponed()
 
     rows = preview(story.job, NOON + 40 * SECOND, 5 * SECOND)
 
-    assert rows == [(0, ("postponed after failures", "2 missed, not made up for"))]
+    assert rows == [(0, ("postponed after failures", "2 missed, skipped"))]
 
 
 def test_a_preview_includes_a_run_at_the_end_of_its_window() -> None:

@@ -166,7 +166,9 @@ def test_an_annotation_that_is_no_type_is_refused(annotation: str) -> None:
 
     handle.__annotations__["report"] = annotation
 
-    with pytest.raises(InvalidJobError, match=r"The handler handle is annotated with .*, which is not a type"):
+    with pytest.raises(
+        InvalidJobError, match=r"Handler handle\(\) has a parameter .* annotated with .*, which is not a type"
+    ):
         scheduler.handler(handle)
 
 

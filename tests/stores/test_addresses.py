@@ -46,7 +46,7 @@ def test_the_scheme_of_a_url_may_be_written_in_any_case(url: str) -> None:
 )
 def test_what_looks_like_a_url_is_refused_and_not_shown(url: str) -> None:
     """As the name of a file it would be shown whole, in every message about it."""
-    with pytest.raises(SchedulerError, match="A store is the path of a SQLite file") as refused:
+    with pytest.raises(SchedulerError, match="A store must be the path of a SQLite file") as refused:
         Scheduler(url)
 
     assert "hunter2" not in str(refused.value)

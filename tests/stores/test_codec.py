@@ -14,7 +14,7 @@ from scheduler_async.jobs.enums import Phase, Status
 from scheduler_async.jobs.job import MOST_COUNTED, JobState
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.edits import add
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.stores.codec import (
     description_values,
     problems_of,

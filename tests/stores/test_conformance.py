@@ -53,7 +53,7 @@ from scheduler_async import (
 from scheduler_async.jobs.enums import ENDED, Phase
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending, Skip
-from scheduler_async.rules import claiming, edits, going_on
+from scheduler_async.rules import claiming, edits, next_run
 from scheduler_async.rules.explaining import decide
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.order import order
@@ -191,7 +191,7 @@ async def reschedule(store: Store, id: str, at: Micros) -> None:
 
 
 def disable(job: Job, now: Micros) -> Transition:
-    return Transition(job.with_state(going_on.disabled(job.state, "enough", now)))
+    return Transition(job.with_state(next_run.disabled(job.state, "enough", now)))
 
 
 def disabling(job: Job, now: Micros) -> Transition:

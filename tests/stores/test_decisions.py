@@ -18,12 +18,12 @@ from scheduler_async.rules.edits import add, disable, pause
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.decisions import (
     after,
+    after_repeat,
     can_be_claimed,
     claimed,
     claimed_by_hand,
     disabled_by,
     earliest_of,
-    gone_on,
     interrupted,
     process_gone,
     put_back,
@@ -152,7 +152,7 @@ def test_the_earliest_moment_and_the_number_of_jobs_due_then(
 def test_a_job_whose_occurrence_has_a_row_goes_on_after_the_latest_row() -> None:
     run = a_run(a_job())
 
-    job = gone_on(run, NOW + 2 * HOUR, NOW)
+    job = after_repeat(run, NOW + 2 * HOUR, NOW)
 
     assert (job.status, job.state.next_run_at) == (Status.IDLE, NOW + 3 * HOUR)
     assert job.state.last_run_at == run.before.last_run_at
@@ -161,14 +161,14 @@ def test_a_job_whose_occurrence_has_a_row_goes_on_after_the_latest_row() -> None
 def test_a_job_whose_row_belongs_to_another_run_stays_as_it_was() -> None:
     job = a_job()
 
-    assert gone_on(a_run(job), None, NOW) == job
+    assert after_repeat(a_run(job), None, NOW) == job
 
 
 @pytest.mark.usefixtures("broken_cron")
 def test_a_job_that_cannot_go_on_since_its_schedule_fails_is_disabled() -> None:
     run = replace(a_run(a_job()), job=BROKEN)
 
-    assert gone_on(run, NOW, NOW).disabled_reason == "its schedule fails: no such year"
+    assert after_repeat(run, NOW, NOW).disabled_reason == "its schedule fails: no such year"
 
 
 # ---------------------------------------------------------------- endings

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_async.rules.groups import EVERYWHERE, NO_GROUP, Rooms, group_key
-from scheduler_async.stores.ready_queue import Line, Place
+from scheduler_async.stores.ready_queue import Place, ReadyQueue
 
 
 def rooms(**limits: int) -> Rooms:
@@ -35,33 +35,33 @@ def place(number: int, *, rank: int = 1, last_run_at: int = -1) -> Place:
     ],
 )
 def test_who_goes_first(first: Place, second: Place) -> None:
-    line = Line()
-    line.extend([(NO_GROUP, second), (NO_GROUP, first)])
+    queue = ReadyQueue()
+    queue.extend([(NO_GROUP, second), (NO_GROUP, first)])
 
-    assert line.take(2, rooms()) == [(NO_GROUP, first), (NO_GROUP, second)]
+    assert queue.take(2, rooms()) == [(NO_GROUP, first), (NO_GROUP, second)]
 
 
 def test_a_full_group_does_not_hold_up_those_behind_it() -> None:
-    line = Line()
+    queue = ReadyQueue()
     full = key("default", "full")
-    line.extend([(full, place(1)), (full, place(2)), (NO_GROUP, place(3))])
+    queue.extend([(full, place(1)), (full, place(2)), (NO_GROUP, place(3))])
 
-    assert line.take(9, rooms(full=1)) == [(full, place(1)), (NO_GROUP, place(3))]
-    assert line.take(9, rooms()) == [(full, place(2))]
-    assert len(line) == 0
+    assert queue.take(9, rooms(full=1)) == [(full, place(1)), (NO_GROUP, place(3))]
+    assert queue.take(9, rooms()) == [(full, place(2))]
+    assert len(queue) == 0
 
 
-def test_the_same_job_may_stand_in_line_twice() -> None:
+def test_the_same_job_may_be_queued_twice() -> None:
     """In another group, for one, after an edit: which of the two holds is for the store to say."""
-    line = Line()
-    line.add(key("default", "old"), place(1))
-    line.add(key("default", "new"), place(1))
+    queue = ReadyQueue()
+    queue.add(key("default", "old"), place(1))
+    queue.add(key("default", "new"), place(1))
 
-    assert line.take(9, rooms()) == [(key("default", "new"), place(1)), (key("default", "old"), place(1))]
+    assert queue.take(9, rooms()) == [(key("default", "new"), place(1)), (key("default", "old"), place(1))]
 
 
 def test_what_is_given_back_can_be_taken_again() -> None:
-    """Who stood in line and is not due any more leaves its room to others, also to those of other namespaces."""
+    """Who stood in queue and is not due any more leaves its room to others, also to those of other namespaces."""
     left = Rooms(None, {"g": 1, "*/g": 1}, {})
 
     found = []
@@ -96,12 +96,12 @@ places = st.builds(
 def test_it_goes_as_if_all_were_sorted_each_time(
     limit: int | None, steps: list[tuple[list[tuple[str, Place]], int, dict[str, int], dict[str, int]]]
 ) -> None:
-    line = Line()
+    queue = ReadyQueue()
     waiting: list[tuple[Place, str]] = []
     for arriving, count, limits, running in steps:
-        line.extend(arriving[1:])
+        queue.extend(arriving[1:])
         for group, arrival in arriving[:1]:
-            line.add(group, arrival)
+            queue.add(group, arrival)
         waiting = sorted([*waiting, *((arrival, group) for group, arrival in arriving)])
         used = Counter(running)
         expected: list[tuple[Place, str]] = []
@@ -111,10 +111,10 @@ def test_it_goes_as_if_all_were_sorted_each_time(
                 expected.append(one)
                 waiting.remove(one)
 
-        taken = line.take(count, Rooms(limit, limits, running))
+        taken = queue.take(count, Rooms(limit, limits, running))
 
         assert taken == [(group, first) for first, group in expected]
-        assert len(line) == len(waiting)
+        assert len(queue) == len(waiting)
 
 
 def has_room(group: str, limit: int | None, limits: dict[str, int], used: Counter[str]) -> bool:

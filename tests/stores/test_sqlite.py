@@ -187,7 +187,7 @@ async def test_an_old_sqlite_is_refused_with_its_version(path: Path, monkeypatch
     """Strict tables came with 3.37; a syntax error would tell nobody what to do."""
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
 
-    with pytest.raises(StoreError, match=r"SQLite 3\.37\.0 or newer is needed"):
+    with pytest.raises(StoreError, match=r"needs SQLite 3\.37\.0 or newer"):
         await SQLiteStore(path).open()
     assert not path.exists()
 
@@ -257,7 +257,7 @@ UNUSABLE = [
     pytest.param(foreign, r"belongs to another program\. It has the tables invoices, .* another file", id="foreign"),
     pytest.param(foreign_without_tables, "belongs to another program", id="foreign, without tables"),
     pytest.param(foreign_with_a_version, "belongs to another program", id="foreign, with a version"),
-    pytest.param(no_database, "is not a SQLite database.* left as it is", id="not a database"),
+    pytest.param(no_database, "is not a SQLite database.* not changed", id="not a database"),
     pytest.param(a_few_bytes, "is not a SQLite database", id="a few bytes"),
     pytest.param(damaged_schema, r"is damaged.*\.recover", id="damaged schema"),
     pytest.param(cut_off, "is damaged", id="cut off"),
@@ -514,7 +514,7 @@ async def test_a_store_that_another_program_writes_to_is_reported_as_locked(path
     with plain(path) as db:
         db.execute("BEGIN IMMEDIATE")
 
-        await assert_refused(path, "is locked by another program for more than 0.01 s")
+        await assert_refused(path, "is locked by another program: it was not released within 0.01 s")
 
     async with opened(path) as store:
         assert len(await ids(store)) == 3
@@ -557,7 +557,7 @@ async def test_a_full_disk_loses_nothing_and_works_again_once_there_is_room(stor
     pages = await ask(writer, "PRAGMA page_count")
     assert await ask(writer, "PRAGMA max_page_count = 1") == pages
 
-    with pytest.raises(StoreError, match=r"the disk is full\. Nothing was changed; it goes on once there is room"):
+    with pytest.raises(StoreError, match=r"the disk is full\. Nothing was changed\. Free some space"):
         await store.change([adding(f"{number}", payload="x" * 4000) for number in range(50)], NOON)
 
     assert not writer.in_transaction
@@ -880,7 +880,7 @@ async def test_a_job_that_cannot_be_read_is_not_run_by_hand(path: Path, column: 
         before = db.execute("SELECT * FROM state").fetchall()
 
     async with opened(path) as store:
-        with pytest.raises(StoreError, match=f"{column}.*Give it a new {column}"):
+        with pytest.raises(StoreError, match=f"{column}.*Set a new {column}"):
             await store.claim_one("default", "bad", None, NOON, node=node, queued=False)
 
     assert sql(path, "SELECT * FROM state") == before
@@ -1179,7 +1179,7 @@ async def test_a_bad_id_never_reaches_the_store(path: Path, id: Any) -> None:
     """It is refused when it is given, by name, and nothing changes."""
     async with opened(path):
         before = contents(path.parent)
-        with pytest.raises(InvalidJobError, match="The id of a job"):
+        with pytest.raises(InvalidJobError, match="id must"):
             JobSpec(EVERY_MINUTE, handler="h", id=id)
         assert contents(path.parent) == before
 

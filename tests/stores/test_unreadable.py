@@ -32,7 +32,7 @@ from scheduler_async import (
 from scheduler_async.jobs.enums import Misfire, OnInterrupt
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.unreadable import Unreadable
-from scheduler_async.rules.going_on import disabled
+from scheduler_async.rules.next_run import disabled
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.messages import Decision, NodeRow
 from scheduler_async.stores.nodes import new_identity, retire
@@ -54,7 +54,7 @@ def test_a_row_is_named_once_with_its_table_its_number_its_column_and_why(caplog
 
     (record,) = caplog.records
     assert record.getMessage() == (
-        'Cannot read row 7 of table "state": column "attempts": -5 is not a number from 0 up. The row is left as it is'
+        'Cannot read row 7 of table "state": column "attempts": -5 is not a number from 0 up. The row stays unchanged'
     )
     assert record.levelname == "WARNING"
 
@@ -70,7 +70,7 @@ def test_a_store_that_is_damaged_throughout_takes_no_memory_without_end(caplog: 
     assert len(rows._known) == MOST_NAMED
 
 
-TOO_MANY = "More than 1000 rows of the store cannot be read; no more are named"
+TOO_MANY = "More than 1000 rows of the store cannot be read; further rows are not logged"
 
 
 @pytest.mark.parametrize(("count", "sentences"), [(MOST_NAMED, 0), (MOST_NAMED + 1, 1)])
@@ -469,7 +469,7 @@ async def test_an_edit_that_leaves_out_what_cannot_be_read_is_refused_and_told_w
     (field,) = changes
     scheduler = new_scheduler(full)
 
-    with pytest.raises(StoreError, match=f"from the store: {column}: .*Give it a new {field}, or remove it"):
+    with pytest.raises(StoreError, match=f"from the store: {column}: .*Set a new {field}, or remove the job"):
         await scheduler.update_job("b", **other)
 
     assert await sql(full, "SELECT * FROM job WHERE id = 'b'") == before
@@ -479,9 +479,9 @@ async def test_all_that_cannot_be_read_is_replaced_at_once(full: str, new_schedu
     await damage(full, schedule="'{'", timeout="-1")
     scheduler = new_scheduler(full)
 
-    with pytest.raises(StoreError, match=r"schedule: .*; timeout: .*Give it a new schedule and a new timeout"):
+    with pytest.raises(StoreError, match=r"schedule: .*; timeout: .*Set a new schedule and a new timeout"):
         await scheduler.update_job("b", name="New")
-    with pytest.raises(StoreError, match=r"Give it a new timeout, or remove it"):
+    with pytest.raises(StoreError, match=r"Set a new timeout, or remove the job"):
         await scheduler.update_job("b", schedule=Every("5m"))
     edited = await scheduler.update_job("b", schedule=Every("5m"), timeout="5s")
 
@@ -563,7 +563,7 @@ async def test_a_job_cannot_be_resumed_while_nobody_knows_when_it_runs(full: str
     await scheduler.stop()
     await damage(full, schedule="'{'")
 
-    with pytest.raises(StoreError, match="Give it a new schedule, or remove it"):
+    with pytest.raises(StoreError, match="Set a new schedule, or remove the job"):
         await scheduler.resume_job("b")
 
     assert await sql(full, "SELECT phase FROM state WHERE id = 'b'") == [("disabled",)]
@@ -580,7 +580,7 @@ async def test_a_job_that_cannot_be_read_is_not_resumed_before_it_is_repaired(
     await scheduler.stop()
     await damage(full, payload="'{'")
 
-    with pytest.raises(StoreError, match=r"Job default/b cannot be read from .*payload.* Give it a new payload, or"):
+    with pytest.raises(StoreError, match=r"Job default/b cannot be read from .*payload.* Set a new payload, or"):
         await scheduler.resume_job("b")
 
     assert await sql(full, "SELECT phase FROM state WHERE id = 'b'") == [(phase,)]
@@ -732,7 +732,7 @@ async def test_a_damaged_row_of_a_handler_keeps_no_job_waiting(
 
     assert worker.ids == ["b", "a", "c"]
     (warning,) = warnings(caplog)
-    assert 'of table "handler": column "name": it is "wrok" where jobs say "work"' in warning
+    assert 'of table "handler": column "name": it is "wrok", but its jobs have the handler "work"' in warning
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""What the transactions of every subject share: what is remembered between them, rows locked and read into jobs.
+"""The base of all transactions: caches, and rows that are locked and converted to jobs.
 
-A constant or a method is here if two subjects need it; otherwise it is with its subject.
+A constant or a method is here if two modules need it. Otherwise it is in the module that needs it.
 
-Whoever changes a job locks the row of its state first, and reads its description after that: what a statement that
-waited for a lock reads besides the locked row may be older than that. Where several rows are waited for, they are
-locked in the order of their numbers; a claim waits for none, and takes what is free.
+A transaction that changes a job first locks the row of its state, and then reads its description. A statement that
+waited for a lock may read outdated values of all rows but the locked one. Transactions lock several rows in the order
+of their numbers. A claim waits for no lock, and skips locked rows.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in STATE_TYPES)
 SELECT_STATE: Final = f"SELECT s.uid, s.revision, s.updated_at, {STATE_COLUMNS}"
 SPEC: Final = ", ".join(f"j.{name}" for name in DESCRIPTION_TYPES)
 SELECT_SPECS: Final = f"SELECT {SPEC} FROM job j WHERE j.uid = ANY($1::bigint[])"
-WIDTH: Final = 3 + len(STATE_TYPES)  # of a row of state; in a row of both, the description stands behind it
+WIDTH: Final = 3 + len(STATE_TYPES)  # of a row of state; a combined row has the description after it
 NAMED: Final = "j.namespace = $1 AND j.id = $2 AND j.removed_at IS NULL"
 
 
 def locking(condition: str) -> str:
-    """Jobs that fulfil a *condition*, with their states locked; a job whose state is missing has only its number."""
+    """Return the query of jobs that fulfil a *condition*, with locked states.
+
+    A job without a state has only its number.
+    """
     return f"""
         WITH locked AS MATERIALIZED ({SELECT_STATE}
                                        FROM job j JOIN state s USING (uid)
@@ -70,7 +73,7 @@ DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NO
 FIND_HANDLERS: Final = "SELECT name, number FROM handler WHERE name = ANY($1::text[])"
 ADD_HANDLERS: Final = "INSERT INTO handler (name) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING"
 UNUSED: Final = "NOT EXISTS (SELECT FROM job WHERE job.handler = h.name AND job.removed_at IS NULL)"
-# In two statements: the second sees whatever was added before the first had its locks.
+# Two statements: the second one sees every job that was added before the first one got its locks.
 LOCK_UNUSED_HANDLERS: Final = f"""
     SELECT number FROM handler h WHERE name = ANY($1::text[]) AND {UNUSED} FOR UPDATE SKIP LOCKED
 """
@@ -98,42 +101,42 @@ FORGET_UNRUN: Final = """
 """
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
 
-# Descriptions that are remembered, so that a busy job is read from its JSON once.
+# The number of cached descriptions, so that the JSON of a busy job is parsed only once.
 REMEMBERED_SPECS = 4096
 
 
-class HandlersForgotten(Exception):  # noqa: N818 - it is a message to the store, never to a user
-    """Another process has forgotten a handler that was known here: what is under way must begin anew."""
+class HandlersForgotten(Exception):  # noqa: N818 - a message to the store, which users never see
+    """Another process has deleted a handler that this store has cached. The transaction must start again."""
 
 
 class WorkBase:
-    """What is remembered between transactions, and the steps that several of them take."""
+    """The caches, and the steps that several transactions share."""
 
     def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
-        """*notify* says on which channel, and with which words, others are told that some are due at a moment."""
+        """Start with empty caches. *notify* returns the channel and the text of a notification about due jobs."""
         self._notify = notify
         self._specs: Cache[tuple[int, int, int], Job] = Cache(REMEMBERED_SPECS, REMEMBERED_BYTES)
         self._handlers: Cache[str, int] = Cache(REMEMBERED_SPECS)
         self.unreadable_rows = UnreadableRows()
         self.counted = 0
-        """How often we have counted our own activity."""
+        """How often this store has incremented the activity counter."""
 
     async def _lock(self, db: Connection, namespace: str, id: str, now: Micros = 0) -> Job | None:
-        """Lock the job with this name and return it; `_jobs` says what *now* is for."""
+        """Lock and return the job with this name. For *now*, see `_jobs`."""
         jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)), now)
         return next(iter(jobs.values()), None)
 
     async def _claimed_by(self, db: Connection, runs: Iterable[ClaimedRun], now: Micros | None) -> dict[int, Job]:
-        """The jobs of *runs* that are still claimed and whose states can be read, by the run that has claimed each."""
+        """Return the jobs of *runs* that are still claimed and have readable states, by run."""
         rows = await db.fetch(LOCK_STATES, [run.uid for run in runs])
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         return {row[WIDTH]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
 
     async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros | None = 0) -> dict[int, Job]:
-        """The jobs of these rows of state, by their numbers; a state that has no job is left out.
+        """Return the jobs of these rows of state, by number. A state without a job is omitted.
 
-        Some of their descriptions are remembered. A job whose description cannot be read is shown as disabled as of
-        *now*, or in its own state if that is None.
+        Some of their descriptions are cached. A job whose description cannot be read counts as disabled as of *now*, or
+        keeps its own state if *now* is None.
         """
         remembered = {row[0]: self._specs.get((row[0], row[1], row[2])) for row in rows}
         missing = [uid for uid, template in remembered.items() if template is None]
@@ -155,10 +158,10 @@ class WorkBase:
         return jobs
 
     def _template(self, row: Sequence[Any], found: Mapping[int, Sequence[Any]]) -> Job | None:
-        """The job of a row of state, whatever its state; None if there is none."""
+        """Return the job of a row of state, without its state. Return None if there is no such job."""
         uid, revision, updated_at = row[:3]
         if uid not in found:
-            self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this number"))
+            self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this uid"))
             return None
         described = tuple(found[uid])
         try:
@@ -172,18 +175,18 @@ class WorkBase:
         return template
 
     def _job(self, row: Sequence[Any], template: Job, now: Micros | None) -> Job:
-        """One job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
+        """Return one job. If it cannot be read, for example because its zone is gone, see `_jobs`."""
         columns = state_columns(row[3:WIDTH])
         try:
             job = template.with_state(read_state(columns))
         except Unreadable as problem:
-            unsound = Unreadable("uid", "no row has this number") if row[1] is None else problem
+            unsound = Unreadable("uid", "no state has this uid") if row[1] is None else problem
             self.unreadable_rows.add("state", row[0], unsound)
             return replace(template, state=unreadable_state(columns, unsound), unreadable_state=unsound)
         return shown(job, now) if now is not None and job.description.unreadable else job
 
     async def _numbers_of(self, db: Connection, names: set[str]) -> Mapping[str, int]:
-        """The numbers of handlers; a handler that is new gets one."""
+        """Return the numbers of handlers. A new handler gets a number."""
         numbers = {name: number for name in names if (number := self._handlers.get(name)) is not None}
         unknown = sorted(names - numbers.keys())
         if not unknown:
@@ -194,31 +197,31 @@ class WorkBase:
         new = [name for name in unknown if name not in found]
         if new:
             await db.execute(ADD_HANDLERS, new)
-            found |= dict(await db.fetch(FIND_HANDLERS, new))  # not remembered: all this may yet be rolled back
+            found |= dict(await db.fetch(FIND_HANDLERS, new))  # not cached, because the transaction may be rolled back
         if len(found) < len(unknown):
             raise HandlersForgotten
         return numbers | found
 
     async def _write_states(self, db: Connection, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Write states whose handlers are still there: another process may have forgotten one that is known here."""
+        """Write states whose handlers still exist. Another process may have deleted a handler that is cached here."""
         if rows and (await db.execute(statement, *columns_of(rows))).rpartition(" ")[2] != str(len(rows)):
             self._handlers.clear()
             raise HandlersForgotten
 
     async def _forget_removed(self, db: Connection, jobs: Sequence[Job]) -> None:
-        """Forget the handlers of *jobs* that were removed, if no other job uses them."""
+        """Delete the handlers of removed *jobs* that no other job uses."""
         await self._forget_unused(db, {job.handler for job in jobs})
 
     async def _forget_unused(self, db: Connection, names: set[str]) -> None:
-        """Forget those of the handlers with these *names* that no job uses any more."""
+        """Delete the handlers with these *names* that no job uses."""
         numbers = [row[0] for row in await db.fetch(LOCK_UNUSED_HANDLERS, list(names))] if names else []
         if numbers:
             await db.execute(FORGET_HANDLERS, numbers)
             for name in names:
                 self._handlers.pop(name)
 
-    async def _bury(self, db: Connection, jobs: Sequence[Job]) -> set[int]:
-        """Let those of *jobs* that were removed have no state any more, now that no run needs it.
+    async def _delete_removed(self, db: Connection, jobs: Sequence[Job]) -> set[int]:
+        """Delete the states of removed *jobs*, which no run needs any more.
 
         Return their numbers.
         """
@@ -229,11 +232,11 @@ class WorkBase:
         return gone
 
     async def _write_skips(self, db: Connection, skipped: Iterable[Skipped]) -> None:
-        """Write the rows of what was left out, of which job, and when."""
+        """Write the rows of skipped occurrences."""
         await write_rows(db, INSERT_SKIPS, skip_values(skipped))
 
     async def _tell(self, db: Connection, jobs: Iterable[Job]) -> None:
-        """Tell the others, once this is committed, when the first of these jobs may start."""
+        """Notify other processes after the commit when the first of these jobs may start."""
         due = [
             state.next_run_at
             for state in (job.state for job in jobs)
@@ -244,5 +247,5 @@ class WorkBase:
 
 
 def free_values(job: Job) -> tuple[Any, ...]:
-    """The columns of `FREE`: no run holds the job any more."""
+    """Return the columns of `FREE` for a job without a run."""
     return (*stored_state(job.state), None, None, job.uid)

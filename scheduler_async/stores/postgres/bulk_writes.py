@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def rows_of(types: Mapping[str, str], first: int = 1) -> str:
-    """A table `c` of the parameters from number *first* on, one array for each column."""
+    """Return a table `c` of parameters, starting at number *first*, with one array for each column."""
     arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types.values(), first))
     return f"unnest({arrays}) AS c ({', '.join(types)})"
 
 
 def inserting(table: str, types: Mapping[str, str], where: str = "true") -> str:
-    """A statement that adds rows to *table*."""
+    """Return a statement that adds rows to *table*."""
     columns = ", ".join(types)
     return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows_of(types)} WHERE {where}"
 
@@ -24,20 +24,20 @@ def inserting(table: str, types: Mapping[str, str], where: str = "true") -> str:
 def updating(
     table: str, key: str, types: Mapping[str, str], first: int = 1, always: str = "", where: str = "true"
 ) -> str:
-    """A statement that changes the rows of *table* with this *key*, which is the last column."""
+    """Return a statement that updates the rows of *table* with this *key*, which is the last column."""
     rows = rows_of({**types, key: "bigint"}, first)
     return f"UPDATE {table} AS t SET {set_to(types)}{always} FROM {rows} WHERE t.{key} = c.{key} AND {where}"
 
 
 def set_to(names: Iterable[str]) -> str:
-    """What columns are set to: those of `c` that have the same names."""
+    """Return assignments from the columns of `c` with the same names."""
     return ", ".join(f"{name} = c.{name}" for name in names)
 
 
 def columns_of(rows: Iterable[Sequence[Any]], width: int = 0) -> list[Sequence[Any]]:
-    """Rows as columns: an array of each goes to PostgreSQL. *width* is how many there are if there are no rows.
+    """Return rows as columns, one array each. *width* is the number of columns if there are no rows.
 
-    A column that is empty throughout, as many are, goes as an empty array: where one ends, `unnest` goes on with nulls.
+    A column that contains only nulls becomes an empty array, because `unnest` pads shorter arrays with nulls.
     """
     return [() if column.count(None) == len(column) else column for column in zip(*rows, strict=True)] or [()] * width
 

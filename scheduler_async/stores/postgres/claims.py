@@ -1,4 +1,4 @@
-"""Claims: what is due and who goes first, claim it, start it or give it back."""
+"""Claims: select due jobs in order, claim them, start or release them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
-from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
+from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, WorkBase, free_values
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
@@ -26,13 +26,13 @@ RUNNING_BY_GROUP: Final = """
   GROUP BY group_key
 """
 RANKS: Final = "unnest(ARRAY[{}]::bigint[])".format(", ".join(str(priority.rank) for priority in Priority))
-# `DUE` about a row that is known by its number. Were it written the same way, the index of what is due would seem
-# to be a way to it, and in a table that was empty when the planner looked, as good as any.
+# `DUE`, for a row with a known number. Written in the same way as `DUE`, it would let the planner choose the index of
+# due jobs, which looks equally good for a table that was empty when it was analysed.
 STILL_DUE: Final = "s.phase || '' = 'active' AND s.activity || '' = 'idle'"
 
 
 def due_of(handlers: str, columns: str, condition: str, limit: str) -> str:
-    """For each of these *handlers* and each priority, the first jobs that wait: one look at the index each."""
+    """Return the first waiting jobs of each of these *handlers* and each priority, with one index lookup each."""
     return f"""
         {handlers}
         CROSS JOIN {RANKS} AS r (rank)
@@ -45,7 +45,7 @@ def due_of(handlers: str, columns: str, condition: str, limit: str) -> str:
 
 
 KNOWN: Final = "(SELECT number FROM handler WHERE $2::text[] IS NULL OR name = ANY($2)) AS h"
-# Of handlers that are not here no more than this are looked at: a tenant may use any number of names.
+# At most this many handlers without a registration are considered: a tenant may use any number of names.
 MOST_ABSENT: Final = 1_000
 _ABSENT: Final = f"(SELECT number FROM handler WHERE name <> ALL($2) ORDER BY number LIMIT {MOST_ABSENT})"
 MISSING: Final = f"{_ABSENT} AS h"
@@ -54,17 +54,20 @@ IN_LINE: Final = "s.uid, s.rank, s.last_run_at, s.id, s.group_key"
 
 
 def newly_due(left_alone: str) -> str:
-    """The condition that a job is due and was not looked at in vain, as those were whose numbers are *left_alone*."""
+    """Return the condition for jobs that are due, except those whose numbers are *left_alone*."""
     return f"s.next_run_at <= $3 AND s.uid <> ALL({left_alone}::bigint[])"
 
 
 def claim_due(candidates: str) -> str:
-    """The claim: whose it is, when the next comes due, who waits for a handler, and the rows that are ours now.
+    """Return the statement of a claim, for these *candidates*.
 
-    Each row is locked by itself, in the order of the line: a plain join would leave it to the planner where to begin.
+    Its result contains the name of the node, the next due time, jobs without a handler, and the claimed rows.
 
-    $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 how many of each handler and priority are looked at,
-    $6 how many are counted of those that come due next, and without limits of groups $7 who was looked at in vain.
+    Each row is locked separately, in the order of the queue. With a plain join, the planner would choose the order.
+
+    $1 is the node, $2 the handlers, $3 the time, $4 the limit, $5 the number of candidates for each handler and
+    priority, $6 the limit for counting the jobs that are due next. Without group limits, $7 are the jobs to leave
+    alone.
     """
     missing = due_of(MISSING, "s.uid", "s.next_run_at <= $3", "1")
     to_come = due_of(LOOKED_AT, "s.next_run_at", f"s.next_run_at > $3 AND s.next_run_at <= {LAST}", "1")
@@ -95,22 +98,22 @@ def claim_due(candidates: str) -> str:
 
 
 CLAIM_DUE: Final = claim_due(
-    f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, newly_due('$7'), '$5')}"  # whatever their groups
+    f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, newly_due('$7'), '$5')}"  # in any group
 )
-# The name of a group, which stands behind the namespace in its key.
+# The name of a group, which follows the namespace in its key.
 GROUP_NAME: Final = "substr({0}.group_key, strpos({0}.group_key, chr(10)) + 1)"
 NOT_FULL: Final = "({0}.group_key IS NULL OR {0}.group_key <> ALL({1}::text[]) AND {name} <> ALL({2}::text[]))"
 
 
 def not_full(row: str, keys: str, names: str) -> str:
-    """The condition that a *row* is not of a group with one of these *keys* or *names*, which are full."""
+    """Return the condition that a *row* is not in a group with one of these *keys* or *names*, which are full."""
     return NOT_FULL.format(row, keys, names, name=GROUP_NAME.format(row))
 
 
 IN_ORDER: Final = "{0}.rank, {0}.last_run_at NULLS FIRST, {0}.id, {0}.uid"
-# $7 are the keys of groups that have runs, $8 how many more of them may run (none is any number); $9 are the names of
-# groups with a limit, $10 their limits, and $11 that of all other groups; $12 and $13 are groups that are full, and $14
-# who was looked at in vain.
+# $7 are the keys of groups that have runs, $8 their free slots (null means any number). $9 are the names of groups with
+# a limit, $10 their limits, and $11 the limit of all other groups. $12 and $13 are full groups, and $14 the jobs to
+# leave alone.
 FITTING: Final = f"""
     SELECT d.*, d.group_key IS NULL OR row_number() OVER (PARTITION BY d.group_key ORDER BY {IN_ORDER.format("d")})
                 <= coalesce(CASE WHEN u.key IS NULL THEN coalesce(l.most, $11) ELSE u.room END,
@@ -120,7 +123,7 @@ FITTING: Final = f"""
  LEFT JOIN unnest($9::text[], $10::bigint[]) AS l (name, most) ON l.name = {GROUP_NAME.format("d")}
 """
 CLAIM_DUE_IN_GROUPS: Final = claim_due(FITTING)
-# $15 are the names of groups with a limit across all namespaces, $16 how many more of them may run.
+# $15 are the names of groups with a limit across all namespaces, $16 their free slots.
 CLAIM_DUE_IN_SHARED_GROUPS: Final = claim_due(
     f"""
     SELECT f.uid, f.rank, f.last_run_at, f.id, f.group_key,
@@ -135,7 +138,7 @@ SELECT_STATES: Final = f"{SELECT_STATE} FROM state s WHERE s.uid = ANY($1::bigin
 COUNT_DUE: Final = (
     f"SELECT least(count(*), $2) FROM {due_of('handler AS h', 's.uid', 's.next_run_at <= $1', '$2::bigint')}"
 )
-# Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
+# At most 100 jobs of each handler are considered: a whole full group may be due, and this query is frequent.
 EARLIEST_DUE: Final = f"""
     SELECT min(d.next_run_at)
       FROM {due_of(KNOWN, "s.next_run_at, s.group_key", "s.next_run_at <= $1 AND s.uid <> ALL($5::bigint[])", "100")}
@@ -148,8 +151,8 @@ CLAIM_TYPES: Final = {
     **dict.fromkeys(("next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at"), "bigint"),
 }
 CLAIMED: Final = ("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run")
-# $1 is the number of the node, $2 its name; the rest are the claims, each as of the last run of its job. Who shares the
-# store hears of claims and endings by a counter, which nobody has to wait for.
+# $1 is the number of the node, $2 its name. The rest are the claims, as of the last run of each job. A counter
+# announces claims and endings to other processes without a lock.
 WRITE_CLAIMS: Final = f"""
     WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=3)}),
          states AS (UPDATE state AS t SET {set_to(CLAIMED)}, node = $1, touched = false
@@ -174,34 +177,34 @@ START: Final = """
          runs AS (UPDATE run SET started_at = $3 WHERE id = ANY($2::bigint[]))
     SELECT nextval('activity')
 """
-# Their own rows, and those of the occurrences that the claims left out.
+# The rows of the runs, and of the occurrences that the claims skipped.
 DELETE_RUNS: Final = """
     DELETE FROM run r
      USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (uid, id, claimed_at)
      WHERE r.uid = c.uid AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
 """
 
-# One after another where groups have limits: who counts what runs must not be overtaken.
+# With group limits, claims run one after another, so that the counts of running jobs stay correct.
 GROUP_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7))"
 
-# Of each handler and priority so many are looked at to find out who goes first. Of more than that, the first are those
-# who have been due for longest.
+# How many jobs of each handler and priority are sorted to find the first. Of more jobs, those that have been due for
+# longest are considered first.
 LEAST_WINDOW = 1000
 
-# What somebody else holds for a moment is looked at again after this long.
+# Jobs whose rows are locked by another transaction are tried again after this time.
 SOON: Micros = SECOND // 20
 
-# Jobs that are due and cannot be claimed are looked at again after this long; of no more than so many it is known.
+# Due jobs that cannot be claimed are tried again after this time. At most this many are remembered.
 LOOK_ANEW: Micros = MINUTE
 MOST_LEFT_ALONE = 10_000
 
 
 class ClaimWork(WorkBase):
-    """The transactions about claims. `PostgresStore` says what each is for."""
+    """The transactions of claims. For their purpose, see `Store`."""
 
     def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
         super().__init__(notify)
-        self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
+        self._left_alone: set[int] = set()  # known jobs that are due and cannot be claimed
         self._left_alone_since: Micros = 0
 
     async def running_by_group(self, db: Connection) -> dict[str, int]:
@@ -238,7 +241,7 @@ class ClaimWork(WorkBase):
         others += (await self._jobs(db, await db.fetch(SELECT_STATES, unhandled))).values() if unhandled else ()
         soon = now + SOON
         if not is_full and waiting > len(taken) and (next_due is None or soon < next_due):
-            next_due, next_count = soon, 1  # somebody has them in hand, and may yet let go of them
+            next_due, next_count = soon, 1  # another transaction holds them, and may release them
         next_due, next_count = earliest_of(idle, next_due, next_count)
         return Claims(
             runs=plan.runs,
@@ -250,14 +253,14 @@ class ClaimWork(WorkBase):
         )
 
     async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:
-        """The first in line, up to the limit, none beyond the limit of its group."""
+        """Claim the first due jobs, up to the limit and the limits of their groups."""
         handlers = None if terms.handlers is None else list(terms.handlers)
         values = terms.node, handlers, now, terms.limit, _window(terms), terms.count
         left_alone = list(self._left_alone)
         if not terms.limits_groups:
             rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values, left_alone)
             return rows
-        await db.execute(GROUP_LOCK)  # before anything is counted: a statement sees what was there when it began
+        await db.execute(GROUP_LOCK)  # before counting: a statement sees the rows as of its start
         rooms = terms.rooms(await self.running_by_group(db))
         within = *columns_of(rooms.in_use.items(), 2), *columns_of(rooms.own.items(), 2), rooms.limit, *rooms.full
         if not rooms.shared:
@@ -268,14 +271,14 @@ class ClaimWork(WorkBase):
         return rows
 
     async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
-        """Mark jobs as ours, and write the rows of their runs; return which rows are new."""
+        """Mark jobs as claimed, and write the rows of their runs. Return the ids of new rows."""
         _, written = await db.fetchrow(WRITE_CLAIMS, node, name, *columns_of([_claim(run) for run in runs]))
         self.counted += 1
         return set(written or ())
 
     async def _go_on_from_repeated(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> list[Job]:
-        """Jobs whose occurrences ran before, as a clock that went back offers them, as they go on."""
-        return [gone_on(run, await db.fetchval(LATEST_RUN, run.uid, now), now) for run in runs]
+        """Return the next state of jobs whose occurrences already ran before the clock was set back."""
+        return [after_repeat(run, await db.fetchval(LATEST_RUN, run.uid, now), now) for run in runs]
 
     async def count_due(self, db: Connection, now: Micros, most: int) -> int:
         return int(await db.fetchval(COUNT_DUE, now, most))
@@ -318,14 +321,14 @@ class ClaimWork(WorkBase):
         return set(ours)
 
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
-        # As they are now: they may have been edited since they were claimed.
+        # Read the current jobs, which may have been edited since the claim.
         jobs = await self._claimed_by(db, runs, None)
         ours = [run for run in runs if run.id in jobs]
         undone = [put_back(jobs[run.id], run) for run in ours]
         freed = [job for job, _, _ in undone]
         if freed:
             await db.execute(FREE, *columns_of([free_values(job) for job in freed]))
-            await self._bury(db, freed)
+            await self._delete_removed(db, freed)
             await db.execute(DELETE_RUNS, *columns_of([(run.uid, run.id, run.claimed_at) for run in ours]))
             await self._write_skips(db, undone)
             await self._tell(db, freed)
@@ -336,7 +339,7 @@ def _window(terms: ClaimTerms) -> int:
 
 
 def _claim(run: ClaimedRun) -> tuple[Any, ...]:
-    """The columns of `CLAIM_TYPES`."""
+    """Return the columns of `CLAIM_TYPES`."""
     state = run.job.state
     return (
         run.uid,

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that is opened when it is needed, and opened anew when it has broken."""
+"""A connection to PostgreSQL that opens on demand, and opens again after it broke."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from scheduler_async.errors import StoreError
 
 try:
     import asyncpg
-except ImportError:  # it is an extra: `PostgresStore` says how to install it
+except ImportError:  # an extra; `PostgresStore` tells how to install it
     asyncpg = None
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-# How long closing may take: what was asked before is answered first.
+# How long closing may take. Statements in progress finish first.
 CLOSE_TIMEOUT = 3.0  # seconds
 
 T = TypeVar("T")
 
 
 class Link:
-    """A connection that one task at a time uses. It is opened when it is needed, and opened anew when it has broken."""
+    """A connection for one task at a time. It opens on demand, and opens again after it broke."""
 
     def __init__(
         self,
@@ -35,7 +35,11 @@ class Link:
         prepare: Callable[[Connection, bool], Awaitable[None]] | None = None,
         total: bool = False,
     ) -> None:
-        """*patience* is for one statement, or with *total* for all of it; *prepare* is told whether it is the first."""
+        """Prepare a connection, without opening it.
+
+        *patience* limits one statement, or with *total* all of the work. *prepare* is called with each new connection,
+        and with whether it is the first.
+        """
         self.patience = patience
         self._connect, self._settings = connect, settings
         self._prepare = prepare
@@ -46,7 +50,7 @@ class Link:
         self._was_connected = False
 
     async def transact(self, begin: str, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work*, all of it or nothing; *begin* begins the transaction."""
+        """Do *work* in a transaction that *begin* starts. Roll back if it raises."""
         return await self._use(self._in_transaction, work, begin, *args)
 
     async def ask(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -68,7 +72,7 @@ class Link:
         return answer
 
     async def _first(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work* that changes nothing; on a new connection if the old one was lost while nobody used it."""
+        """Do *work* that changes nothing. Use a new connection if the old one was lost while idle."""
         was_connected = self._connection is not None
         try:
             return await work(await self._ready(), *args)
@@ -92,12 +96,12 @@ class Link:
         return self._connection
 
     async def _tidy_up(self, error: BaseException) -> None:
-        """Leave no transaction open, whatever happened."""
+        """Roll back an open transaction after any error."""
         connection = self._connection
         if connection is None or connection.is_closed():
             self._connection = None
         elif isinstance(error, (asyncio.CancelledError, *LOST)) and not isinstance(error, StoreError):
-            self._drop()  # who knows what it would answer next
+            self._drop()  # its next answer could belong to this statement
         elif connection.is_in_transaction():
             try:
                 await connection.execute("ROLLBACK")
@@ -108,11 +112,11 @@ class Link:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(RuntimeError):  # the event loop it belongs to may have ended
+            with suppress(RuntimeError):  # its event loop may be closed
                 connection.terminate()
 
     async def close(self) -> None:
-        """Let go of the connection, as politely as that goes: what was asked is answered first."""
+        """Close the connection. Statements in progress finish first."""
         if self._event_loop is not asyncio.get_running_loop():
             self._drop()
             return
@@ -121,7 +125,7 @@ class Link:
                 if self._connection is not None:
                     await self._connection.close()
         except LOST:
-            pass  # it is closed all the same
+            pass  # it is closed anyway
         finally:
             self._drop()
 
@@ -137,7 +141,7 @@ LOST: tuple[type[Exception], ...] = (
     else (
         asyncpg.PostgresConnectionError,
         asyncpg.InterfaceError,
-        asyncpg.InternalClientError,  # its word for a connection that it has not yet noticed to be lost
+        asyncpg.InternalClientError,  # asyncpg raises it for a lost connection that it has not noticed yet
         asyncpg.OperatorInterventionError,
         OSError,
     )

@@ -1,4 +1,4 @@
-"""What PostgreSQL is asked when a store is copied: whole rows, some at a time."""
+"""The statements of a copy, which transfer whole rows in slices."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ LOCK_UIDS: Final = """
   ORDER BY s.uid
        FOR UPDATE OF s
 """
-# An occurrence is attempted once, so that it has one row, whoever attempted it.
+# An attempt at an occurrence has one row, whichever node made it.
 FIND_RUNS: Final = """
     SELECT c.place
       FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
@@ -91,7 +91,7 @@ INSERT_RUNS: Final = inserting(
 
 
 class CopyWork(WorkBase):
-    """The transactions about copies. `PostgresStore` says what each is for."""
+    """The transactions of copies. For their purpose, see `Store`."""
 
     async def count(self, db: Connection) -> tuple[int, int]:
         jobs, runs = await db.fetchrow(COUNT)

@@ -1,4 +1,4 @@
-"""Endings: record how runs ended and what comes next, also for runs whose node died."""
+"""Endings: record how runs ended and what comes next, including runs whose node died."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FINISH: Final = f"""
          runs AS ({updating("run", "id", ENDING_TYPES, first=len(FREE_TYPES) + 2)})
     SELECT nextval('activity')
 """
-# The same, of runs whose jobs nobody has changed while they ran: they know what their jobs are.
+# The same for jobs that were not changed during their runs, which therefore know the current state.
 UNTOUCHED_TYPES: Final = {**STATE_TYPES, **ENDING_TYPES, "uid": "bigint", "run": "bigint"}
 UNTOUCHED: Final = f"""
     WITH states AS (UPDATE state AS t SET {set_to(STATE_TYPES)}, run = NULL, node = NULL
@@ -49,7 +49,7 @@ UNTOUCHED: Final = f"""
          runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run)
 """
 FINISH_UNTOUCHED: Final = f"{UNTOUCHED} SELECT nextval('activity'), array_agg(run) FROM states"
-# All of them or none: the last parameter is how many there are, and a statement that fails changes nothing.
+# All endings or none: the last parameter is their number, and a failing statement changes nothing.
 FINISH_AT_ONCE: Final = f"""
     {UNTOUCHED}
     SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
@@ -69,14 +69,14 @@ SELECT_ATTEMPTS: Final = """
 
 
 class EndingWork(WorkBase):
-    """The transactions about endings. `PostgresStore` says what each is for."""
+    """The transactions of endings. For their purpose, see `Store`."""
 
     async def finish_at_once(
         self, db: Connection, ended: Sequence[EndedRun], rules: Rules
     ) -> list[Transition | None] | None:
-        """Record endings by a single statement, outside of a transaction; None if there is more to write than that.
+        """Record endings in a single statement, outside of a transaction. Return None if there is more to write.
 
-        It fails with a division by zero, and changes nothing, if one of the jobs was touched, taken over or removed.
+        If one of the jobs was edited, taken over or removed, it fails with a division by zero and changes nothing.
         """
         if not ended or any(item.ending.output is not None for item in ended):
             return None
@@ -107,7 +107,7 @@ class EndingWork(WorkBase):
         return [left.get(item.run.id) for item in ended]
 
     async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
-        """Record endings of jobs that were edited, taken over or removed while they ran: each is looked at first."""
+        """Record endings of jobs that were edited, taken over or removed during their runs. Read each job first."""
         now = max(item.finished_at for item in ended)
         jobs = await self._claimed_by(db, [item.run for item in ended], now)
         ours = [item for item in ended if item.run.id in jobs]
@@ -118,7 +118,7 @@ class EndingWork(WorkBase):
         return left
 
     async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
-        """What was recorded the last time these endings were told, and only the answer was lost on its way."""
+        """Return the endings that an earlier call has recorded although its answer was lost."""
         found = {run: ending for run, *ending in await db.fetch(SELECT_ENDINGS, [item.run.id for item in ended])}
         return {
             item.run.id: after(item.run.job, item, rules)
@@ -129,7 +129,7 @@ class EndingWork(WorkBase):
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
         states = columns_of([free_values(job) for job in jobs], len(FREE_TYPES) + 1)
         await db.execute(FINISH, *states, *columns_of([_ending(item) for item in ended]))
-        await self._bury(db, jobs)
+        await self._delete_removed(db, jobs)
         self.counted += 1
 
     async def recover(
@@ -142,7 +142,7 @@ class EndingWork(WorkBase):
         return recovered
 
     async def _forget_node(self, db: Connection, node: NodeRow) -> bool:
-        """Whether *node* is dead and ours to bury: otherwise it lives, or another process was faster."""
+        """Delete the row of a dead *node*. Return False if it lives, or if another process was faster."""
         if node.is_missing:
             return await db.fetchval("SELECT 1 FROM node WHERE number = $1", node.id) is None
         return bool(await db.execute(FORGET_NODE, node.id, node.beat) == "DELETE 1")
@@ -155,19 +155,19 @@ class EndingWork(WorkBase):
     async def _interrupt(
         self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
-        """End all runs of *node* but the *known*, as interrupted."""
+        """Record all runs of *node* as interrupted, except the *known* ones."""
         rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
         if not rows:
             return []
         attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         unreadable = [job for job in found.values() if has_unreadable_state(job)]
-        buried = await self._bury(db, unreadable) if unreadable else set()
+        deleted = await self._delete_removed(db, unreadable) if unreadable else set()
         edits: list[Transition] = []
         endings: list[EndedRun] = []
         for row in rows:
             job = found.get(row[0])
-            if job is None or (has_unreadable_state(job) and job.uid not in buried):
+            if job is None or (has_unreadable_state(job) and job.uid not in deleted):
                 continue
             run_id = row[WIDTH] if row[WIDTH] in attempts else None
             edit, ended = interrupted(job, run_id, attempts.get(run_id, (None,) * 5), problem, now, rules)
@@ -176,14 +176,14 @@ class EndingWork(WorkBase):
         if not endings:
             return []
         jobs = [edit.job for edit in edits]
-        await self._write_endings(db, [job for job in jobs if job.uid not in buried], endings)
+        await self._write_endings(db, [job for job in jobs if job.uid not in deleted], endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
         await self._tell(db, jobs)
         return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)]
 
 
 def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transition], list[tuple[Any, ...]]]:
-    """What becomes of jobs that nobody has touched, by their runs, and the rows that say so, by the jobs' numbers."""
+    """Return the new states of unchanged jobs by run, and the rows to write by job number."""
     left: dict[int, Transition] = {}
     rows = []
     for item in sorted(ended, key=lambda item: item.run.uid):

@@ -1,4 +1,4 @@
-"""Jobs: find, add, edit, remove, list and review them; and the log of their runs."""
+"""Jobs: find, add, edit, remove, list and review them; and the run log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from scheduler_async.timekeeping.instants import Micros
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-# A job whose state is missing is found, too: it cannot be read, and is shown.
+# A job without a state is included. It counts as unreadable.
 SELECT_BOTH: Final = f"""
     SELECT j.uid, s.revision, s.updated_at, {STATE_COLUMNS}, {SPEC}
       FROM job j LEFT JOIN state s USING (uid)
@@ -52,7 +52,7 @@ LOCK_JOBS: Final = locking(
     "(j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND j.removed_at IS NULL"
 )
 NEW_NUMBERS: Final = "SELECT array_agg(nextval('job_uid')) FROM generate_series(1, $1::int)"
-# The columns of a description but its number, and those of a state with what a claim needs to know besides.
+# The columns of a description without its number, and those of a state with the columns that claims need.
 EDITED_TYPES: Final = {name: type_ for name, type_ in DESCRIPTION_TYPES.items() if name != "uid"}
 NARROW_TYPES: Final = {
     **dict.fromkeys(("revision", "updated_at", "handler", "rank"), "bigint"),
@@ -62,9 +62,9 @@ NARROW_TYPES: Final = {
 
 
 def with_handlers(types: Mapping[str, str], statement: str) -> str:
-    """A *statement* that writes states, with the table `used` of those of their handlers that are still there.
+    """Return a *statement* that writes states, with a table `used` of those of their handlers that still exist.
 
-    They are locked, so that nobody forgets them meanwhile.
+    The handlers are locked, so that other transactions do not delete them meanwhile.
     """
     numbers = f"${[*types].index('handler') + 1}::bigint[]"
     used = f"SELECT number FROM handler WHERE number = ANY({numbers}) FOR KEY SHARE"
@@ -74,7 +74,7 @@ def with_handlers(types: Mapping[str, str], statement: str) -> str:
 INSERT_JOBS: Final = inserting("job", DESCRIPTION_TYPES)
 UPDATE_JOBS: Final = updating("job", "uid", EDITED_TYPES)
 TOUCH_JOBS: Final = updating("job", "uid", {"updated_at": "bigint"})
-# A condition that the planner makes no join of: rows are written in the order they are given.
+# This condition does not become a join, so that rows are written in the given order.
 IS_USED: Final = "(c.handler IN (SELECT number FROM used)) IS TRUE"
 NEW_TYPES: Final = {"uid": "bigint", **NARROW_TYPES}
 INSERT_STATES: Final = with_handlers(NEW_TYPES, inserting("state", NEW_TYPES, where=IS_USED))
@@ -89,7 +89,7 @@ REVIEW: Final = f"""
      LIMIT $3
        FOR UPDATE
 """
-# Only its runs keep a removed job: what it was for is nobody's business any more.
+# A removed job remains only for its runs. Its payload and metadata are erased.
 REMOVE_JOB: Final = "UPDATE job SET removed_at = $2, payload = 'null', metadata = '{}' WHERE uid = $1"
 DISABLE: Final = """
     UPDATE state
@@ -107,12 +107,12 @@ SELECT_RUNS: Final = """
 """
 PARAMETER: Final = "${}"
 
-# So many rows go into one statement: to put them together takes time on the event loop.
+# So many rows go into one statement, because building a statement blocks the event loop.
 SLICE = 1000
 
 
 class JobWork(WorkBase):
-    """The transactions about jobs. `PostgresStore` says what each is for."""
+    """The transactions of jobs. For their purpose, see `Store`."""
 
     async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
@@ -167,14 +167,14 @@ class JobWork(WorkBase):
         return rows[-1][0] if len(rows) == limit else None
 
     async def _update(self, db: Connection, changed: Sequence[tuple[Job, Job]]) -> None:
-        """Write jobs as they are now, given what they were before."""
+        """Write changed jobs, given their previous versions."""
         numbers = await self._numbers_of(db, {job.handler for _, job in changed if not job.description.unreadable})
         for some in _slices(changed):
             described = []
             touched = []
             for before, job in some:
                 refuse_unreadable_state(before)
-                if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
+                if job.revision == before.revision:  # only its state changes; unreadable columns stay unchanged
                     refuse_resuming_unreadable(before, job)
                     touched.append((job.updated, job.uid))
                 else:
@@ -183,7 +183,7 @@ class JobWork(WorkBase):
             await write_rows(db, UPDATE_JOBS, described)
             await write_rows(db, TOUCH_JOBS, touched)
             readable = [job for _, job in some if not job.description.unreadable]
-            others = [job for _, job in some if job.description.unreadable]  # what stands in for the rest is not stored
+            others = [job for _, job in some if job.description.unreadable]  # placeholders are not stored
             await self._write_states(db, UPDATE_STATES, [(*narrow_values(job, numbers), job.uid) for job in readable])
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(job.state), job.uid) for job in others])
         await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
@@ -200,7 +200,7 @@ class JobWork(WorkBase):
             await db.execute(DISABLE, [job.uid], REMOVED, now)
         else:
             await db.execute(CANCEL_RUN, run, now, REMOVED, job.uid)
-            await self._bury(db, [job])
+            await self._delete_removed(db, [job])
         await self._tell(db, [])
         return job
 
@@ -209,7 +209,7 @@ class JobWork(WorkBase):
         return None if row is None else self._described([row])[0]
 
     def _described(self, rows: Sequence[Sequence[Any]]) -> list[Job]:
-        """The jobs of rows that have both, state and description."""
+        """Return the jobs of rows that contain a state and a description."""
         remembered = {row[0]: self._specs.get((row[0], row[1], row[2])) for row in rows}
         return list(self._read(rows, remembered, {row[0]: row[WIDTH:] for row in rows}, 0).values())
 
@@ -262,7 +262,7 @@ def edited_values(job: Job) -> tuple[Any, ...]:
 
 
 def narrow_values(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return the columns of `NARROW_TYPES`; *handlers* are the numbers of handlers."""
+    """Return the columns of `NARROW_TYPES`. *handlers* are the numbers of handlers."""
     key = group_key(job.namespace, job.group)
     narrow = job.revision, job.updated, handlers[job.handler], job.priority.rank, job.id, key
     return (*narrow, *stored_state(job.state))

@@ -1,4 +1,4 @@
-"""Nodes: join, beat, list the nodes and what they hold, leave."""
+"""Nodes: join, send heartbeats, list the nodes and their claims, leave."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SELECT_NODES_AT_WORK: Final = f"""
       FROM node
   ORDER BY since, number
 """
-# Who has claims, one look at the index for each, and is not a node; 0 is a claim that names no node.
+# The owners of claims that have no row, with one index lookup each. 0 is a claim without a node.
 OWNERLESS: Final = """
     WITH RECURSIVE owner (number) AS (
         (SELECT node FROM state WHERE activity <> 'idle' AND node IS NOT NULL ORDER BY node LIMIT 1)
@@ -55,8 +55,8 @@ OWNERLESS: Final = """
 SELECT_HELD: Final = f"{SELECT_STATE} FROM state s WHERE {HELD}"
 ARE_REMOVED: Final = "SELECT EXISTS (SELECT FROM job WHERE uid = ANY($1::bigint[]) AND removed_at IS NOT NULL)"
 LAST_RANK: Final = len(Priority) - 1
-# Which numbers of handlers jobs wait under, one look at the index for each; whose number that is; the handler of the
-# first of those jobs, which should be the same; and whether a job has a rank that is not looked at.
+# The handler numbers of waiting jobs, with one index lookup each; the handler with that number; the handler of the
+# first of those jobs, which should be the same; and whether a job has a rank that claims do not consider.
 HANDLERS_IN_USE: Final = f"""
     WITH RECURSIVE used (number) AS (
         (SELECT s.handler FROM state s WHERE {DUE} ORDER BY s.handler LIMIT 1)
@@ -83,7 +83,7 @@ MOVE_TO_HANDLER: Final = f"""
 
 
 class NodeWork(WorkBase):
-    """The transactions about nodes. `PostgresStore` says what each is for."""
+    """The transactions of nodes. For their purpose, see `Store`."""
 
     async def join(self, db: Connection, identity: NodeIdentity, now: Micros) -> int:
         await self._put_handlers_right(db)
@@ -91,12 +91,12 @@ class NodeWork(WorkBase):
         return int(await db.fetchval(JOIN, *values))
 
     async def _put_handlers_right(self, db: Connection) -> None:
-        """Let no job wait under the number of another handler than its own, should a row of the handlers be damaged."""
+        """Correct the handler numbers of jobs after a row of the table of handlers was damaged."""
         for number, name, wanted, has_odd_rank in await db.fetch(HANDLERS_IN_USE):
             if (wanted is None or wanted == name) and not has_odd_rank:
                 continue
             if wanted != name:
-                problem = Unreadable("name", f"it is {quoted(name)} where jobs say {quoted(wanted)}")
+                problem = Unreadable("name", f"it is {quoted(name)}, but its jobs have the handler {quoted(wanted)}")
                 self.unreadable_rows.add("handler", number, problem)
             self._handlers.clear()
             await self._numbers_of(db, {name for (name,) in await db.fetch(HANDLERS_UNDER, number)})
@@ -111,7 +111,7 @@ class NodeWork(WorkBase):
         ]
 
     async def _can_recover(self, db: Connection, owner: int) -> bool:
-        """Whether `recover` would find anything to do about the claims of *owner*, which is not a node any more."""
+        """Return whether `recover` has anything to do for the claims of *owner*, which has no row."""
         jobs = (await self._jobs(db, await db.fetch(SELECT_HELD, owner))).values()
         unreadable = [job.uid for job in jobs if has_unreadable_state(job)]
         return len(unreadable) < len(jobs) or bool(await db.fetchval(ARE_REMOVED, unreadable))

@@ -25,7 +25,7 @@ MIGRATIONS: Final = (
         "INSERT INTO version VALUES (0)",
         "CREATE SEQUENCE job_uid",
         "CREATE SEQUENCE run_id",
-        # Counts claims and endings, whoever makes them.
+        # Counts claims and endings by any node.
         "CREATE SEQUENCE activity",
         """
         CREATE TABLE handler (
@@ -33,7 +33,7 @@ MIGRATIONS: Final = (
             name    text COLLATE "C" NOT NULL UNIQUE
         )
         """,
-        # What only an edit changes, payload included: apart from what every run changes, which stays narrow.
+        # The columns that only edits change, such as the payload. The columns that every run changes are kept apart.
         """
         CREATE TABLE job (
             uid           bigint PRIMARY KEY,
@@ -58,9 +58,9 @@ MIGRATIONS: Final = (
             UNIQUE (namespace, id)
         )
         """,
-        # No foreign keys: checking them would cost more than all else a run costs, and whoever writes about a job has
-        # locked its row here. A run moves its row in the indexes twice, and leaves as many dead ones behind: they are
-        # cleared away when there are some thousand, and not a fifth of a million jobs.
+        # No foreign keys: checking them would cost more than all other work of a run, and every transaction about a job
+        # locks its row here. A run updates its row in the indexes twice, and leaves as many dead rows behind.
+        # Autovacuum removes them after some thousand, not after a fifth of a million jobs.
         """
         CREATE TABLE state (
             uid                 bigint PRIMARY KEY,
@@ -94,7 +94,7 @@ MIGRATIONS: Final = (
             last_message        text
         ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000)
         """,
-        # The heap of the scheduler: what may start, by handler, priority and time.
+        # The jobs that may start, by handler, priority and time.
         """
         CREATE INDEX state_due ON state (handler, rank, next_run_at)
         WHERE phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL
@@ -107,7 +107,7 @@ MIGRATIONS: Final = (
         CREATE INDEX state_disabled ON state (disabled_at)
         WHERE phase = 'disabled'
         """,
-        # Each row is written twice: when it is claimed, and when it ends, for which its page has room.
+        # A run writes its row twice, when it is claimed and when it ends. Its page has room for the second version.
         """
         CREATE TABLE run (
             id             bigint PRIMARY KEY DEFAULT nextval('run_id'),
@@ -127,13 +127,13 @@ MIGRATIONS: Final = (
             node           text
         ) WITH (fillfactor = 60)
         """,
-        # One attempt at one occurrence, ever: what the clock says again is not run again. By hand, and not at all, may
-        # be often. The rows of a job are found by it too: one index more would have to be kept for each run.
+        # At most one row for each attempt at an occurrence: a clock that was set back does not run it again. Manual
+        # runs and skipped occurrences may repeat. The index also finds the rows of a job, which saves another index.
         """
         CREATE UNIQUE INDEX run_once
         ON run (uid, scheduled_for, (CASE WHEN attempt > 0 AND trigger <> 'manual' THEN attempt END))
         """,
-        # What runs wrote, apart from their rows, which are read more often.
+        # The output of runs, apart from their rows, which are read more often.
         """
         CREATE TABLE output (
             run   bigint PRIMARY KEY,
@@ -154,8 +154,8 @@ MIGRATIONS: Final = (
         )
         """,
     ),
-    # 2: a group belongs to its namespace; a handler that no job uses is forgotten; a job that was removed stays as long
-    # as its runs do
+    # 2: a group belongs to its namespace; a handler without jobs is deleted; a removed job remains as long as its runs
+    # do
     (
         # The first tables of version 1 differ from later ones.
         "ALTER TABLE state ADD COLUMN IF NOT EXISTS touched boolean NOT NULL DEFAULT true",
@@ -175,7 +175,7 @@ MIGRATIONS: Final = (
           FROM job
          WHERE job.uid = state.uid AND group_key IS NOT NULL
         """,
-        # A job that was removed stays as long as its runs do, and gives up its name.
+        # A removed job remains as long as its runs do, and releases its name.
         "ALTER TABLE job ADD COLUMN removed_at bigint",
         "ALTER TABLE job DROP CONSTRAINT job_namespace_id_key",
         "CREATE UNIQUE INDEX job_name ON job (namespace, id) WHERE removed_at IS NULL",
@@ -188,9 +188,10 @@ MIGRATIONS: Final = (
 
 FIND_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY tablename"
 READ_VERSION: Final = "SELECT number FROM version"
-# One at a time makes the tables: the others find them made.
+# One process at a time creates the tables. The others then find them.
 MIGRATION_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"
-# Every transaction that changes jobs reads the version first. It ends before this lock is granted; the next ones wait.
+# Every transaction that changes jobs reads the version first. It ends before this lock is granted; later transactions
+# wait.
 LOCK_VERSION: Final = "LOCK TABLE version IN ACCESS EXCLUSIVE MODE"
 
 
@@ -200,12 +201,15 @@ def newest() -> int:
 
 
 def begin_if_current() -> str:
-    """Return what begins a transaction, and fails with a division by zero if a newer version has changed the schema."""
+    """Return the start of a transaction. It fails with a division by zero if a newer version has changed the schema."""
     return f"BEGIN; SELECT 1 / (number <= {newest()})::int FROM version"
 
 
 async def read_version(db: Connection, schema: str, url: str) -> int:
-    """Return the version of the schema, 0 if it is empty; `StoreError` if it is not ours, or newer than we are."""
+    """Return the version of the schema, 0 if it is empty.
+
+    Raise `StoreError` if it is foreign, or newer than this code.
+    """
     tables = [name for (name,) in await db.fetch(FIND_TABLES, schema)]
     if not tables:
         return 0
@@ -217,7 +221,7 @@ async def read_version(db: Connection, schema: str, url: str) -> int:
     version = await db.fetchval(READ_VERSION)
     if version is None or version < 1:
         raise StoreError(
-            f"The store {url} has tables, but its table version does not say which schema version they have. "
+            f"The store {url} has tables, but its version table does not contain the schema version. "
             "Restore it from a backup, or choose another schema with ?schema= in the URL."
         )
     if version > newest():
@@ -226,7 +230,7 @@ async def read_version(db: Connection, schema: str, url: str) -> int:
 
 
 async def migrate(db: Connection, schema: str, url: str) -> int:
-    """Bring the schema up to date, within a transaction; return the version it had before."""
+    """Migrate the schema to the newest version within a transaction. Return the previous version."""
     await db.execute(MIGRATION_LOCK, schema)
     version = await read_version(db, schema, url)  # another process may have been faster
     if version:

@@ -1,8 +1,7 @@
-"""The store in a PostgreSQL database: its connections and its errors. `work` has the queries.
+"""The store in a PostgreSQL database: its connections and its errors. `work` contains the queries.
 
-A node has three connections, each opened when it is first needed: one for its runs, one for reading and editing, and
-one to hear of what others change, on which it also shows that it lives. One that breaks is opened anew by whoever
-needs it next.
+A node has three connections, each opened on demand: one for its runs, one for reading and editing, and one that listens
+to changes by other processes and sends heartbeats. A broken connection is opened again at its next use.
 """
 
 from __future__ import annotations
@@ -36,44 +35,43 @@ from scheduler_async.timekeeping.instants import LAST, SECOND, Micros
 
 try:
     import asyncpg
-except ImportError:  # it is an extra; who makes a store is told
+except ImportError:  # an extra; PostgresStore() raises an error that tells how to install it
     asyncpg = None
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-OLDEST_SERVER = 13  # nobody looks after older ones any more
+OLDEST_SERVER = 13  # older versions are no longer supported
 
 READ_ACTIVITY: Final = "SELECT last_value + is_called::int FROM activity"
 READ_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-# A moment at which a job would have been due before all others.
+# A time before that of any job.
 LONG_AGO: Micros = 0
 
 # ---------------------------------------------------------------- the store
 
 CONNECT_TIMEOUT = 5.0  # seconds
-# A claim or an ending takes milliseconds, unless somebody else holds what it needs.
+# A claim or an ending takes milliseconds, unless another transaction holds its locks.
 RUN_TIMEOUT = 10.0  # seconds
-# To read a million jobs takes a while.
+# Reading a million jobs takes a while.
 READ_TIMEOUT = 60.0  # seconds
-# Who cannot show that it lives must know in time, before its lease has run out: this is for all of it, connecting too.
+# A node that cannot send heartbeats must notice before its lease expires. This limits connecting and sending.
 BEAT_TIMEOUT = 3.0  # seconds
 
-# Two who change the same jobs may stop each other; one of them is told to try again.
+# Two transactions that change the same jobs may deadlock. PostgreSQL aborts one of them, which then tries again.
 MAX_ATTEMPTS = 5
 
-# A transaction whose process has stopped must not keep others from what it holds for longer than this.
+# A transaction whose process has stopped must not hold its locks for longer than this.
 LONGEST_PAUSE = "10s"
 
-# Of several looks at the clock of the database, the quickest is the most exact.
+# Of several readings of the database clock, the fastest is the most accurate.
 LOOKS = 3
 
-# From here on it is worth a warning that the clocks differ.
+# A larger difference between the clocks is worth a warning.
 LARGE_SKEW: Micros = 1 * SECOND
 
-# Runs find their rows by the indexes made for them, however the tables have grown since they were last counted; and
-# nobody has to think about it each time.
+# Runs use the indexes made for them, even if the statistics of the tables are outdated. A query is planned only once.
 RUN_PLANS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -88,7 +86,7 @@ T = TypeVar("T")
 Transaction: TypeAlias = Callable[Concatenate[Work, "Connection", P], Awaitable[T]]
 Operation: TypeAlias = Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]
 
-# The connections of a store, by their names in it.
+# The connections of a store, by attribute name.
 RUNS, EDITS, WATCH = "_runs", "_edits", "_watch"
 
 
@@ -120,10 +118,10 @@ def recording(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
 
 
 class PostgresStore:
-    """Jobs in a schema of a PostgreSQL database, shared by every process on any machine that opens it.
+    """Stores jobs in a schema of a PostgreSQL database. Every process on any machine can share it.
 
-    The *schema* is "scheduler_async" unless it is given here or in the URL (`?schema=…`); if it is missing it is made.
-    All who share it go by the clock of the database.
+    The *schema* is "scheduler_async" unless it is given here or in the URL (`?schema=…`). The store creates a missing
+    schema. All nodes use the clock of the database.
     """
 
     def __init__(self, url: str, *, schema: str | None = None) -> None:
@@ -147,22 +145,22 @@ class PostgresStore:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes can change it."""
+        """Whether other processes can change the store."""
         return True
 
     @property
     def clock(self) -> SharedClock:
-        """The clock of the database, as far as it is known here."""
+        """The clock of the database, as this process estimates it."""
         return self._clock
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
-        """Call *listener* when others have changed something: with when it may be due, and how many jobs are then."""
+        """Call *listener* when other processes have changed the store, with the due time and the number of jobs."""
         self._listener = listener
 
     async def open(self) -> None:
-        """Connect; make the tables, or bring older ones up to date."""
-        await self.close()  # should that have failed before
-        self._work = Work(self._notification)  # the database may be another one than last time
+        """Connect. Create the tables, or migrate older ones."""
+        await self.close()  # an earlier attempt may have failed
+        self._work = Work(self._notification)  # the database may have been replaced
         self._token = secrets.token_hex(8)
         self._version, self._activity = 0, None
         self._runs, self._edits, self._watch = self._new_links()
@@ -208,17 +206,16 @@ class PostgresStore:
                     "search_path": f'"{self.schema}"',
                     "jit": "off",
                     "idle_in_transaction_session_timeout": LONGEST_PAUSE,
-                    "tcp_user_timeout": LONGEST_PAUSE,  # who does not take an answer is not idle, and holds its locks
+                    "tcp_user_timeout": LONGEST_PAUSE,  # a client that reads no answers keeps its locks
                     **settings,
                 },
             )
         except Exception as error:
             if isinstance(error, (asyncpg.PostgresError, *LOST)) and not isinstance(error, ValueError):
-                raise  # an answer, or none
-            # The URL cannot be used, and what the driver says may quote any part of it.
+                raise  # an answer of the server, or no answer
+            # The URL is invalid, and the message of the driver may quote any part of it.
             raise StoreError(
-                f"The store {self.url} cannot be used: its URL has a host, a port or options that make no "
-                f"sense. {A_URL}"
+                f"The store {self.url} cannot be used: its URL has an invalid host, port or option. {A_URL}"
             ) from None
 
     # -------------------------------------------------------- asking
@@ -226,13 +223,13 @@ class PostgresStore:
     async def _transact(
         self, link: Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
     ) -> T:
-        """Do *work* in a transaction: all of it, or nothing."""
+        """Do *work* in a transaction. Roll back if it raises."""
         return await self._call(link, link.transact, begin_if_current(), work, *args)
 
     async def _record(
         self, link: Link, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs
     ) -> T:
-        """As `_transact`, about runs that this process has: they end, although a newer version upgraded the store."""
+        """Do the same as `_transact` for runs of this process, which end even if a newer version migrates the store."""
         return await self._call(link, link.transact, "BEGIN", work, *args)
 
     async def _ask(
@@ -264,7 +261,7 @@ class PostgresStore:
         raise AssertionError
 
     async def _reason(self, error: Exception, link: Link) -> StoreError:
-        """Why *error* happened: tables that are not what this version knows belong to a newer one."""
+        """Return the cause of *error*. Tables with unknown columns belong to a newer version."""
         if isinstance(error, asyncpg.PostgresError) and not isinstance(error, LOST):
             with suppress(asyncpg.PostgresError, *LOST):
                 version = await link.ask(_fetch, READ_VERSION)
@@ -273,30 +270,30 @@ class PostgresStore:
         return self._explained(error, link)
 
     def _explained(self, error: Exception, link: Link) -> StoreError:
-        """What went wrong, and what would help."""
+        """Return an error that tells the problem and the remedy."""
         sentences: dict[type[Exception], str] = {
-            asyncpg.InvalidCatalogNameError: "cannot be opened: there is no such database. Create it with createdb, "
-            "or choose another.",
+            asyncpg.InvalidCatalogNameError: "cannot be opened: the database does not exist. Create it with createdb, "
+            "or choose another one.",
             asyncpg.InvalidAuthorizationSpecificationError: "cannot be opened: the server refuses this user or "
             "password. Check both, and pg_hba.conf on the server.",
-            asyncpg.InsufficientPrivilegeError: f"may not be used by this user: {error}. As the owner of the database, "
-            "GRANT CREATE ON DATABASE lets it make a schema; to use one that others have made, it needs USAGE on the "
-            "schema and all rights on its tables and sequences.",
-            asyncpg.TooManyConnectionsError: "takes no more connections. Raise max_connections on the server, or let "
+            asyncpg.InsufficientPrivilegeError: f"cannot be accessed by this user: {error}. To create a schema, run "
+            "GRANT CREATE ON DATABASE as the owner of the database. To use an existing schema, the user needs USAGE "
+            "on the schema and all rights on its tables and sequences.",
+            asyncpg.TooManyConnectionsError: "has no free connection. Raise max_connections on the server, or let "
             "fewer processes share it.",
             asyncpg.CannotConnectNowError: "is starting up or shutting down.",
-            asyncpg.InvalidSchemaNameError: f"has no schema {quoted(self.schema)} any more.",
-            asyncpg.UndefinedTableError: f"is not what it was: {error}. Stop the scheduler and start it again.",
-            asyncpg.DiskFullError: "cannot grow: the disk of the server is full. Nothing was changed.",
-            asyncpg.ReadOnlySQLTransactionError: "is read-only: a standby, for one. Connect to the primary server.",
-            asyncpg.DeadlockDetectedError: "was too busy: others changed the same jobs each time. Nothing was changed.",
-            HandlersForgotten: "was too busy: others forgot and added the same handlers. Nothing was changed.",
-            asyncpg.PostgresConnectionError: "is gone: the connection was lost.",
-            asyncpg.OperatorInterventionError: "is gone: the server ended the connection.",
-            asyncpg.InterfaceError: "is gone: the connection was lost.",
-            asyncpg.InternalClientError: "is gone: the connection was lost.",
+            asyncpg.InvalidSchemaNameError: f"no longer has the schema {quoted(self.schema)}.",
+            asyncpg.UndefinedTableError: f"has changed: {error}. Stop the scheduler and start it again.",
+            asyncpg.DiskFullError: "cannot be written: the disk of the server is full. Nothing was changed.",
+            asyncpg.ReadOnlySQLTransactionError: "is read-only, as a standby is. Connect to the primary server.",
+            asyncpg.DeadlockDetectedError: "is too busy: other nodes keep changing the same jobs. Nothing was changed.",
+            HandlersForgotten: "is too busy: other nodes removed and added the same handlers. Nothing was changed.",
+            asyncpg.PostgresConnectionError: "cannot be reached: the connection was lost.",
+            asyncpg.OperatorInterventionError: "cannot be reached: the server closed the connection.",
+            asyncpg.InterfaceError: "cannot be reached: the connection was lost.",
+            asyncpg.InternalClientError: "cannot be reached: the connection was lost.",
             TimeoutError: f"did not answer within {link.patience:g} s.",
-            OSError: f"cannot be reached: {error}. Is the server running, and are host and port right?",
+            OSError: f"cannot be reached: {error}. Check that the server is running, and that host and port are right.",
         }
         sentence = next((text for kind, text in sentences.items() if isinstance(error, kind)), f"failed: {error}.")
         is_refusal = isinstance(error, asyncpg.DataError | asyncpg.ProgramLimitExceededError)
@@ -305,35 +302,35 @@ class PostgresStore:
     # -------------------------------------------------------- opening
 
     async def _recognise(self, db: Connection) -> None:
-        """`StoreError` if the server is too old, or the database does not suit."""
+        """Raise `StoreError` if the server is too old, or the encoding of the database is not UTF-8."""
         major = db.get_server_version().major
         if major < OLDEST_SERVER:
             raise StoreError(
-                f"The store {self.url} is a server of version {major}; PostgreSQL {OLDEST_SERVER} or newer is needed."
+                f"The store {self.url} needs PostgreSQL {OLDEST_SERVER} or newer; the server has version {major}."
             )
         encoding = await db.fetchval("SHOW server_encoding")
         if encoding != "UTF8":
             raise StoreError(
-                f"The store {self.url} is encoded in {encoding}, and cannot hold every text. "
+                f"The store {self.url} must have the encoding UTF8, not {encoding}. "
                 "Create the database with ENCODING 'UTF8'."
             )
 
     async def _migrate(self, db: Connection) -> int:
-        """Bring the schema up to date; return the version it had before."""
+        """Migrate the schema to the newest version. Return the previous version."""
         version = await read_version(db, self.schema, self.url)
         if version < newest():
             version = await migrate(db, self.schema, self.url)
-            await db.execute(NOTIFY, *self._notification(LONG_AGO, 1))  # everyone looks at the store at once
+            await db.execute(NOTIFY, *self._notification(LONG_AGO, 1))  # all processes look at the store at once
         return version
 
-    # -------------------------------------------------------- hearing of others
+    # -------------------------------------------------------- notifications
 
     def _notification(self, moment: Micros | None, count: int) -> tuple[str, str]:
         return self.schema, self._token if moment is None else f"{self._token} {moment} {count}"
 
     async def _listen(self, db: Connection, is_first: bool) -> None:
         await db.add_listener(self.schema, self._hear)
-        if not is_first:  # who knows what was said meanwhile
+        if not is_first:  # notifications may have been lost meanwhile
             self._version += 1
             self._tell(None, 0)
 
@@ -350,8 +347,8 @@ class PostgresStore:
             at, count = LAST + 1, 0
         if is_moment(at) and count >= 0:
             self._tell(at, count)
-        else:  # not from one of us: something has changed, whatever it is
-            say(DEBUG, "Cannot read the notification %s; looking at all that is due", quoted(words))
+        else:  # from another program: anything may have changed
+            say(DEBUG, "Cannot read the notification %s; checking all due jobs", quoted(words))
             self._tell(None, 0)
 
     def _tell(self, moment: Micros | None, count: int) -> None:
@@ -359,7 +356,7 @@ class PostgresStore:
             self._listener(moment, count)
 
     async def _look_at_clock(self, db: Connection) -> None:
-        """Compare the clocks, and say so if they differ much."""
+        """Compare the clocks, and log a warning if they differ much."""
         looks = []
         for _ in range(LOOKS):
             before = self._clock.monotonic()
@@ -372,12 +369,14 @@ class PostgresStore:
         was_skewed, self._is_skewed = self._is_skewed, abs(skew) > LARGE_SKEW
         if self._is_skewed and not was_skewed:
             direction = "behind" if skew > 0 else "ahead of"
-            words = "The clock of this machine is %.1f s %s that of the database; jobs go by the latter"
+            words = (
+                "The clock of this machine is %.1f s %s the clock of the database; jobs use the clock of the database"
+            )
             say(WARNING, words, abs(skew) / SECOND, direction)
         elif was_skewed and not self._is_skewed:
-            say(INFO, "The clock of this machine agrees with that of the database again")
+            say(INFO, "The clock of this machine agrees with the clock of the database again")
 
-    # -------------------------------------------------------- operations: `protocol` says what each is for
+    # -------------------------------------------------------- operations: for their purpose, see `Store`
 
     change = writing(Work.change, EDITS)
     review = writing(Work.review, EDITS)
@@ -396,8 +395,8 @@ class PostgresStore:
     release = recording(Work.release, RUNS)
 
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
-        """Record how runs ended and what comes next; None for those that are no longer ours."""
-        # As a question, which is asked again if the connection is lost: what is on record changes nothing any more.
+        """Record how runs ended and what comes next. Return None for each run that this node no longer owns."""
+        # This is safe to repeat if the connection is lost, because recorded endings do not change again.
         left = await self._ask(self._runs, self._finish_at_once, ended, rules)
         return left if left is not None else await self._record(self._runs, self._work.finish, ended, rules)
 
@@ -412,12 +411,12 @@ class PostgresStore:
     join = writing(Work.join, WATCH)
 
     async def beat(self, node: int) -> list[NodeRow]:
-        """Show that *node* is alive, and return all nodes."""
+        """Record a heartbeat of *node*, and return all nodes."""
         nodes = await self._record(self._watch, self._work.beat, node, -self._clock.skew())
         await self._ask(self._watch, self._look_at_clock)
         return nodes
 
-    # With the beats: a node that waits for the answer has to beat in time.
+    # On the connection of the heartbeats, because a node that waits for the answer must send them in time.
     held = reading(Work.held, WATCH)
     leave = recording(Work.leave, WATCH)
     nodes = reading(Work.nodes, EDITS)
@@ -437,13 +436,13 @@ class PostgresStore:
     write_runs = writing(Work.write_runs, EDITS)
 
     async def version(self) -> int:
-        """A number that changes when another process has changed the store."""
-        # Where we listen: what was said before we ask is heard before we are answered.
+        """Return a number that changes when another process has changed the store."""
+        # On the listening connection, so that earlier notifications arrive before the answer.
         counted = await self._ask(self._watch, _fetch, READ_ACTIVITY)
         others, before = counted - self._work.counted, self._activity
         if before is not None and others != before:
             self._version += 1
-            # What was counted may not have been committed yet: once more next time.
+            # The counted activity may not be committed yet. Report it once more next time.
             self._activity = None
         elif before is None:
             self._version += 1
@@ -451,7 +450,7 @@ class PostgresStore:
         return self._version
 
     async def check(self) -> None:
-        """`StoreError` if the tables are gone, or if a newer version has changed them."""
+        """Raise `StoreError` if the tables are gone, or if a newer version has changed them."""
         version = await self._ask(self._watch, _fetch, READ_VERSION)
         if version != newest():
             raise StoreOutdatedError(self.url, version, newest())

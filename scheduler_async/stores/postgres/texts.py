@@ -1,4 +1,4 @@
-"""Texts as PostgreSQL can keep them, and back: it holds any character except NUL."""
+"""Convert text to the form that PostgreSQL can store, and back. It stores any character except NUL."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from scheduler_async.stores.columns import STATE_TEXTS
 
 _TEXTS: Final = tuple(map(STATE_FIELDS.index, STATE_TEXTS))
 
-# A text of PostgreSQL holds any character but one. This stands for it, and is no character itself.
+# PostgreSQL text cannot contain NUL. This replaces it, and is not an assigned character itself.
 ESCAPE: Final = "\uffff"
 _escaped = re.compile(f"{ESCAPE}(.)", re.DOTALL)
 
 
 def kept(text: str) -> str:
-    """*text* as PostgreSQL can keep it."""
+    """Return *text* in the form that PostgreSQL can store."""
     if "\0" in text or ESCAPE in text:
         text = text.replace(ESCAPE, ESCAPE * 2).replace("\0", f"{ESCAPE}0")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def original(text: str | None) -> str | None:
-    """The text that was kept."""
+    """Return the original of a stored text."""
     if text is None or ESCAPE not in text:
         return text
     return _escaped.sub(lambda found: "\0" if found[1] == "0" else found[1], text)
 
 
 def maybe_kept(text: str | None) -> str | None:
-    """*text* as PostgreSQL can keep it, if there is one."""
+    """Return *text* in the form that PostgreSQL can store, or None."""
     return None if text is None else kept(text)
 
 
 def state_columns(values: Sequence[Any]) -> Row:
-    """The columns of a state, as they were before they were kept."""
+    """Return the columns of a state with their original text."""
     columns = list(values)
     for number in _TEXTS:
         columns[number] = original(columns[number])
@@ -45,7 +45,7 @@ def state_columns(values: Sequence[Any]) -> Row:
 
 
 def stored_state(state: JobState) -> list[Any]:
-    """The columns of a state."""
+    """Return the columns of a state in their stored form."""
     columns = state_values(state)
     for number in _TEXTS:
         if columns[number] is not None:

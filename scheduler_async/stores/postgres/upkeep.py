@@ -1,4 +1,4 @@
-"""Upkeep: purge what is old, disable what has no user."""
+"""Upkeep: purge old rows, and disable jobs without a user."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ OVERGROWN: Final = """
       FROM unnest($1::bigint[]) AS c (uid)
      WHERE EXISTS (SELECT FROM run WHERE uid = c.uid OFFSET $2)
 """
-# What ran before the clock went back is kept until its time has come once more: it must not be run again then.
-# And up to where rows are missing that would say what ran, is noted.
+# Runs from before the clock was set back are kept until their time has come again, so that they do not run twice.
+# `forgotten_until` records up to which time rows are missing.
 PURGE_RUNS: Final = f"""
     WITH old AS (DELETE FROM run r
                   USING (SELECT c.uid, (SELECT id FROM run WHERE uid = c.uid ORDER BY id DESC LIMIT 1 OFFSET $2) AS last
@@ -45,7 +45,7 @@ PURGE_RUNS: Final = f"""
           GROUP BY uid) AS gone
      WHERE state.uid = gone.uid
 """
-# Those of which a run goes on are left for the next time.
+# Jobs with a run in progress are left for the next time.
 LOCK_REMOVED: Final = """
     SELECT uid
       FROM job
@@ -71,7 +71,7 @@ LOCK_LONG_DISABLED: Final = f"""
 
 
 class UpkeepWork(WorkBase):
-    """The transactions about upkeep. `PostgresStore` says what each is for."""
+    """The transactions of upkeep. For their purpose, see `Store`."""
 
     async def disable_without_user(self, db: Connection, reason: str, now: Micros) -> list[Job]:
         rows = await db.fetch(LOCK_WITHOUT_USER)
@@ -104,7 +104,7 @@ class UpkeepWork(WorkBase):
             jobs = [job for job in found if not has_unreadable_state(job)]
             if jobs:
                 break
-            unreadable += [row[0] for row in rows]  # which hide no others
+            unreadable += [row[0] for row in rows]  # they do not hide other jobs
         if jobs:
             await db.execute(REMOVE, [job.uid for job in jobs])
             await self._forget_removed(db, jobs)

@@ -1,4 +1,4 @@
-"""All transactions of a PostgreSQL store, put together from the modules of their subjects."""
+"""All transactions of a PostgreSQL store, combined from the modules of their subjects."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from scheduler_async.stores.postgres.upkeep import UpkeepWork
 
 
 class Work(JobWork, ClaimWork, EndingWork, NodeWork, UpkeepWork, CopyWork):
-    """Each method is one transaction, given a connection. `PostgresStore` says what each is for."""
+    """Each method is one transaction on a given connection. For their purpose, see `Store`."""

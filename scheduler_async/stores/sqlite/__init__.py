@@ -1,6 +1,6 @@
 """The store in a SQLite file, or in memory.
 
-`store` has the connections, the errors and one method for each question of the protocol; `schema` the tables;
-`bulk_writes` how many rows are written at once. `work` puts the transactions together from their subjects: `jobs`,
-`claims`, `endings`, `nodes`, `upkeep` and `copying`, which share `base`.
+`store` contains the connections, the errors, and one method for each method of the protocol. `schema` contains the
+tables, and `bulk_writes` the statements that write many rows. `work` combines the transactions of `jobs`, `claims`,
+`endings`, `nodes`, `upkeep` and `copying`, which share `base`.
 """

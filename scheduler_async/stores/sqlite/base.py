@@ -1,6 +1,6 @@
-"""What the transactions of every subject share: how one is made, what is remembered between them, rows read into jobs.
+"""The base of all transactions: how they run, their caches, and rows that are converted to jobs.
 
-A constant or a method is here if two subjects need it; otherwise it is with its subject.
+A constant or a method is here if two modules need it. Otherwise it is in the module that needs it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from scheduler_async.stores.codec import (
     unreadable_state,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
-from scheduler_async.stores.ready_queue import Line
+from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
@@ -45,8 +45,8 @@ STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in STATE_FIELDS)
 SELECT_STATE: Final = f"SELECT s.uid, s.revision, {STATE_COLUMNS}"
 STATE_END: Final = 2 + len(STATE_FIELDS)
 SELECT_SPEC: Final = f"SELECT {', '.join(f'j.{name}' for name in DESCRIPTION_TYPES)} FROM job j"
-# With when it was last edited, which changes without the description: another process may have paused it. A job whose
-# state is missing is found, too: it cannot be read, and is shown.
+# With the time of the last edit, which changes without the description: another process may have paused the job. A job
+# without a state is included. It counts as unreadable.
 SELECT_EDITED: Final = f"SELECT j.uid, s.revision, {STATE_COLUMNS}, j.updated_at"
 EDITED: Final = f"{SELECT_EDITED} FROM job j LEFT JOIN state s ON s.uid = j.uid"
 FIND_JOB: Final = f"{EDITED} WHERE j.namespace = ? AND j.id = ? AND j.removed_at IS NULL"
@@ -65,9 +65,9 @@ DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NO
 
 
 def last_number(table: str, *keys: str) -> str:
-    """The highest number that *table* ever gave, or that is in use all the same: none is given twice.
+    """Return the expression for the highest number that *table* ever assigned or uses. No number is assigned twice.
 
-    Those that are absurdly high are left out, or nothing would be left to give.
+    Absurdly high numbers do not count, because they would leave no number to assign.
     """
     in_use = (
         f"coalesce((SELECT max({key.partition('.')[2]}) FROM {key.partition('.')[0]}"
@@ -82,10 +82,10 @@ FORGET_HANDLER: Final = """
     DELETE FROM handler
      WHERE name = ? AND NOT EXISTS (SELECT 1 FROM state INDEXED BY state_of_handler WHERE handler = handler.number)
 """
-# Most columns of most states hold what those of a new job hold.
+# Most columns of most states have the same values as those of a new job.
 USUAL: Final = dict(zip(STATE_FIELDS, state_values(JobState()), strict=True))
 UPDATE_ONLY_STATE: Final = updating("state", ["uid"], *STATE_FIELDS, always="touched = 1", usual=USUAL)
-# The state of a job, and the run and the node that hold it, if any.
+# The state of a job, with the run and the node that hold it, if any.
 WRITE_STATE: Final = updating("state", ["uid"], *STATE_FIELDS, "run", "node", always="touched = 0", usual=USUAL)
 INSERT_SKIP: Final = """
     INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
@@ -97,55 +97,55 @@ DELETE_STATE: Final = """
 """
 FORGET_UNRUN: Final = "DELETE FROM job WHERE uid = ? AND NOT EXISTS (SELECT 1 FROM run WHERE run.uid = job.uid)"
 
-# Descriptions that are remembered, so that nobody need read them.
+# The number of cached descriptions, which save parsing.
 REMEMBERED = 16_384
 
-# Before anything that could be due.
+# Earlier than any due time.
 EARLIEST: Micros = -(2**63)
 
 T = TypeVar("T")
 
 
 def in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-    """Do *work*, all of it or nothing."""
-    # Immediately: a transaction that begins by reading cannot always go on to write.
+    """Do *work* in a transaction. Roll back if it raises."""
+    # IMMEDIATE: a transaction that begins by reading cannot always upgrade to writing.
     db.execute("BEGIN IMMEDIATE")
     try:
         result = work(db, *args)
         db.execute("COMMIT")
     except BaseException:
-        if db.in_transaction:  # a full disk has rolled back by itself
+        if db.in_transaction:  # a full disk rolls back on its own
             db.execute("ROLLBACK")
         raise
     return result
 
 
 def data_version(db: sqlite3.Connection) -> int:
-    """A number that changes when another connection has changed the file."""
+    """Return a number that changes when another connection has changed the file."""
     (version,) = db.execute("PRAGMA data_version").fetchone()
     return int(version)
 
 
 class WorkBase:
-    """A transaction, what is remembered between transactions, and the steps that several of them take."""
+    """Runs transactions, with the caches and the steps that several of them share."""
 
     def __init__(self) -> None:
-        # Jobs by their numbers, whatever their states.
+        # Jobs by number, without their states.
         self._remembered: Cache[int, Job] = Cache(REMEMBERED, REMEMBERED_BYTES)
         self._handlers: dict[str, int] = {}
-        self._as_of = 0  # the version of the data when handlers and those in line were looked at
-        self._is_current = False  # whether the schema was looked at since then, and no newer version has changed it
-        self._last_job: int | None = None  # the highest number that a job ever got, if it was looked at since then
+        self._as_of = 0  # the data version of the cached handlers and of the queue
+        self._is_current = False  # whether the schema was checked since then, and is not newer
+        self._last_job: int | None = None  # the highest number that a job ever had, if it was read since then
         self.unreadable_rows = UnreadableRows()
-        self._line: Line | None = None
-        self._line_until: Micros = EARLIEST
+        self._queue: ReadyQueue | None = None
+        self._queue_until: Micros = EARLIEST
 
     def write(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-        """As `record`, unless a newer version has upgraded the store, which might not understand what is written."""
+        """Do the same as `record`, unless a newer version has migrated the store, which might misread the rows."""
         return self._transact(db, True, work, args)
 
     def record(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-        """As `in_transaction`, for work that changes what is remembered."""
+        """Do the same as `in_transaction`, for work that changes the caches."""
         return self._transact(db, False, work, args)
 
     def _transact(
@@ -154,9 +154,9 @@ class WorkBase:
         try:
             result: T = in_transaction(db, self._in_view_of_others, needs_current, work, args)
         except BaseException as error:
-            self._line = None  # whoever was taken out of it is still due
-            if not isinstance(error, SchedulerError):  # a refusal comes before anything is written
-                self._remembered.clear()  # whoever was added is not there, and its number goes to another
+            self._queue = None  # jobs that were taken out of it are still due
+            if not isinstance(error, SchedulerError):  # a refusal precedes all writes
+                self._remembered.clear()  # added jobs were rolled back, and their numbers will be reused
                 self._last_job = None
             raise
         return result
@@ -164,11 +164,11 @@ class WorkBase:
     def _in_view_of_others(
         self, db: sqlite3.Connection, needs_current: bool, work: Callable[..., T], args: tuple[Any, ...]
     ) -> T:
-        """Do *work*, after a look at whether another process has changed the file."""
+        """Do *work* after a check whether another process has changed the file."""
         version = data_version(db)
         if version != self._as_of:
             self._as_of = version
-            self._handlers.clear()  # some may be forgotten, and their names given to others
+            self._handlers.clear()  # other processes may have deleted or replaced some
             self._last_job = None
             self._is_current = False
         if needs_current and not self._is_current:
@@ -177,23 +177,23 @@ class WorkBase:
         return work(db, *args)
 
     def _find_job(self, db: sqlite3.Connection, namespace: str, id: str, now: Micros | None = 0) -> Job | None:
-        """Return the job with this name; `_jobs` says what *now* is for."""
+        """Return the job with this name. For *now*, see `_jobs`."""
         row = db.execute(FIND_JOB, (namespace, id)).fetchone()
         return None if row is None else self._jobs(db, [row], now).get(row[0])
 
     def _claimed_by(
         self, db: sqlite3.Connection, runs: Iterable[ClaimedRun], now: Micros | None, question: str = SELECT_CLAIMED
     ) -> dict[int, Job]:
-        """Return the jobs of *runs* that are still claimed and can be read, by the run that has claimed each."""
+        """Return the jobs of *runs* that are still claimed and can be read, by run."""
         uids = json.dumps([run.uid for run in runs])
         rows = db.execute(question, (uids,)).fetchall()
         jobs = self._jobs(db, [row[:-1] for row in rows], now)
         return {row[-1]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
 
     def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros | None = 0) -> dict[int, Job]:
-        """Return the jobs of these rows of state, by their numbers; a state that has no job is left out.
+        """Return the jobs of these rows of state, by number. A state without a job is omitted.
 
-        A job whose description cannot be read is shown as disabled as of *now*, or in its own state if that is None.
+        A job whose description cannot be read counts as disabled as of *now*, or keeps its own state if *now* is None.
         """
         jobs = {}
         for row, described in zip(rows, self._described(db, rows), strict=True):
@@ -203,16 +203,16 @@ class WorkBase:
         return jobs
 
     def _job(self, row: Row, described: Job | None, now: Micros | None) -> Job | None:
-        """Return one job. If it cannot be read (its zone is gone, its JSON broken) it is shown as `_jobs` says."""
+        """Return one job. If it cannot be read, for example because its zone is gone, see `_jobs`."""
         uid, columns = row[0], row[2:STATE_END]
         if described is None:
-            self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this number"))
+            self.unreadable_rows.add("state", uid, Unreadable("uid", "no job has this uid"))
             return None
         try:
             job = described.with_state(read_state(columns))
         except Unreadable as problem:
             is_missing = not any(value is not None for value in row[1:STATE_END])
-            unsound = Unreadable("uid", "no row has this number") if is_missing else problem
+            unsound = Unreadable("uid", "no state has this uid") if is_missing else problem
             self.unreadable_rows.add("state", uid, unsound)
             job = replace(described, state=unreadable_state(columns, unsound), unreadable_state=unsound)
         else:
@@ -221,9 +221,9 @@ class WorkBase:
         return _edited(job, row[STATE_END]) if len(row) > STATE_END else job
 
     def _described(self, db: sqlite3.Connection, rows: Sequence[Row]) -> list[Job | None]:
-        """Return the jobs of these rows of state, whatever their states, most of which are remembered.
+        """Return the jobs of these rows of state, without their states. Most of them are cached.
 
-        It is None where no job has the number.
+        The result has None for a number without a job.
         """
         remembered = self._remembered
         known = [found if (found := remembered.get(row[0])) and found.revision == row[1] else None for row in rows]
@@ -251,7 +251,7 @@ class WorkBase:
         return int(db.execute(f"SELECT {question}").fetchone()[0])
 
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
-        """The number of a handler; *numbers* are those of this transaction, which may yet be rolled back."""
+        """Return the number of a handler. *numbers* are those of this transaction, which may be rolled back."""
         if handler not in numbers:
             self._numbers_of(db, [handler])
             number = self._handlers.get(handler)
@@ -263,7 +263,7 @@ class WorkBase:
         return numbers[handler]
 
     def _numbers_of(self, db: sqlite3.Connection, names: Sequence[str] | None) -> list[int]:
-        """The numbers of the handlers with these names."""
+        """Return the numbers of the handlers with these names."""
         if names is None:
             return [number for (number,) in db.execute("SELECT number FROM handler")]
         unknown = [name for name in names if name not in self._handlers]
@@ -276,17 +276,17 @@ class WorkBase:
         return [self._handlers[name] for name in names if name in self._handlers]
 
     def _forget_removed(self, db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
-        """Forget the handlers of *jobs* that were removed, if no other job uses them."""
+        """Delete the handlers of removed *jobs* that no other job uses."""
         self._forget_unused(db, {job.handler for job in jobs})
 
     def _forget_unused(self, db: sqlite3.Connection, names: Iterable[str]) -> None:
-        """Forget those of the handlers with these *names* that no job uses any more."""
+        """Delete the handlers with these *names* that no job uses."""
         for name in names:
             if db.execute(FORGET_HANDLER, (name,)).rowcount:
                 self._handlers.pop(name, None)
 
-    def _bury(self, db: sqlite3.Connection, jobs: Iterable[Job]) -> bool:
-        """Let those of *jobs* that were removed have no state any more, now that no run needs it.
+    def _delete_removed(self, db: sqlite3.Connection, jobs: Iterable[Job]) -> bool:
+        """Delete the states of removed *jobs*, which no run needs any more.
 
         Return whether there were any.
         """
@@ -297,24 +297,24 @@ class WorkBase:
         return bool(gone)
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
-        """Write the rows of what was left out, of which job, and when."""
+        """Write the rows of skipped occurrences."""
         rows = skip_values(skipped)
         if rows:
             first = self._last_number(db, LAST_RUN) + 1
             db.executemany(INSERT_SKIP, [(run_id, *row) for run_id, row in enumerate(rows, first)])
 
-    def _stand_in_line(self, job: Job) -> None:
-        """A job that is written and due already does not come due: it is told of."""
+    def _add_if_due(self, job: Job) -> None:
+        """Add a job to the queue if it is due already. The query for newly due jobs would not find it."""
         state = job.state
         at = state.next_run_at
         if (
-            self._line is not None
+            self._queue is not None
             and at is not None
-            and at <= self._line_until
+            and at <= self._queue_until
             and state.phase is Phase.ACTIVE
             and state.activity is Status.IDLE
         ):
-            self._line.add(group_key(job.namespace, job.group) or NO_GROUP, (*order(job), job.uid))
+            self._queue.add(group_key(job.namespace, job.group) or NO_GROUP, (*order(job), job.uid))
 
 
 def _edited(job: Job, edited_at: Any) -> Job:
@@ -324,5 +324,5 @@ def _edited(job: Job, edited_at: Any) -> Job:
 
 
 def free_values(job: Job) -> Row:
-    """Return the columns of `WRITE_STATE` for a job that no run holds any more."""
+    """Return the columns of `WRITE_STATE` for a job without a run."""
     return (*state_values(job.state), None, None, job.uid)

@@ -1,4 +1,4 @@
-"""Statements that write many rows to SQLite at once, and bind only the values that are not the usual ones."""
+"""Statements that write many rows to SQLite at once, and bind only values that differ from the usual ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from operator import is_not, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-# So many rows go into one statement. The event loop can go on while SQLite is busy with it; between two statements,
-# who writes has to wait for its turn. More of them gain nothing.
+# So many rows go into one statement. The event loop can run while SQLite executes it; between two statements, the
+# thread waits for its turn. Larger statements gain nothing.
 AT_ONCE = (256, 32, 4, 1)
 
 
 class Form(NamedTuple):
-    """How rows with the same gaps are written."""
+    """The statements for rows with the same gaps."""
 
     texts: tuple[str, ...]
     """The statements for as many rows as `AT_ONCE` says."""
@@ -40,15 +40,15 @@ class Form(NamedTuple):
 
 
 NULL = MappingProxyType[str, object]({})
-"""No column has a usual value but None."""
+"""The usual value of every column is None."""
 
 
 class Writing:
-    """A statement that writes rows with gaps: it binds only the values that differ from the usual ones.
+    """A statement that writes rows with gaps. It binds only the values that differ from the usual ones.
 
-    Python's driver is slow to bind values, None above all, and most columns of most jobs hold what they usually hold.
-    Rows end with the values by which the statement finds them, if it does. Rows that are written together must differ
-    in these.
+    Python's driver binds values slowly, None in particular, and most columns of most jobs have their usual value. Rows
+    end with the key values by which the statement finds them, if it does. Rows that are written together must have
+    different keys.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Writing:
         keys: int = 0,
         usual: Mapping[str, object] = NULL,
     ) -> None:
-        """Make a statement for *columns*, with so many *keys* behind them.
+        """Make a statement for *columns*, followed by *keys* key values.
 
-        *text* gets the columns that are bound, the literals of those that are not, and the number of rows. *usual* are
-        the usual values of columns where they are not None.
+        *text* receives the bound columns, the literals of the others, and the number of rows. *usual* contains the
+        usual values that are not None.
         """
         self._text = text
         self._columns = columns
@@ -108,7 +108,7 @@ class Writing:
         return self._forms[filled]
 
     def _filled(self, row: Sequence[Any]) -> tuple[bool, ...]:
-        # By identity, which is quicker: a usual value that is another object is bound like any other.
+        # Compare by identity, which is faster. An equal value that is another object is simply bound.
         return tuple(map(is_not, row, self._usual))
 
 
@@ -119,7 +119,7 @@ def _literal(value: object) -> str:
 def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda row: tuple(row[place] for place in places)  # of one place, it would give what is there
+    return lambda row: tuple(row[place] for place in places)  # itemgetter with one index does not return a tuple
 
 
 def _values(columns: int, rows: int, *constants: str) -> str:
@@ -146,9 +146,9 @@ def updating(
     always: str | None = None,
     usual: Mapping[str, object] = NULL,
 ) -> Writing:
-    """Return a statement that changes the rows of *table* that are found by *keys*, and only *where* a condition holds.
+    """Return a statement that updates the rows of *table* with these *keys*, only *where* a condition holds.
 
-    It *always* makes another change besides.
+    *always* is another assignment.
     """
 
     def text(full: Sequence[str], gaps: Mapping[str, str], rows: int) -> str:

@@ -1,4 +1,4 @@
-"""Claims: what is due and who goes first, claim it, start it or give it back."""
+"""Claims: select due jobs in order, claim them, start or release them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
-from scheduler_async.stores.decisions import can_be_claimed, claimed_by_hand, earliest_of, gone_on, put_back
+from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
-from scheduler_async.stores.ready_queue import Line
+from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.sqlite.base import (
     DUE,
     EARLIEST,
@@ -34,12 +34,12 @@ RUNNING_BY_GROUP: Final = """
      WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
   GROUP BY group_key
 """
-# Whatever a damaged row holds, places can be compared.
+# Damaged rows must not break the comparison of places.
 PLACE: Final = """
     coalesce(s.group_key, ''), CAST(coalesce(s.rank, 0) AS INTEGER), CAST(coalesce(s.last_run_at, -1) AS INTEGER),
     CAST(coalesce(s.id, '') AS TEXT), s.uid
 """
-# Who has come due since a moment, to stand in line.
+# The jobs that have become due since a time, for the queue.
 SELECT_DUE_SINCE: Final = f"""
     SELECT {PLACE}
       FROM state s INDEXED BY state_due
@@ -48,7 +48,7 @@ SELECT_DUE_SINCE: Final = f"""
        AND s.next_run_at > :since
        AND s.next_run_at <= :now
 """
-# The same, for those who need not stand in line.
+# The same, for jobs that bypass the queue.
 SELECT_FEW_DUE: Final = f"""
     {SELECT_STATE}, {PLACE}
       FROM state s INDEXED BY state_due
@@ -58,7 +58,7 @@ SELECT_FEW_DUE: Final = f"""
        AND s.next_run_at <= :now
      LIMIT :most
 """
-# Those who were first in line, as they are now.
+# The first jobs of the queue, in their current state.
 SELECT_FIRST: Final = f"""
     {SELECT_STATE}, {PLACE}
       FROM state s
@@ -94,12 +94,12 @@ UNHANDLED: Final = f"""
      WHERE h.number NOT IN (SELECT value FROM json_each(:handlers))
      LIMIT {MOST_UNHANDLED}
 """
-# Of handlers that are not here no more than this are looked at: a tenant may use any number of names.
+# At most this many handlers without a registration are considered: a tenant may use any number of names.
 MOST_ABSENT: Final = 1_000
 _HERE: Final = "(SELECT value FROM json_each(:handlers))"
 _ABSENT: Final = f"SELECT number FROM handler WHERE number NOT IN {_HERE} ORDER BY number LIMIT {MOST_ABSENT}"
 _LOOKED_AT: Final = f"(SELECT number FROM handler WHERE number IN {_HERE} UNION ALL SELECT number FROM ({_ABSENT})) h"
-# The same where there are many handlers; to count them all would take as long as to look at them.
+# The same for many handlers. Counting them all would take as long as looking at them.
 NEXT_DUE_OF_MANY: Final = NEXT_DUE.replace("handler h", _LOOKED_AT).replace(
     "count(*)", f"(SELECT count(*) FROM (SELECT 1 FROM handler LIMIT {MOST_ABSENT + 1}))"
 )
@@ -112,7 +112,7 @@ COUNT_DUE: Final = f"""
              WHERE {DUE} AND s.next_run_at <= ?
              LIMIT ?)
 """
-# Of each handler no more than some are looked at: all of a full group may be due, and this is asked often.
+# At most 100 jobs of each handler are considered: a whole full group may be due, and this query is frequent.
 EARLIEST_DUE: Final = f"""
     SELECT min((SELECT w.next_run_at
                   FROM (SELECT s.next_run_at, s.group_key
@@ -145,18 +145,18 @@ SELECT_RELEASED: Final = f"""
       FROM state s LEFT JOIN job j ON j.uid = s.uid
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
-# The row of a run that never began, and those of the occurrences that its claim left out.
+# The row of a run that never started, and the rows of the occurrences that its claim skipped.
 DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
 
 
 class ClaimWork(WorkBase):
-    """The transactions about claims. `SQLiteStore` says what each is for."""
+    """The transactions of claims. For their purpose, see `Store`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._left_alone: set[int] = set()  # jobs that are due and cannot be claimed, as far as they were looked at
-        self._line_terms: tuple[str, int] | None = None
-        self._are_many_handlers = False  # when the last claim looked
+        self._left_alone: set[int] = set()  # known jobs that are due and cannot be claimed
+        self._queue_terms: tuple[str, int] | None = None
+        self._are_many_handlers = False  # as of the last claim
 
     def running_by_group(self, db: sqlite3.Connection) -> dict[str, int]:
         return dict(db.execute(RUNNING_BY_GROUP).fetchall())
@@ -180,7 +180,7 @@ class ClaimWork(WorkBase):
                 run_id += 1
         WRITE_STATE.all(db, map(free_values, plan.passed_over))
         for job in plan.passed_over:
-            self._stand_in_line(job)
+            self._add_if_due(job)
         runs = plan.runs
         WRITE_STATE.all(db, (_held_values(run, terms.node) for run in runs))
         repeated: set[int] = set()
@@ -208,29 +208,29 @@ class ClaimWork(WorkBase):
         )
 
     def _select_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str) -> list[Row]:
-        """The first in line, up to the limit, none beyond the limit of its group."""
-        self._renew_line(handlers)
+        """Return the first due jobs, up to the limit and the limits of their groups."""
+        self._renew_queue(handlers)
         few = self._select_few_due(db, now, terms, handlers)
         if few is not None:
             return few
-        if now < self._line_until:  # too many come before those in line
-            self._line = None
-            self._renew_line(handlers)
+        if now < self._queue_until:  # too many jobs precede those in the queue
+            self._queue = None
+            self._renew_queue(handlers)
         rooms = self._rooms(db, terms)
-        line = self._line_of_due(db, now, handlers)
+        queue = self._queue_of_due(db, now, handlers)
         chosen: dict[int, Row] = {}
-        while taken := line.take(terms.limit - len(chosen), rooms):
+        while taken := queue.take(terms.limit - len(chosen), rooms):
             uids = json.dumps([place[-1] for _, place in taken])
             found = db.execute(SELECT_FIRST, {"uids": uids, "handlers": handlers, "now": now}).fetchall()
             rows = {row[0]: row for row in found}
             for group, place in taken:
                 uid = place[-1]
                 row = rows.get(uid)
-                if row is None or uid in chosen:  # not due any more, or twice in line
+                if row is None or uid in chosen:  # no longer due, or queued twice
                     rooms.take(group, -1)
-                elif row[-4:] != place or row[-5] != group:  # it stands elsewhere now
+                elif row[-4:] != place or row[-5] != group:  # its place has changed
                     rooms.take(group, -1)
-                    line.add(row[-5], row[-4:])
+                    queue.add(row[-5], row[-4:])
                 else:
                     chosen[uid] = row[:-5]
         return list(chosen.values())
@@ -241,46 +241,46 @@ class ClaimWork(WorkBase):
     def _select_few_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
     ) -> list[Row] | None:
-        """All that is due, if nobody waits and all of it can be taken, as nearly always; otherwise None.
+        """Return all due jobs if none waits and all can be claimed, which is the usual case. Otherwise return None.
 
-        Those who stand in line ahead of their time do not wait: others may be due before them.
+        Jobs that were queued ahead of their time do not count as waiting, because others may be due before them.
         """
-        come_first = now < self._line_until
-        if (self._line and not come_first) or terms.limits_groups:
+        come_first = now < self._queue_until
+        if (self._queue and not come_first) or terms.limits_groups:
             return None
-        since = EARLIEST if come_first else self._line_until
+        since = EARLIEST if come_first else self._queue_until
         due = {"handlers": handlers, "since": since, "now": now, "most": terms.limit + 1}
         rows = db.execute(SELECT_FEW_DUE, due).fetchall()
         if len(rows) > terms.limit:
             return None
-        self._line_until = max(self._line_until, now)
+        self._queue_until = max(self._queue_until, now)
         rows.sort(key=lambda row: row[-4:])
         return [row[:-5] for row in rows if row[0] not in self._left_alone]
 
-    def _renew_line(self, handlers: str) -> None:
-        """Make the line anew if it may not be what it was."""
+    def _renew_queue(self, handlers: str) -> None:
+        """Replace the queue if it may be outdated."""
         terms = handlers, self._as_of
-        if self._line is None or self._line_terms != terms:
-            self._line, self._line_terms, self._line_until = Line(), terms, EARLIEST
-            self._left_alone = set()  # they are looked at again
+        if self._queue is None or self._queue_terms != terms:
+            self._queue, self._queue_terms, self._queue_until = ReadyQueue(), terms, EARLIEST
+            self._left_alone = set()  # try them again
 
-    def _line_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> Line:
-        """The line, with all that is due now."""
-        assert self._line is not None
-        newly_due = db.execute(SELECT_DUE_SINCE, {"handlers": handlers, "since": self._line_until, "now": now})
-        self._line.extend((row[0], row[1:]) for row in newly_due)
-        self._line_until = now
-        return self._line
+    def _queue_of_due(self, db: sqlite3.Connection, now: Micros, handlers: str) -> ReadyQueue:
+        """Return the queue with all jobs that are due now."""
+        assert self._queue is not None
+        newly_due = db.execute(SELECT_DUE_SINCE, {"handlers": handlers, "since": self._queue_until, "now": now})
+        self._queue.extend((row[0], row[1:]) for row in newly_due)
+        self._queue_until = now
+        return self._queue
 
     def _undo_repeated(self, db: sqlite3.Connection, runs: list[ClaimedRun], now: Micros) -> set[int]:
-        """Undo claims of occurrences that ran before, as a clock that went back offers them; their jobs go on."""
+        """Undo claims of occurrences that already ran before the clock was set back. Their jobs continue."""
         repeated = set()
         for run in runs:
             if not db.execute("SELECT 1 FROM run WHERE id = ? AND uid = ?", (run.id, run.uid)).fetchone():
                 (latest,) = db.execute(LATEST_RUN, (run.uid, now)).fetchone()
-                job = gone_on(run, latest, now)
+                job = after_repeat(run, latest, now)
                 WRITE_STATE.one(db, *free_values(job))
-                self._stand_in_line(job)
+                self._add_if_due(job)
                 repeated.add(run.uid)
         return repeated
 
@@ -334,17 +334,17 @@ class ClaimWork(WorkBase):
         return ours
 
     def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
-        # As they are now: they may have been edited since they were claimed.
+        # Read the current jobs, which may have been edited since the claim.
         jobs = self._claimed_by(db, runs, None, SELECT_RELEASED)
         ours = [run for run in runs if run.id in jobs]
         undone = [put_back(jobs[run.id], run) for run in ours]
         freed = [job for job, _, _ in undone]
         WRITE_STATE.all(db, map(free_values, freed))
-        self._bury(db, freed)
+        self._delete_removed(db, freed)
         db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
         self._write_skips(db, undone)
         for job in freed:
-            self._stand_in_line(job)
+            self._add_if_due(job)
 
 
 def _insert_run(run: ClaimedRun, node: str) -> Row:
@@ -361,5 +361,5 @@ def _insert_run(run: ClaimedRun, node: str) -> Row:
 
 
 def _held_values(run: ClaimedRun, node: int) -> Row:
-    """Return the columns of `WRITE_STATE` for the job of *run*, which holds it."""
+    """Return the columns of `WRITE_STATE` for the claimed job of *run*."""
     return (*state_values(run.job.state), run.id, node, run.uid)

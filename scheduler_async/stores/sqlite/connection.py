@@ -1,6 +1,6 @@
-"""A connection to SQLite and its thread: how work gets there, and how both end.
+"""A connection to SQLite and its thread: how work reaches the thread, and how both end.
 
-aiosqlite carries each piece of work to the connection's own thread.
+aiosqlite passes each piece of work to the thread of the connection.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ import aiosqlite
 from scheduler_async.stores.unreadable import decoded
 from scheduler_async.timekeeping.clock import SystemClock
 
-# Another program may hold the file for a moment; what holds it longer is reported, and tried again.
+# Another program may lock the file briefly. A longer lock is reported, and the work is tried again.
 BUSY_TIMEOUT = 5.0  # seconds
 
 T = TypeVar("T")
 
 
 async def connect(path: str) -> aiosqlite.Connection:
-    """Open a connection. It begins and ends no transactions by itself."""
+    """Open a connection, without automatic transactions."""
     connection = aiosqlite.connect(
         path,
         timeout=BUSY_TIMEOUT,
         isolation_level=None,
         factory=_Connection,
         cached_statements=64,
-        check_same_thread=False,  # should its thread die, another one closes it
+        check_same_thread=False,  # another thread closes it if its own dies
     )
-    # A program that ends without stop() must not wait for this thread for ever.
+    # A program that ends without stop() must not wait for this thread forever.
     thread = connection._thread
     thread.daemon = True
     thread.run = partial(_until_loop_is_closed, thread.run)  # type: ignore[method-assign]
     try:
         return await connection
     except sqlite3.Error:
-        # It reports to this event loop before it ends, and must not find it closed.
+        # It reports to this event loop before it ends, so the loop must still be open.
         await _end_of_thread(connection)
         raise
 
 
 async def call(connection: aiosqlite.Connection, work: Callable[..., T], *args: Any) -> T:
-    """Do *work* on the connection's thread, in one hop."""
+    """Do *work* on the thread of the connection, in one hop."""
     return cast(T, await connection.execute_fetchall(cast(str, work), args))
 
 
 def _until_loop_is_closed(run: Callable[[], None]) -> None:
-    """Let the thread end without a word when the event loop that it answers to was closed: stop() was forgotten."""
+    """End the thread silently if its event loop was closed because stop() was not called."""
     try:
         run()
     except RuntimeError as error:
@@ -59,7 +59,7 @@ def _until_loop_is_closed(run: Callable[[], None]) -> None:
 
 
 async def abandon(connection: aiosqlite.Connection) -> None:
-    """Close a connection whose event loop is gone. Its thread may be dead already."""
+    """Close a connection whose event loop is closed. Its thread may be dead already."""
     connection.stop()
     await _end_of_thread(connection)
     if connection._connection is not None:
@@ -75,8 +75,8 @@ async def _end_of_thread(connection: aiosqlite.Connection) -> None:
 class _Connection(sqlite3.Connection):
     """A connection that also executes functions.
 
-    aiosqlite hands what it is asked to execute to the connection on its thread, and fetches all rows there: that way
-    a function reaches the thread through its public interface.
+    aiosqlite passes the argument of execute() to the connection on its thread, and fetches all rows there. In this way,
+    a function reaches the thread through the public interface.
     """
 
     def execute(self, sql: Any, parameters: Any = (), /) -> Any:
@@ -87,13 +87,13 @@ class _Connection(sqlite3.Connection):
         except sqlite3.OperationalError as error:
             if self.text_factory is not str or "decode to UTF-8" not in str(error):
                 raise
-        # Once more, and from now on, by a slower way that takes any text: which is not UTF-8, is found when it is read.
+        # Switch to a slower text factory that accepts any bytes. Invalid UTF-8 is detected when the row is read.
         self.text_factory = decoded
         return _Answer(sql(self, *parameters))
 
 
 class _Answer:
-    """Looks like a cursor to aiosqlite, and carries what a function returned."""
+    """A cursor for aiosqlite that carries the result of a function."""
 
     def __init__(self, value: object) -> None:
         self._value = value

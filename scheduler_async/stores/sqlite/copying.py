@@ -1,4 +1,4 @@
-"""What SQLite is asked when a store is copied: whole rows, some at a time."""
+"""The statements of a copy, which transfer whole rows in slices."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FIND_UIDS: Final = """
       JOIN job j ON j.namespace = json_extract(n.value, '$[0]') AND j.id = json_extract(n.value, '$[1]')
        AND j.removed_at IS NULL
 """
-# An occurrence is attempted once, so that it has one row, whoever attempted it.
+# An attempt at an occurrence has one row, whichever node made it.
 FIND_ATTEMPT: Final = """
     SELECT 1
       FROM run INDEXED BY run_once
@@ -85,7 +85,7 @@ INSERT_RUN: Final = inserting(
 
 
 class CopyWork(WorkBase):
-    """The transactions about copies. `SQLiteStore` says what each is for."""
+    """The transactions of copies. For their purpose, see `Store`."""
 
     def count(self, db: sqlite3.Connection) -> tuple[int, int]:
         jobs, runs = db.execute(COUNT).fetchone()
@@ -107,7 +107,7 @@ class CopyWork(WorkBase):
         for job in wanted:
             self._number_of(db, job.handler, numbers)
         uid = self._last_number(db, LAST_JOB)
-        self._last_job = None  # it is about to change
+        self._last_job = None  # new jobs will change it
         added = [replace(job, uid=uid + place) for place, job in enumerate((job for job in wanted if not job.uid), 1)]
         updated = [job for job in wanted if job.uid]
         INSERT_JOB.all(db, map(description_values, added))
@@ -115,7 +115,7 @@ class CopyWork(WorkBase):
         UPDATE_JOB.all(db, map(edited_values, updated))
         UPDATE_STATE.all(db, ((*narrow_values(job, numbers[job.handler]), job.uid) for job in updated))
         self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, Job)})
-        self._line = None  # some may be due already
+        self._queue = None  # some of the jobs may be due already
         return rulings
 
     def write_runs(self, db: sqlite3.Connection, runs: Sequence[RunRecord]) -> int:

@@ -1,4 +1,4 @@
-"""Endings: record how runs ended and what comes next, also for runs whose node died."""
+"""Endings: record how runs ended and what comes next, including runs whose node died."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FINISH_RUN: Final = updating(
 
 
 class EndingWork(WorkBase):
-    """The transactions about endings. `SQLiteStore` says what each is for."""
+    """The transactions of endings. For their purpose, see `Store`."""
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         left = [after(item.run.job, item, rules) for item in ended]
@@ -33,7 +33,7 @@ class EndingWork(WorkBase):
             db, ([*state_values(one.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True))
         )
         if found != len(ended):
-            # Begin anew: nothing else has been written so far, and a savepoint would cost those that need none.
+            # Start again: nothing else has been written so far, and a savepoint would slow down the usual case.
             db.execute("ROLLBACK")
             db.execute("BEGIN IMMEDIATE")
             return self._finish_touched(db, ended, rules)
@@ -43,13 +43,13 @@ class EndingWork(WorkBase):
     def _finish_touched(
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
     ) -> list[Transition | None]:
-        """As `finish`, where some were edited, taken over or removed while they ran: each is looked at first."""
+        """Do the same as `finish` if jobs were edited, taken over or removed during their runs. Read each job first."""
         now = max((item.finished_at for item in ended), default=0)
         jobs = self._claimed_by(db, (item.run for item in ended), now)
         ours = [item for item in ended if item.run.id in jobs]
         left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
         WRITE_STATE.all(db, (free_values(one.job) for one in left.values()))
-        self._bury(db, (one.job for one in left.values()))
+        self._delete_removed(db, (one.job for one in left.values()))
         self._write_endings(db, ours, list(left.values()))
         return [left.get(item.run.id) for item in ended]
 
@@ -59,7 +59,7 @@ class EndingWork(WorkBase):
         if written:
             db.executemany("INSERT OR REPLACE INTO output (run, text) VALUES (?, ?)", written)
         for item, one in zip(ended, left, strict=True):
-            self._stand_in_line(one.job)
+            self._add_if_due(one.job)
             if one.skips:
                 self._write_skips(db, [(one.job, one.skips, item.finished_at)])
 
@@ -73,7 +73,7 @@ class EndingWork(WorkBase):
         return recovered
 
     def _forget_node(self, db: sqlite3.Connection, node: NodeRow) -> bool:
-        """Whether *node* is dead and ours to bury: otherwise it lives, or another process was faster."""
+        """Delete the row of a dead *node*. Return False if it lives, or if another process was faster."""
         if node.is_missing:
             return not db.execute("SELECT 1 FROM node WHERE number = ?", (node.id,)).fetchone()
         return db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat)).rowcount > 0
@@ -86,19 +86,19 @@ class EndingWork(WorkBase):
     def _interrupt(
         self, db: sqlite3.Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
-        """End all runs of *node* but the *known*, as interrupted."""
+        """Record all runs of *node* as interrupted, except the *known* ones."""
         rows = [row for row in db.execute(SELECT_HELD, {"node": node}).fetchall() if row[-7] not in known]
         jobs = self._jobs(db, [row[:-7] for row in rows], now)
         left = []
         for row in rows:
             job = jobs.get(row[0])
-            if job is None or (has_unreadable_state(job) and not self._bury(db, [job])):
+            if job is None or (has_unreadable_state(job) and not self._delete_removed(db, [job])):
                 continue
             edit, ended = interrupted(job, row[-6], row[-5:], problem, now, rules)
             if not has_unreadable_state(job):
                 WRITE_STATE.one(db, *free_values(edit.job))
-                self._bury(db, [edit.job])
-                self._stand_in_line(edit.job)
+                self._delete_removed(db, [edit.job])
+                self._add_if_due(edit.job)
             FINISH_RUN.one(db, *ending_values(ended))
             self._write_skips(db, [(edit.job, edit.skips, now)])
             left.append((edit, ended.run))

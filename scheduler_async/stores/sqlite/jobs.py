@@ -1,4 +1,4 @@
-"""Jobs: find, add, edit, remove, list and review them; and the log of their runs."""
+"""Jobs: find, add, edit, remove, list and review them; and the run log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from scheduler_async.timekeeping.instants import Micros
 
 LAST_JOB: Final = last_number("job", "job.uid", "state.uid")
 NAME_EXISTS: Final = "SELECT 1 FROM job WHERE namespace = ? AND id = ? AND removed_at IS NULL"
-# Of an object with a list of ids for each namespace.
+# The parameter is an object with a list of ids for each namespace.
 FIND_JOBS: Final = f"""
     {SELECT_EDITED}
       FROM json_each(?) n
@@ -44,7 +44,7 @@ CROSS JOIN json_each(n.value) i
 CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value AND j.removed_at IS NULL
  LEFT JOIN state s ON s.uid = j.uid
 """
-# The columns of a description but its number, and those of a state with what a claim needs to know besides.
+# The columns of a description without its number, and those of a state with the columns that claims need.
 EDITED_COLUMNS: Final = [name for name in DESCRIPTION_TYPES if name != "uid"]
 NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *STATE_FIELDS)
 INSERT_JOB: Final = inserting("job", *DESCRIPTION_TYPES)
@@ -57,7 +57,7 @@ REVIEW: Final = f"""
   ORDER BY s.uid
      LIMIT ?
 """
-# Only its runs keep a removed job: what it was for is nobody's business any more.
+# A removed job remains only for its runs. Its payload and metadata are erased.
 REMOVE: Final = "UPDATE job SET removed_at = ?, payload = 'null', metadata = '{}' WHERE uid = ?"
 DISABLE: Final = """
     UPDATE state
@@ -76,7 +76,7 @@ PARAMETER: Final = "?"
 
 
 class JobWork(WorkBase):
-    """The transactions about jobs. `SQLiteStore` says what each is for."""
+    """The transactions of jobs. For their purpose, see `Store`."""
 
     def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
         jobs, uid = self._find(db, changes)
@@ -97,8 +97,8 @@ class JobWork(WorkBase):
                 else:
                     self._update(db, jobs[name], job, numbers)
                 jobs[name] = job
-                if self._line is not None:  # many may be added at once
-                    self._stand_in_line(job)
+                if self._queue is not None:  # many jobs may be added at once
+                    self._add_if_due(job)
             if edit is not None and edit.job.description.unreadable:
                 edit = replace(edit, job=shown(edit.job, 0))
             edits.append(edit)
@@ -108,9 +108,9 @@ class JobWork(WorkBase):
         return edits
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
-        """The jobs that *changes* are about, as far as they exist; and the highest number that a job ever got."""
+        """Return the jobs of *changes* that exist, and the highest number that a job ever had."""
         number = self._last_number(db, LAST_JOB) if self._last_job is None else self._last_job
-        if len(changes) == 1:  # a third of the time
+        if len(changes) == 1:  # three times as fast
             name = changes[0].namespace, changes[0].id
             job = self._find_job(db, *name, None) if db.execute(NAME_EXISTS, name).fetchone() else None
             return {} if job is None else {name: job}, number
@@ -140,13 +140,13 @@ class JobWork(WorkBase):
             job = reviewed(before, decide)
             if job is not None:
                 self._update(db, before, job, numbers)
-                self._stand_in_line(job)
+                self._add_if_due(job)
         return rows[-1][0] if len(rows) == limit else None
 
     def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
         refuse_unreadable_state(before)
         self._update_spec(db, before, job)
-        if job.description.unreadable:  # what stands in for the rest is not stored
+        if job.description.unreadable:  # placeholders are not stored
             refuse_resuming_unreadable(before, job)
             UPDATE_ONLY_STATE.one(db, *state_values(job.state), job.uid)
             return
@@ -156,7 +156,7 @@ class JobWork(WorkBase):
             numbers.pop(before.handler, None)
 
     def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
-        if job.revision == before.revision:  # only its state changes: what cannot be read here stays as it is
+        if job.revision == before.revision:  # only its state changes; unreadable columns stay unchanged
             db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
             self._remembered.pop(job.uid)
             return
@@ -175,7 +175,7 @@ class JobWork(WorkBase):
             db.execute(DISABLE, (REMOVED, now, job.uid))
             return job
         db.execute(CANCEL_RUN, (now, REMOVED, run, job.uid))
-        self._bury(db, [job])
+        self._delete_removed(db, [job])
         return job
 
     def get(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
@@ -214,7 +214,7 @@ class JobWork(WorkBase):
 
 
 def narrow_values(job: Job, handler: int) -> Row:
-    """Return the columns of `NARROW_COLUMNS`; *handler* is the number of the job's handler."""
+    """Return the columns of `NARROW_COLUMNS`. *handler* is the number of the job's handler."""
     key = group_key(job.namespace, job.group)
     return (job.revision, handler, job.priority.rank, job.id, key, *state_values(job.state))
 

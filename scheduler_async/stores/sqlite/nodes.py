@@ -1,4 +1,4 @@
-"""Nodes: join, beat, list the nodes and what they hold, leave."""
+"""Nodes: join, send heartbeats, list the nodes and their claims, leave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNNING_BY_NODE: Final = """
      WHERE activity <> 'idle'
   GROUP BY node
 """
-# Who has claims, one look at the index for each, and is not a node; 0 is a claim that names no node.
+# The owners of claims that have no row, with one index lookup each. 0 is a claim without a node.
 OWNERLESS: Final = """
     WITH RECURSIVE owner (number) AS (
         SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle'
@@ -43,8 +43,8 @@ OWNERLESS: Final = """
      WHERE EXISTS (SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node IS NULL)
 """
 IS_REMOVED: Final = "SELECT 1 FROM job WHERE uid = ? AND removed_at IS NOT NULL"
-# Which numbers of handlers jobs wait under, one look at the index for each; whose number that is; and the handler of
-# the first of those jobs, which should be the same.
+# The handler numbers of waiting jobs, with one index lookup each; the handler with that number; and the handler of the
+# first of those jobs, which should be the same.
 HANDLERS_IN_USE: Final = f"""
     WITH RECURSIVE used (number) AS (
         SELECT min(s.handler) FROM state s INDEXED BY state_due WHERE {DUE}
@@ -70,7 +70,7 @@ MOVE_TO_HANDLER: Final = """
 
 
 class NodeWork(WorkBase):
-    """The transactions about nodes. `SQLiteStore` says what each is for."""
+    """The transactions of nodes. For their purpose, see `Store`."""
 
     def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros, beat_at: Micros) -> int:
         self._put_handlers_right(db)
@@ -83,11 +83,11 @@ class NodeWork(WorkBase):
         return number
 
     def _put_handlers_right(self, db: sqlite3.Connection) -> None:
-        """Let no job wait under the number of another handler than its own, should a row of the handlers be damaged."""
+        """Correct the handler numbers of jobs after a row of the table of handlers was damaged."""
         for number, name, wanted in db.execute(HANDLERS_IN_USE).fetchall():
             if wanted is None or wanted == name:
                 continue
-            problem = Unreadable("name", f"it is {quoted(name)} where jobs say {quoted(wanted)}")
+            problem = Unreadable("name", f"it is {quoted(name)}, but its jobs have the handler {quoted(wanted)}")
             self.unreadable_rows.add("handler", number, problem)
             self._handlers.clear()
             numbers: dict[str, int] = {}
@@ -104,7 +104,7 @@ class NodeWork(WorkBase):
         ]
 
     def _can_recover(self, db: sqlite3.Connection, owner: int) -> bool:
-        """Whether `recover` would find anything to do about the claims of *owner*, which is not a node any more."""
+        """Return whether `recover` has anything to do for the claims of *owner*, which has no row."""
         rows = db.execute(SELECT_HELD, {"node": owner}).fetchall()
         jobs = self._jobs(db, [row[:-7] for row in rows]).values()
         return any(not has_unreadable_state(job) or db.execute(IS_REMOVED, (job.uid,)).fetchone() for job in jobs)

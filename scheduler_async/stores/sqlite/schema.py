@@ -16,14 +16,17 @@ from typing import Final, TypeAlias
 
 from scheduler_async.errors import StoreError, StoreOutdatedError
 
-APPLICATION_ID: Final = 0x5C4EDA51  # in the file's header: this file is ours
+APPLICATION_ID: Final = 0x5C4EDA51  # in the header of the file: it belongs to this package
 
-# Higher numbers are absurd: none is given.
+# Higher numbers are absurd, and are never assigned.
 MOST_NUMBERS: Final = 2**53
 
 
 def last_given(table: str) -> str:
-    """Return the expression for the highest number that *table* is known to have given; damaged ones do not count."""
+    """Return the expression for the highest number that *table* is known to have assigned.
+
+    Damaged numbers do not count.
+    """
     return (
         f"coalesce((SELECT max(seq) FROM sqlite_sequence"
         f" WHERE name = '{table}' AND typeof(seq) = 'integer' AND seq < {MOST_NUMBERS}), 0)"
@@ -31,14 +34,14 @@ def last_given(table: str) -> str:
 
 
 def _add_forgotten_until(db: sqlite3.Connection) -> None:
-    """Add a column of version 1 that the first files of that version do not have."""
+    """Add a column of version 1 that the first files of that version lack."""
     columns = {name for _, name, *_ in db.execute("PRAGMA table_info(state)")}
     if "forgotten_until" not in columns:
         db.execute("ALTER TABLE state ADD COLUMN forgotten_until INTEGER")
 
 
 Step: TypeAlias = str | Callable[[sqlite3.Connection], None]
-"""Part of a migration: a statement, or what no statement can express."""
+"""A step of a migration: a statement, or a function for what SQL cannot express."""
 
 MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
     # 1: the first
@@ -49,7 +52,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
             name    TEXT NOT NULL UNIQUE
         ) STRICT
         """,
-        # What only an edit changes, payload included: apart from what every run changes, which stays narrow.
+        # The columns that only edits change, such as the payload. The columns that every run changes are kept apart.
         """
         CREATE TABLE job (
             uid           INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -104,7 +107,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
             node                INTEGER
         ) STRICT
         """,
-        # The heap of the scheduler: what may start, by handler and time.
+        # The jobs that may start, by handler and time.
         """
         CREATE INDEX state_due ON state (handler, next_run_at)
         WHERE phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL
@@ -137,7 +140,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         ) STRICT
         """,
         "CREATE INDEX run_of_job ON run (uid)",
-        # One attempt at one occurrence, ever: what the clock says again is not run again.
+        # At most one row for each attempt at an occurrence: a clock that was set back does not run it again.
         """
         CREATE UNIQUE INDEX run_once ON run (uid, scheduled_for, attempt)
         WHERE attempt > 0 AND trigger <> 'manual'
@@ -154,7 +157,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         ) STRICT
         """,
     ),
-    # 2: what runs wrote, apart from their rows, which are read more often
+    # 2: the output of runs, apart from their rows, which are read more often
     (
         """
         CREATE TABLE output (
@@ -163,11 +166,11 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         ) STRICT
         """,
     ),
-    # 3: deaths of the process are counted apart from failures of the job
+    # 3: deaths of the process are counted separately from failures of the job
     ("ALTER TABLE state ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0",),
-    # 4: whether somebody has changed the state of a job while it ran: otherwise its run knows what it is
+    # 4: whether the state of a job was changed during its run; if not, the run knows the current state
     ("ALTER TABLE state ADD COLUMN touched INTEGER NOT NULL DEFAULT 1",),
-    # 5: when a node last beat; and rows that `run_once` leaves out, which a copy looks for
+    # 5: the time of a node's last heartbeat; and rows outside of `run_once`, which a copy searches
     (
         "ALTER TABLE node ADD COLUMN beat_at INTEGER NOT NULL DEFAULT 0",
         """
@@ -175,8 +178,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         WHERE attempt = 0 OR trigger = 'manual'
         """,
     ),
-    # 6: a group belongs to its namespace; a handler that no job uses is forgotten, and its number never given again; a
-    # job that was removed stays as long as its runs do
+    # 6: a group belongs to its namespace; a handler without jobs is deleted, and its number never reused; a removed job
+    # remains as long as its runs do
     (
         _add_forgotten_until,
         "ALTER TABLE state RENAME COLUMN job_group TO group_key",
@@ -196,7 +199,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE new_handler RENAME TO handler",
         "CREATE INDEX state_of_handler ON state (handler)",
         "DELETE FROM handler WHERE number NOT IN (SELECT handler FROM state)",
-        # A job that was removed stays as long as its runs do, and gives up its name.
+        # A removed job remains as long as its runs do, and releases its name.
         """
         CREATE TABLE new_job (
             uid           INTEGER PRIMARY KEY,
@@ -230,8 +233,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "INSERT INTO sqlite_sequence SELECT 'new_job', seq FROM sqlite_sequence WHERE name = 'job'",
         "DROP TABLE job",
         "ALTER TABLE new_job RENAME TO job",
-        # No number is given twice, also if the job that had the highest is gone: the sequence remembers it then.
-        # AUTOINCREMENT would write to the sequence, one page more, for every job that is added.
+        # No number is assigned twice, even if the job with the highest number is gone: the sequence then remembers it.
+        # AUTOINCREMENT would write one more page, that of the sequence, for every added job.
         f"""
         CREATE TRIGGER job_number BEFORE DELETE ON job
         WHEN old.uid < {MOST_NUMBERS} AND old.uid > {last_given("job")}
@@ -247,7 +250,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
 )
 
 TABLES: Final = ("handler", "job", "run", "node", "state", "output", "sqlite_sequence")
-# Each index, its table, and which of its rows it holds.
+# Each index, its table, and the condition of its rows.
 INDEXES: Final = (
     ("sqlite_autoindex_handler_1", "handler", "true"),
     ("job_name", "job", "removed_at IS NULL"),
@@ -273,7 +276,7 @@ def newest() -> int:
 
 
 def recognise(db: sqlite3.Connection) -> int:
-    """The version of the schema; `StoreError` if the file is not ours, is newer than we are, or is damaged."""
+    """Return the version of the schema. Raise `StoreError` if the file is foreign, damaged, or newer than this code."""
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
     version = version_of(db)
     path = db.execute("PRAGMA database_list").fetchone()[2]
@@ -284,8 +287,8 @@ def recognise(db: sqlite3.Connection) -> int:
             raise StoreError(f"The file {path} belongs to another program.{what} Choose another file.")
     if version > newest():
         raise StoreOutdatedError(path, version, newest())
-    if version == newest():  # an older file does not have all of them
-        # Damage is noticed where it is read: one look at the top of each table and index, however large.
+    if version == newest():  # an older file lacks some of them
+        # Check the top of each table and index, which is fast for any size. Other damage is noticed when it is read.
         for statement in LOOK_AT_ALL:
             db.execute(statement).fetchall()
     return version
@@ -298,7 +301,7 @@ def version_of(db: sqlite3.Connection) -> int:
 
 
 def migrate(db: sqlite3.Connection) -> int:
-    """Bring the schema up to date, within a transaction; return the version it had before."""
+    """Migrate the schema to the newest version within a transaction. Return the previous version."""
     version = version_of(db)  # another process may have been faster
     for steps in MIGRATIONS[version:]:
         for step in steps:
@@ -312,7 +315,7 @@ def migrate(db: sqlite3.Connection) -> int:
 
 
 def require_current(db: sqlite3.Connection) -> None:
-    """`StoreOutdatedError` if a newer version has changed the schema."""
+    """Raise `StoreOutdatedError` if a newer version has changed the schema."""
     version = version_of(db)
     if version > newest():
         raise StoreOutdatedError(db.execute("PRAGMA database_list").fetchone()[2], version, newest())

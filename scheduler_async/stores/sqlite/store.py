@@ -1,7 +1,7 @@
-"""The store in a SQLite file, or in memory: its connections and its errors. `work` has the queries.
+"""The store in a SQLite file, or in memory: its connections and its errors. `work` contains the queries.
 
-aiosqlite carries each piece of work to the connection's own thread. A piece is a whole transaction, so that it costs
-one hop however many jobs it touches, nobody shares a half-done transaction, and a cancelled caller leaves none open.
+aiosqlite passes each piece of work to the thread of the connection. A piece is a whole transaction. So it takes one hop
+for any number of jobs, transactions never mix, and a cancelled caller leaves no transaction open.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from scheduler_async.stores.sqlite.work import Work
 from scheduler_async.timekeeping.clock import SystemClock
 from scheduler_async.timekeeping.instants import Micros
 
-OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
+OLDEST_SQLITE: Final = (3, 37, 0)  # for STRICT tables
 
 # ---------------------------------------------------------------- the store
 
-# Processes that make a new file at the same moment get in each other's way at most this often.
+# Processes that create a new file at the same time conflict at most this often.
 MAX_WAL_ATTEMPTS = 20
 
-# SQLite appends up to eight to it, for its other files, and takes no more than 512.
+# SQLite appends up to eight bytes for its other files, and accepts at most 512.
 LONGEST_PATH = 504  # bytes
 
-# Jobs hold commands, payloads and outputs, which are for their owner. SQLite gives its other files the same mode.
+# Jobs contain commands, payloads and outputs, which only their owner may read. SQLite's other files get the same mode.
 FILE_MODE = 0o600
 
 P = ParamSpec("P")
@@ -86,24 +86,24 @@ def recording(transaction: Transaction[P, T]) -> Operation[P, T]:
 
 
 class SQLiteStore:
-    """Jobs in a SQLite file, shared by every process on this machine that opens it; ":memory:" for one process.
+    """Stores jobs in a SQLite file. Every process on this machine can share it. ":memory:" is private to one process.
 
-    A new file has mode 0600: only its owner can read it. An existing file keeps its mode.
-    With `synchronous="NORMAL"` nothing is lost when a process is killed, and a power cut may cost the last commits;
-    "FULL" survives that too, and costs a disk flush per commit.
+    A new file has mode 0600: only its owner can read it. An existing file keeps its mode. With `synchronous="NORMAL"`,
+    a killed process loses nothing, and a power cut may lose the last commits. "FULL" survives a power cut, and costs a
+    disk flush for each commit.
     """
 
     def __init__(self, path: str | Path, *, synchronous: str = "NORMAL") -> None:
         self.path = str(path)
         if synchronous.upper() not in ("NORMAL", "FULL", "EXTRA"):
-            raise StoreError(f'synchronous is "NORMAL", "FULL" or "EXTRA", not {synchronous!r}.')
+            raise StoreError(f'synchronous must be "NORMAL", "FULL" or "EXTRA", not {synchronous!r}.')
         self._synchronous = synchronous.upper()
         self._in_memory = self.path == ":memory:"
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
-        self._event_loop: asyncio.AbstractEventLoop | None = None  # to which the connections answer
+        self._event_loop: asyncio.AbstractEventLoop | None = None  # the event loop of the connections
         self._inode: tuple[int, int] | None = None
-        self._clock = SystemClock()  # the store's own: all who share the file share it
+        self._clock = SystemClock()  # all nodes share the clock of the machine
         self._work = Work()
 
     def __repr__(self) -> str:
@@ -111,26 +111,26 @@ class SQLiteStore:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes can change it."""
+        """Whether other processes can change the store."""
         return not self._in_memory
 
     @property
     def clock(self) -> None:
-        """All who share it are on one machine, and go by its clock."""
+        """None: all nodes are on one machine, and use its clock."""
         return None
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
-        """It does not hear of changes: they show in its `version`."""
+        """Ignore *listener*. Changes by other processes show in `version`."""
 
     async def open(self) -> None:
-        """Open the file, or make it; bring an older schema up to date."""
+        """Open or create the file, and migrate an older schema."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             oldest = ".".join(map(str, OLDEST_SQLITE))
-            raise StoreError(f"SQLite {oldest} or newer is needed; this Python has {sqlite3.sqlite_version}.")
-        await self.close()  # should that have failed before
-        self._work = Work()  # the file may be another one than last time, and memory is empty again
+            raise StoreError(f"The store needs SQLite {oldest} or newer; this Python has {sqlite3.sqlite_version}.")
+        await self.close()  # an earlier attempt may have failed
+        self._work = Work()  # the file may have been replaced, and memory is empty again
         try:
-            # aiosqlite forgets a connection that is made for somebody who has gone.
+            # aiosqlite drops a connection if its caller is cancelled.
             await carried_through(self._open())
         except BaseException:
             await self.close()
@@ -186,22 +186,22 @@ class SQLiteStore:
         return await self._call(self._writer, self._work.write, work, *args)
 
     async def _record(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
-        """Do *work* about runs of this process: they end, although a newer version may have upgraded the store."""
+        """Do *work* about runs of this process, which end even after a newer version migrated the store."""
         return await self._call(self._writer, self._work.record, work, *args)
 
     async def _call(self, connection: aiosqlite.Connection | None, work: Callable[..., T], *args: Any) -> T:
-        """Do *work* on the connection's thread, in one hop."""
+        """Do *work* on the thread of the connection, in one hop."""
         if connection is None:
             raise StoreError(f"The store {self.path} is closed.")
         try:
             return await call(connection, work, *args)
         except asyncio.CancelledError:
-            # The thread goes on with it, and must not find the event loop closed when it answers.
+            # The thread continues the work, and the event loop must be open when it answers.
             await carried_through(call(connection, _nothing))
             raise
         except sqlite3.Error as error:
             raise await self._reason(connection, error) from error
-        except ValueError as error:  # aiosqlite's word for a connection that has been closed meanwhile
+        except ValueError as error:  # aiosqlite raises it for a connection that was closed meanwhile
             if "no active connection" in str(error) or "Connection closed" in str(error):
                 raise StoreError(f"The store {self.path} is closed.") from error
             raise
@@ -213,7 +213,7 @@ class SQLiteStore:
         return status.st_dev, status.st_ino
 
     async def _reason(self, connection: aiosqlite.Connection, error: sqlite3.Error) -> StoreError:
-        """Why *error* happened: tables that are not what this version knows belong to a newer one."""
+        """Return the cause of *error*. Tables with unknown columns belong to a newer version."""
         if getattr(error, "sqlite_errorname", None) == "SQLITE_ERROR" or isinstance(error, sqlite3.IntegrityError):
             try:
                 await call(connection, require_current)
@@ -222,35 +222,35 @@ class SQLiteStore:
         return self._explained(error)
 
     def _explained(self, error: sqlite3.Error) -> StoreError:
-        """What went wrong, and what would help."""
+        """Return an error that tells the problem and the remedy."""
         name = getattr(error, "sqlite_errorname", "") or ""
         path = Path(self.path)
         sentences = {
-            "SQLITE_BUSY": f"is locked by another program for more than {connections.BUSY_TIMEOUT:g} s. "
+            "SQLITE_BUSY": f"is locked by another program: it was not released within {connections.BUSY_TIMEOUT:g} s. "
             "Nothing was changed.",
             "SQLITE_LOCKED": "is locked by another connection of this process.",
-            "SQLITE_FULL": "cannot grow: the disk is full. Nothing was changed; it goes on once there is room.",
-            "SQLITE_NOTADB": "is not a SQLite database. Choose another file: this one was left as it is.",
-            "SQLITE_CORRUPT": "is damaged. Restore it from a backup, or rescue what is left with the sqlite3 .recover "
-            "command; it was not changed.",
+            "SQLITE_FULL": "cannot be written: the disk is full. Nothing was changed. Free some space.",
+            "SQLITE_NOTADB": "is not a SQLite database. It was not changed. Choose another file.",
+            "SQLITE_CORRUPT": "is damaged. Restore it from a backup, or rescue its data with the sqlite3 command "
+            ".recover. It was not changed.",
             "SQLITE_READONLY": "is read-only for this user. Make the file and its directory writable.",
-            "SQLITE_PERM": "may not be used by this user. Check the permissions of the file and its directory.",
+            "SQLITE_PERM": "cannot be accessed by this user. Check the permissions of the file and its directory.",
             "SQLITE_IOERR": "could not be read or written: the disk reported an error.",
         }
         sentence = next((text for prefix, text in sentences.items() if name.startswith(prefix)), None)
         if name.startswith("SQLITE_CANTOPEN"):
             if not path.parent.exists():
-                sentence = f"cannot be made: the directory {path.parent} does not exist."
+                sentence = f"cannot be created: the directory {path.parent} does not exist."
             elif path.is_dir():
                 sentence = "cannot be opened: it is a directory."
             else:
                 sentence = "cannot be opened. Check the permissions of the file and its directory."
         is_refusal = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError) or "binding parameter" in str(error)
-        is_refusal &= name != "SQLITE_CONSTRAINT_TRIGGER"  # a trigger refuses rows, whatever their values
+        is_refusal &= name != "SQLITE_CONSTRAINT_TRIGGER"  # a trigger refuses rows for other reasons
         kind = UnstorableError if is_refusal else StoreError
         return kind(f"The store {self.path} {sentence or f'failed: {error}.'}")
 
-    # -------------------------------------------------------- operations: `protocol` says what each is for
+    # -------------------------------------------------------- operations: for their purpose, see `Store`
 
     change = writing(Work.change)
     review = writing(Work.review)
@@ -270,19 +270,19 @@ class SQLiteStore:
     finish = recording(Work.finish)
 
     async def join(self, identity: NodeIdentity, now: Micros) -> int:
-        """Become a node; return its number."""
+        """Register a node. Return its number."""
         return await self._write(self._work.join, identity, now, self._clock.micros())
 
     async def beat(self, node: int) -> list[NodeRow]:
-        """Show that *node* is alive, and return all nodes."""
+        """Record a heartbeat of *node*, and return all nodes."""
         return await self._record(self._work.beat, node, self._clock.micros())
 
     held = reading(Work.held)
     leave = recording(Work.leave)
 
     async def nodes(self) -> list[NodeStatus]:
-        """Return all nodes, also those that died, by when they joined."""
-        # In a store of this process alone, nodes do not beat.
+        """Return all nodes, including dead ones, ordered by when they joined."""
+        # In a store of one process, nodes send no heartbeats.
         return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
 
     recover = writing(Work.recover)
@@ -301,12 +301,12 @@ class SQLiteStore:
     write_runs = writing(Work.write_runs)
 
     async def version(self) -> int:
-        """A number that changes when another process has changed the store."""
-        # On the connection that writes: it does not count its own commits.
+        """Return a number that changes when another process has changed the store."""
+        # On the writing connection, which does not count its own commits.
         return await self._call(self._writer, data_version)
 
     async def check(self) -> None:
-        """`StoreError` if the file was deleted, replaced, or upgraded: SQLite would go on writing all the same."""
+        """Raise `StoreError` if the file was deleted, replaced or upgraded. SQLite itself would keep writing to it."""
         if self._inode is None:
             return
         try:
@@ -315,7 +315,7 @@ class SQLiteStore:
             same = False
         if not same:
             raise StoreError(
-                f"The store {self.path} was deleted or replaced while it was open: what is written now goes nowhere. "
+                f"The store {self.path} was deleted or replaced while it was open, so that changes are lost. "
                 "Stop the scheduler and start it again."
             )
         await self._read(require_current)
@@ -323,14 +323,14 @@ class SQLiteStore:
 
 # ---------------------------------------------------------------- the file
 
-# To close a file drops all locks that this process has on it: SQLite may open a new one only after it was closed.
+# Closing a file drops all locks of this process on it. SQLite may open a new file only after it was closed.
 _creating = Lock()
 
 
 def _create_file(path: str) -> None:
     """Create the file before SQLite does, so that only its owner can read it. An existing file keeps its mode."""
     try:
-        target = os.path.realpath(path)  # which SQLite would create if *path* is a link
+        target = os.path.realpath(path)  # SQLite would create it if *path* is a link
         if len(os.fsencode(target)) > LONGEST_PATH:
             raise OSError(ENAMETOOLONG, "too long")
         with _creating:
@@ -338,20 +338,20 @@ def _create_file(path: str) -> None:
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError) or error.errno == ENAMETOOLONG:
             raise StoreError(
-                f"The path of a store must be text without NUL, of at most {LONGEST_PATH} bytes, not {quoted(path)}."
+                f"The path of a store must have at most {LONGEST_PATH} bytes and no NUL, not {quoted(path)}."
             ) from error
-        # It is there already, or SQLite says what is wrong.
+        # The file exists, or SQLite reports the problem.
 
 
-# ---------------------------------------------------------------- on the connection's thread
+# ---------------------------------------------------------------- on the thread of the connection
 
 
 def _nothing(_: sqlite3.Connection) -> None:
-    """Do nothing: the answer shows that all before it is done."""
+    """Do nothing. The answer shows that all earlier work is done."""
 
 
 def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-    # Several statements that see the same moment, whatever others write meanwhile.
+    # All statements see the same snapshot, even if other connections write meanwhile.
     db.execute("BEGIN")
     try:
         return work(db, *args)
@@ -361,27 +361,27 @@ def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> 
 
 
 def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> int:
-    """Set up the connection, and bring the schema up to date; return the version it had before."""
-    version = _in_snapshot(db, recognise)  # another process may be making it just now
+    """Set up the connection, and migrate the schema. Return its previous version."""
+    version = _in_snapshot(db, recognise)  # another process may be creating it
     if on_disk:
         _use_wal(db)
     db.execute(f"PRAGMA synchronous = {synchronous}")
     if version < newest():
-        db.execute("PRAGMA foreign_keys = OFF")  # a table that is made anew is gone for a moment
+        db.execute("PRAGMA foreign_keys = OFF")  # while a table is replaced, references to it are missing
         version = in_transaction(db, migrate)
     db.execute("PRAGMA foreign_keys = ON")
     return version
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    # For the change SQLite needs the file for itself, and refuses at once if another process is about to make it too.
+    # SQLite needs exclusive access for this change, and fails at once if another process makes it too.
     for _ in range(MAX_WAL_ATTEMPTS):
         try:
             db.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            in_transaction(db, lambda _: None)  # this waits its turn, as long as BUSY_TIMEOUT says
+            in_transaction(db, lambda _: None)  # this waits for up to BUSY_TIMEOUT
         else:
             return
     db.execute("PRAGMA journal_mode = WAL")

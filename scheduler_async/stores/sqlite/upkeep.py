@@ -1,4 +1,4 @@
-"""Upkeep: purge what is old, disable what has no user."""
+"""Upkeep: purge old rows, and disable jobs without a user."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from scheduler_async.timekeeping.instants import FIRST, Micros
 OVERGROWN: Final = """
     SELECT value FROM json_each(:uids) WHERE EXISTS (SELECT 1 FROM run WHERE uid = value LIMIT 1 OFFSET :keep)
 """
-# What ran before the clock went back is kept until its time has come once more: it must not be run again then.
+# Runs from before the clock was set back are kept until their time has come again, so that they do not run twice.
 OLD_RUNS: Final = """
     uid = :uid AND outcome IS NOT NULL AND scheduled_for <= :now
     AND id <= (SELECT id FROM run WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :keep)
 """
-# Up to where rows are missing that would say what ran.
+# The time up to which rows are missing.
 NOTE_FORGOTTEN: Final = f"""
     UPDATE state
        SET touched = 1,
@@ -35,7 +35,7 @@ NOTE_FORGOTTEN: Final = f"""
      WHERE uid = :uid
 """
 PURGE_RUNS: Final = f"DELETE FROM run WHERE {OLD_RUNS}"
-# Those of which a run goes on are left for the next time.
+# Jobs with a run in progress are left for the next time.
 PURGE_REMOVED: Final = """
     DELETE FROM job
      WHERE uid IN (SELECT uid
@@ -47,7 +47,7 @@ PURGE_REMOVED: Final = """
 
 
 class UpkeepWork(WorkBase):
-    """The transactions about upkeep. `SQLiteStore` says what each is for."""
+    """The transactions of upkeep. For their purpose, see `Store`."""
 
     def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
         rows = db.execute(f"{EDITED} WHERE j.user_id IS NULL AND s.phase <> 'disabled'").fetchall()
@@ -75,7 +75,7 @@ class UpkeepWork(WorkBase):
             (before,),
         )
         jobs: list[Job] = []
-        while len(jobs) < limit and (some := rows.fetchmany(limit)):  # what cannot be read hides no others
+        while len(jobs) < limit and (some := rows.fetchmany(limit)):  # unreadable rows do not hide other jobs
             found = self._jobs(db, some).values()
             jobs += [job for job in found if not has_unreadable_state(job)][: limit - len(jobs)]
         db.executemany("DELETE FROM job WHERE uid = ?", [(job.uid,) for job in jobs])

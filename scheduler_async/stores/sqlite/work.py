@@ -1,4 +1,4 @@
-"""All transactions of a SQLite store, put together from the modules of their subjects."""
+"""All transactions of a SQLite store, combined from the modules of their subjects."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from scheduler_async.stores.sqlite.upkeep import UpkeepWork
 
 
 class Work(JobWork, ClaimWork, EndingWork, NodeWork, UpkeepWork, CopyWork):
-    """Each method is one transaction, run on the connection's thread. `SQLiteStore` says what each is for."""
+    """Each method is one transaction on the thread of the connection. For their purpose, see `Store`."""

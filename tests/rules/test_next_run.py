@@ -10,14 +10,14 @@ from scheduler_async.jobs.enums import ENDED, Phase
 from scheduler_async.jobs.job import JobState
 from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.edits import disable, pause
-from scheduler_async.rules.going_on import (
+from scheduler_async.rules.next_run import (
     comes_during_its_run,
     disabled,
-    going_on,
     owed,
     owes_since_its_claim,
     retry_policy,
     was_disabled_before,
+    with_next_run,
 )
 from scheduler_async.rules.terms import Rules
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, Micros, from_micros
@@ -43,7 +43,7 @@ def test_the_policy_for_failures(schedule: Schedule, own: Retry | None, expected
 def test_a_job_that_goes_on_forgets_its_retry() -> None:
     waiting = JobState(next_run_at=NOON, retry_of=NOON - HOUR, attempts=2, regular_at=NOON + HOUR, retry_count=2)
 
-    state = going_on(a_job(Every("1h")), waiting, NOON + HOUR, NOON)
+    state = with_next_run(a_job(Every("1h")), waiting, NOON + HOUR, NOON)
 
     assert state == JobState(next_run_at=NOON + HOUR, retry_count=2)
 
@@ -56,7 +56,7 @@ def test_a_job_that_goes_on_forgets_its_retry() -> None:
     ],
 )
 def test_a_job_without_a_next_run(schedule: Schedule, reason: str | None) -> None:
-    state = going_on(a_job(schedule), JobState(), None, NOON)
+    state = with_next_run(a_job(schedule), JobState(), None, NOON)
 
     assert (state.next_run_at, state.disabled_reason) == (None, reason)
     assert (state.phase is Phase.DISABLED) == (reason is not None)

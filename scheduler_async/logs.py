@@ -1,10 +1,10 @@
-"""One logger for the package. Whatever handlers a user gave it, saying something never stops the scheduler.
+"""The logger of the package. Log handlers of the user can neither stop the scheduler nor run under its locks.
 
-A line about a job carries `job`, which is its namespace and id; one about a run also `run` and `attempt`, and once it
-has ended `outcome` and `duration_ms`. They are attributes of the record, for those who do not want to read sentences.
+A line about a job carries `job` (its namespace and id); a line about a run also `run` and `attempt`, and once it has
+ended `outcome` and `duration_ms`. They are attributes of the record, for programs that read the log.
 
-Names, errors and tracebacks may hold anything. What could pass for another line of the log, or control a terminal, is
-escaped; the lines of a traceback are indented.
+Names, errors and tracebacks may contain anything. Characters that could forge a line of the log, or control a terminal,
+are escaped; the lines of a traceback are indented.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ logger = logging.getLogger("scheduler_async")
 
 
 def is_heard(level: int) -> bool:
-    """Whether anybody listens: what is said most often need not be put into words for nobody."""
+    """Return whether a line of this *level* goes anywhere: frequent lines are not worth formatting otherwise."""
     return logger.isEnabledFor(level)
 
 
-# An exception of the user's may redefine the attribute.
+# An exception class of the user may redefine the attribute.
 _traceback_in = BaseException.__dict__["__traceback__"].__get__
 
 
@@ -70,7 +70,7 @@ def _log(
             text = escaped(traceback or traceback_of(error), keep="\n\t")
             record.exc_text = indent(text, "  ", lambda _: True)
         logger.handle(record)
-    except (Exception, SystemExit):  # from a log handler, or from a class of the user's that it looks at
+    except (Exception, SystemExit):  # from a log handler, or from a user class that it examines
         print_exc()
 
 

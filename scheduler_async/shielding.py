@@ -1,4 +1,4 @@
-"""Work that is done whole, whatever becomes of who asked for it; and long work that lets others have a turn."""
+"""Work that finishes even if its caller is cancelled, and long work that lets other tasks have a turn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Of what takes some microseconds each: nobody notices that many at once.
+# Items that take some microseconds each: so many at a time do not delay other tasks noticeably.
 BREATH = 1_000
 
 
 async def carried_through(work: Awaitable[T]) -> T:
-    """What *work* returns. Who is cancelled while waiting for it, once or often, goes when it is done."""
+    """Return what *work* returns. Shield it from cancellation, and re-raise that once it finishes."""
     doing = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(doing)
@@ -26,16 +26,16 @@ async def carried_through(work: Awaitable[T]) -> T:
             doing.exception()
         raise
     except KeyboardInterrupt as error:
-        # The task that raised it has taken it out of the event loop, which was entered again since: once is enough.
+        # The task that raised it has left the event loop with it, and the loop was entered again since: once is enough.
         if doing.done() and doing.exception() is error:
             raise asyncio.CancelledError from error
         raise
 
 
 class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - it is called like a function
-    """*items*, some at a time; between them, the event loop turns to others.
+    """Iterate over *items* in batches; between two batches, other tasks have a turn.
 
-    It would be a generator, but the event loop keeps a list of those, which takes longer than all else it does for one.
+    It is not a generator: the event loop keeps a list of those, which costs more than everything else here.
     """
 
     def __init__(self, items: Sequence[T]) -> None:

@@ -1,4 +1,4 @@
-"""Records how runs ended, in groups, and does what follows from it. What an ending means for a job, `rules` decide."""
+"""Records how runs ended, in groups, and does what follows from that. `rules` decide what an ending means for a job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from scheduler_async.stores.messages import Aftermath, ClaimedRun, EndedRun, Uns
 from scheduler_async.texts import message_of
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
-# However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
+# At most so many runs are recorded together: to announce them takes time on the event loop.
 MOST_AT_ONCE = 500
 
-# While the loop runs, a retry waits at least this long: a job that fails at once must not keep others from running.
+# While the loop runs, a retry waits at least this long: a job that fails at once must not crowd out other jobs.
 RETRY_FLOOR: Micros = SECOND
 
 
@@ -39,14 +39,14 @@ class _Batch:
 
     runs: Sequence[ActiveRun]
     dropped: list[ActiveRun] = field(default_factory=list)
-    """Runs that are not ours any more."""
+    """Runs that this node no longer owns."""
     unbegun: list[ClaimedRun] = field(default_factory=list)
-    """Claims to give back: their runs never began."""
+    """Claims to give back, since their runs never began."""
     begun: list[ActiveRun] = field(default_factory=list)
     ended: list[EndedRun] = field(default_factory=list)
     """How the runs in `begun` ended, in the same order."""
     left: Sequence[Aftermath | None] = ()
-    """What the store made of `ended`, in the same order; None where the run was not ours any more."""
+    """What became of the jobs of `ended`, in the same order; None if this node no longer owned the run."""
 
 
 class Recorder:
@@ -72,7 +72,7 @@ class Recorder:
         self._troubles, self._janitor, self._release = troubles, janitor, release
 
     async def write_endings(self) -> None:
-        """Group commit: take all endings there are, and record them at once."""
+        """Group commit: record all endings that have arrived since the last commit."""
         failures = 0
         ended, troubles = self._ended, self._troubles
         while True:
@@ -82,18 +82,18 @@ class Recorder:
                     await self.record_some()
                     failures = 0
                     troubles.are_over_for("writer")
-                except Exception as error:  # nothing is lost: they are kept until the store takes them
+                except Exception as error:  # the endings are kept until the store takes them
                     troubles.report("writer", error)
-                    self._agenda.is_stale = True  # it may have taken them, and lost only the answer
+                    self._agenda.is_stale = True  # the store may have recorded them, and only the answer was lost
                     delay = retry_delay(failures)
-                    words = "Cannot record %d ended runs; trying again in %g s: %s"
+                    words = "Cannot record how %d runs ended; trying again in %g s: %s"
                     say(ERROR, words, len(ended.unrecorded), delay, error, exc_info=failures == 0)
                     failures += 1
                     troubles.works_again.clear()
-                    await self._setting.machine.wait(troubles.works_again, delay)  # a store recovers in real time
+                    await self._setting.machine.wait(troubles.works_again, delay)  # in real time, as stores recover
                     continue
             if not ended.unrecorded:
-                troubles.are_over_for("writer")  # others may have recorded what it could not
+                troubles.are_over_for("writer")  # `record_all` may have recorded what it could not
                 await ended.arrived.wait()
 
     async def record_all(self) -> None:
@@ -102,9 +102,9 @@ class Recorder:
             await self.record_some()
 
     async def record_some(self) -> None:
-        """Record the endings that have waited longest. Those that could not be recorded wait on."""
+        """Record the endings that have waited longest. If that fails, they go on waiting."""
         async with self._lock:
-            # Readers of events have a turn while the store is asked, and a run leaves up to four events.
+            # Readers of events get a turn only while the store works, and a run leaves up to four events.
             most = MAX_UNREAD // 4 if self._setting.events.has_readers else MOST_AT_ONCE
             runs = self._ended.unrecorded[:most]
             count = len(runs)
@@ -115,7 +115,7 @@ class Recorder:
                 self._ended.unrecorded[:count] = runs
 
     async def _record_each(self, runs: list[ActiveRun]) -> None:
-        """Record *runs*, at once if possible. One ending that cannot be recorded must not hold up the others."""
+        """Record *runs*, together if possible. An ending that cannot be recorded must not hold up the others."""
         if await self._refusal(runs) is None:
             return
         while runs:
@@ -123,7 +123,7 @@ class Recorder:
             refusal = await self._refusal([active])
             if refusal is not None:
                 run, problem = active.claimed, message_of(refusal)
-                words = "Run %d of %s ended, but how it ended cannot be recorded; it is recorded as an error"
+                words = "Run %d of %s ended, but its ending cannot be recorded; recording an error instead"
                 say(ERROR, words, run.id, run.key, extra=run.named, exc_info=refusal)
                 active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {problem}")
                 if await self._refusal([active]) is not None:
@@ -133,14 +133,14 @@ class Recorder:
             del runs[0]
 
     async def _refusal(self, runs: Sequence[ActiveRun]) -> Exception | None:
-        """Record *runs*, or return why it cannot be done. A store that fails may take them later, and raises."""
+        """Record *runs*, or return why they cannot be recorded. Raise if the store fails and may take them later."""
         try:
             await self._record(runs)
         except (UnstorableError, StoreOutdatedError) as error:
             return error
         except StoreError:
             raise
-        except Exception as error:  # in a way that nobody thought of
+        except Exception as error:  # of any other kind
             return error
         return None
 
@@ -170,7 +170,7 @@ class Recorder:
             if active.ending is None and run.trigger is not Trigger.MANUAL:
                 batch.unbegun.append(run)
                 continue
-            told = active.ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
+            told = active.ending or _NEVER_BEGUN  # a run by hand does not come again by itself
             batch.begun.append(active)
             batch.ended.append(EndedRun(run, told, min(active.started_at, active.ended_at), active.ended_at))
         return batch
@@ -187,7 +187,7 @@ class Recorder:
             batch.left = await setting.ask(setting.store.finish(batch.ended, rules))
 
     def _announce(self, batch: _Batch) -> None:
-        """Let those who wait for the runs, the log and observers know how they ended."""
+        """Tell callers that wait for the runs, the log and observers how they ended."""
         for active in batch.dropped:
             self._announcer.dropped(active)
         is_followed = is_heard(INFO) or self._setting.events.has_listeners

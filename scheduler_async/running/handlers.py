@@ -1,4 +1,4 @@
-"""Names and the functions behind them. A handler is an async function; a plain one runs in a thread."""
+"""Handlers by name. A handler is an async function, or a plain function that runs in a thread."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scheduler_async.timekeeping.clock import Clock
 if TYPE_CHECKING:
     from anyio import CapacityLimiter
 
-# The scheduler has limits of its own; threads shall not add a hidden one.
+# The scheduler has its own limits; threads must not add a hidden one.
 MAX_THREADS = 10_000
 
 _current_run: ContextVar[Run | None] = ContextVar("scheduler_async.current_run", default=None)
 
 
 def current_run() -> Run:
-    """The run this code is part of: anywhere below a handler, in its threads and tasks too."""
+    """Return the run that this code is part of: in a handler and what it calls, in its threads and tasks too."""
     run = _current_run.get()
     if run is None:
         raise SchedulerError("No run is in progress here. current_run() works inside a handler and what it calls.")
@@ -46,7 +46,7 @@ class Handlers:
         self._threads: CapacityLimiter | None = None
 
     def register(self, name: str, function: Handler, *, replace: bool = False) -> None:
-        """Register *function* under *name*. Another function that has the name is kept, unless *replace* is true."""
+        """Register *function* under *name*; raise if another function has that name, unless *replace* is true."""
         known = self._functions.get(name)
         if known is not None and known != function and not replace:
             raise InvalidJobError(
@@ -69,7 +69,7 @@ class Handlers:
         self._fallback_arguments = Arguments.of(function)
 
     def name_of(self, handler: str | Handler) -> str:
-        """The name of *handler*, which is one already or a registered function."""
+        """Return the name of *handler*, which is a name or a registered function."""
         if isinstance(handler, str):
             return handler
         for name, function in self._functions.items():
@@ -89,20 +89,20 @@ class Handlers:
             arguments.payload_of(json.loads(payload_json))
 
     def find(self, name: str) -> Callable[[Run], Awaitable[object]] | None:
-        """What to call for a job with this handler."""
+        """Return what to call for a job with this handler; None if there is nothing."""
         return self._by_name.get(name, self._fallback)
 
     def has(self, name: str) -> bool:
-        """Whether a function of its own stands behind *name*."""
+        """Return whether a function is registered under *name* itself."""
         return name in self._by_name
 
     @property
     def names(self) -> list[str] | None:
-        """All names there are; None when any will do."""
+        """Return all names; None if there is a handler for any name."""
         return None if self._fallback else list(self._by_name)
 
     def _adapted(self, function: Handler) -> Callable[[Run], Awaitable[object]]:
-        """*function* as an async function of a run."""
+        """Return *function* as an async function of a run."""
         if not callable(function):
             raise InvalidJobError(f"A handler is a function, not {quoted(function)}.", "handler")
         if _is_generator(function):
@@ -121,30 +121,30 @@ class Handlers:
                 self._threads = CapacityLimiter(MAX_THREADS)
             work = partial(_answer_of, arguments, function, run)
             with self._clock.working_in_thread():
-                # A thread cannot be stopped: it is waited for, so that the job does not run twice at once.
+                # A thread cannot be stopped. Wait for it, so that the job does not run twice at once.
                 answer = await carried_through(to_thread.run_sync(work, limiter=self._threads))
             if type(answer) is _Raised:
                 try:
                     raise answer.error
                 finally:
-                    del answer  # or the exception would keep itself in memory
+                    del answer  # break the cycle of the exception and this frame
             return await answer if can_be_awaited(answer) else answer
 
         return in_thread
 
     def forget_event_loop(self) -> None:
-        """What belongs to an event loop is made anew for the next one."""
+        """Drop what belongs to the current event loop; it is made again for the next one."""
         self._threads = None
 
 
 class _Raised(NamedTuple):
-    """An exception on its way out of a thread: what carries it need not look at it."""
+    """An exception on its way out of a thread, wrapped so that nothing examines it."""
 
     error: BaseException
 
 
 def _answer_of(arguments: Arguments, function: Handler, run: Run) -> object:
-    """Return what *function* answers; its wish to end the program is an error like others, and ends only its thread."""
+    """Return what *function* returns; a request to end the program is an error of this run, and ends nothing else."""
     try:
         return arguments.call(function, run)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -154,7 +154,7 @@ def _answer_of(arguments: Arguments, function: Handler, run: Run) -> object:
 
 
 def _bodies(function: Handler) -> tuple[Callable[..., object], ...]:
-    """Return what is called in the end: the function itself, or the method of an object; a partial calls another."""
+    """Return what a call may execute: the function, the one within a partial, or `__call__` of an object."""
     inner = function.func if isinstance(function, partial) else function
     return inner, type(inner).__call__
 
@@ -164,7 +164,7 @@ def _is_async(function: Handler) -> bool:
 
 
 def _is_generator(function: Handler) -> bool:
-    """Return whether a call only makes a generator, and not one that can be awaited, as `types.coroutine` makes it."""
+    """Return whether a call only makes a generator. Those of `types.coroutine` do not count: they can be awaited."""
     return any(
         inspect.isasyncgenfunction(body)
         or (inspect.isgeneratorfunction(body) and not body.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE)

@@ -17,6 +17,7 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerStoppingError, quoted
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.outbox import QuietLock
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.running.active_run import ENDED, ActiveRun
 from scheduler_async.shielding import carried_through
@@ -33,7 +34,7 @@ class Claimer:
     def __init__(
         self,
         setting: Setting,
-        lock: asyncio.Lock,
+        lock: QuietLock,
         node: OwnNode,
         agenda: Agenda,
         announcer: Announcer,

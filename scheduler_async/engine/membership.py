@@ -17,6 +17,7 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import SchedulerError, StoreOutdatedError
 from scheduler_async.logs import say
+from scheduler_async.outbox import QuietLock
 from scheduler_async.running.active_run import HELD, RUNNING
 from scheduler_async.running.runner import Runner
 from scheduler_async.stores.messages import NodeLost
@@ -34,7 +35,7 @@ class Membership:
     def __init__(
         self,
         setting: Setting,
-        lock: asyncio.Lock,
+        lock: QuietLock,
         node: OwnNode,
         runner: Runner,
         ended: EndedRuns,

@@ -1,8 +1,11 @@
-"""Records how runs ended, in groups, and does what follows from that. `rules` decide what an ending means for a job."""
+"""Records how runs ended, in groups, and does what follows from that. `rules` decide what an ending means for a job.
+
+When a handler returns, `running.runner` works out how the run ended and leaves it in `ended_runs`. The writer takes all
+that wait there. `Recorder._record` does the rest, step by step.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +23,7 @@ from scheduler_async.jobs.enums import Outcome, Trigger
 from scheduler_async.jobs.events import MAX_UNREAD
 from scheduler_async.jobs.run import Ending
 from scheduler_async.logs import is_heard, say
+from scheduler_async.outbox import QuietLock
 from scheduler_async.running.active_run import DISOWNED, ActiveRun
 from scheduler_async.running.runner import Runner
 from scheduler_async.stores.messages import Aftermath, ClaimedRun, EndedRun, UnstorableError
@@ -55,7 +59,7 @@ class Recorder:
     def __init__(
         self,
         setting: Setting,
-        lock: asyncio.Lock,
+        lock: QuietLock,
         runner: Runner,
         ended: EndedRuns,
         agenda: Agenda,
@@ -122,7 +126,7 @@ class Recorder:
             active = runs[0]
             refusal = await self._refusal([active])
             if refusal is not None:
-                run, problem = active.claimed, message_of(refusal)
+                run, problem = active.claimed, message_of(refusal)  # an exception of the store, not of a handler
                 words = "Run %d of %s ended, but its ending cannot be recorded; recording an error instead"
                 say(ERROR, words, run.id, run.key, extra=run.named, exc_info=refusal)
                 active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {problem}")
@@ -161,6 +165,7 @@ class Recorder:
         self._wake_loop()
 
     def _sort(self, runs: Sequence[ActiveRun]) -> _Batch:
+        """Tell apart runs to drop, claims to give back, and endings to commit."""
         batch = _Batch(runs)
         for active in runs:
             run = active.claimed
@@ -176,11 +181,13 @@ class Recorder:
         return batch
 
     async def _give_back_unbegun(self, batch: _Batch) -> None:
+        """Undo the claims of runs that never began: their jobs are due as before."""
         if batch.unbegun:
             await self._release(batch.unbegun)
             self._agenda.is_stale = True
 
     async def _commit(self, batch: _Batch) -> None:
+        """Write the endings, and what they mean for the jobs, in one transaction."""
         setting = self._setting
         rules = setting.rules if setting.progress.status == "stopped" else self._rules_of_loop
         if batch.ended:
@@ -214,10 +221,12 @@ class Recorder:
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))
 
     def _let_go(self, batch: _Batch) -> None:
+        """Free the slots, and wake the callers that wait for the runs."""
         for active in batch.runs:
             self._runner.forget(active)
 
     def _wake_loop(self) -> None:
+        """Let other jobs start, if some are due or may be."""
         if self._agenda.is_hungry or self._agenda.is_stale:
             self._agenda.changed.set()
 

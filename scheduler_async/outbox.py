@@ -38,6 +38,7 @@ class QuietLock(asyncio.Lock):
     def __init__(self, outbox: Outbox) -> None:
         super().__init__()
         self._outbox = outbox
+        self._holder: _Section | None = None
 
     async def __aenter__(self) -> None:
         await self.acquire()
@@ -46,12 +47,13 @@ class QuietLock(asyncio.Lock):
             section = _Section(self._outbox)
             _section.set(section)
         section.locks_held += 1
+        self._holder = section
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        section, self._holder = self._holder, None  # not by the context: a task that is destroyed has lost its own
         self.release()
-        section = _section.get()
         assert section is not None
         section.locks_held -= 1
         if not section.locks_held:

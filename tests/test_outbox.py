@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 
@@ -133,3 +134,23 @@ async def test_a_task_without_locks_does_not_wait_for_one_with_a_lock_and_does_n
 
     assert made_meanwhile == ["under the lock", "by another task"]
     assert calls == made_meanwhile
+
+
+def test_a_task_that_is_destroyed_with_its_event_loop_gives_up_its_lock(
+    outbox: Outbox, lock: QuietLock, calls: list[str]
+) -> None:
+    """It ends outside of its context, when the garbage collector finds it."""
+
+    async def hold() -> None:
+        async with lock:
+            outbox.send(lambda: calls.append("sent"))
+            await asyncio.sleep(0)
+
+    holding = hold()
+    holding.send(None)
+    made_under_lock = list(calls)
+
+    contextvars.Context().run(holding.close)
+
+    assert made_under_lock == []
+    assert (calls, lock.locked()) == (["sent"], False)

@@ -1,4 +1,4 @@
-"""What is known of the jobs that are due next. Everything that learns of a change wakes the loop here."""
+"""What the loop knows of the jobs that are due next. Every part that learns of a change wakes the loop here."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ class Agenda:
         self.changed = asyncio.Event()
         """Wakes the loop."""
         self.is_stale = True
-        """What is known of the store may be wrong."""
+        """What is known of the store may be out of date."""
         self.is_hungry = False
-        """More was due than could be claimed."""
+        """More jobs were due than could be claimed."""
         self.next = Expected()
         self.counted: Micros | None = None
-        """The next moment, if all jobs that are due then were counted."""
+        """The next moment, if the store has counted all jobs that are due then."""
         self._learned = Expected()  # since the last claim began
 
     def look_again(self) -> None:
-        """Let the loop look at the store: something has changed, and what was known of it may be wrong."""
+        """Make the loop look at the store: something has changed there."""
         self.is_stale = True
         self.changed.set()
 
     def learn_of(self, jobs: Iterable[Job]) -> None:
-        """Take note of jobs that may be due earlier than the moment the loop sleeps for."""
+        """Note when *jobs* run next: that may be before the loop wakes up."""
         self.learn_of_moments([at for job in jobs if (at := job.state.next_run_at) is not None])
 
     def learn_of_moments(self, moments: Sequence[Micros]) -> None:
-        """Take note of the earliest of *moments*: those after it do not matter yet."""
+        """Note the earliest of *moments*. The later ones do not matter yet."""
         if moments:
             first = min(moments)
             self._learn_of_moment(first, moments.count(first))
 
     def hear_of_change(self, at: Micros | None, count: int) -> None:
-        """Take note that another process changed what is due at a moment; without a moment, it may be anything."""
+        """Note that another process changed *count* jobs that are due *at* a moment; None stands for any change."""
         if at is None:
             self.look_again()
         else:
             self._learn_of_moment(at, count)
 
     def begin_claim(self) -> None:
-        """Collect what is learned from now on: the answer to the claim may not know of it."""
+        """Collect what is learned from now on: the answer to the claim may not include it."""
         self._learned = Expected()
 
     def end_claim(self, claims: Claims, *, counted_all: bool) -> None:
-        """Replace what was known by what the store has answered, and by what was learned meanwhile."""
+        """Replace what was known by the answer of the store and by what was learned meanwhile."""
         self.is_hungry = claims.is_full
         learned, self._learned = self._learned, Expected()
         self.next = learned.or_sooner(Expected(claims.next_due, claims.next_count))

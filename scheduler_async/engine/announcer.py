@@ -1,4 +1,4 @@
-"""Events and log lines about jobs and runs. What has happened is committed before it is announced."""
+"""Events and log lines about jobs and runs. A change is committed before it is announced."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from scheduler_async.stores.cache import Cache
 from scheduler_async.stores.run_codec import row_of, row_of_skip
 from scheduler_async.timekeeping.instants import Micros, from_micros
 
-# Remember of so many jobs that a warning about their missing handler was logged: far more than one claim names.
+# For so many jobs, remember that their missing handler was logged. One claim names far fewer.
 MOST_WARNED = 10_000
 
 
 class Announcer:
-    """What do observers and the log get to know?"""
+    """What do observers and the log hear?"""
 
     def __init__(self, events: Events, outbox: Outbox, node: OwnNode) -> None:
         self._events, self._outbox, self._node = events, outbox, node
@@ -52,15 +52,15 @@ class Announcer:
             say(ERROR, "An observer failed at the event %s", event.kind, exc_info=True)
 
     def started(self, claimed: ClaimedRun, now: Micros) -> None:
-        """Tell readers that a run has begun."""
+        """Send readers the event that a run has begun. Observers know already, from `run_begins`."""
         if self._events.has_readers:
             self.tell(EventKind.RUN_STARTED, now, job=claimed.job, run=_row_of_begun(claimed, self._node.name, now))
 
     def ended(self, item: EndedRun, left: Transition | None, active: ActiveRun) -> None:
-        """Announce how a run ended, and what that *left* of its job; None if the run was not ours any more."""
+        """Announce how a run ended, and what that *left* of its job; None if this node no longer owned the run."""
         run, ending = item.run, item.ending
         if left is None:
-            words = "Run %d of %s is not ours any more; its result is dropped"
+            words = "Discarding the result of run %d of %s: this node no longer owns it"
             say(WARNING, words, run.id, run.key, extra=run.named)
             return
         level = WARNING if ending.outcome.is_failure else INFO
@@ -84,14 +84,14 @@ class Announcer:
             self.edited(left, item.finished_at)
 
     def dropped(self, active: ActiveRun) -> None:
-        """Log the end of a run whose result is not wanted: every run that began has its line."""
+        """Log the end of a run whose result is dropped: every run that began gets a line."""
         if active.has_begun:
             run = active.claimed
-            words = "Run %d of %s was cancelled: its job was removed, or others have taken it over"
+            words = "Run %d of %s was cancelled: its job was removed, or another node has taken it over"
             say(INFO, words, run.id, run.key, extra=run.named)
 
     def interrupted(self, interrupted: Sequence[tuple[Transition, ClaimedRun]], now: Micros) -> None:
-        """Announce runs that were recorded as interrupted, and what that changed."""
+        """Announce runs that were recorded as interrupted, and the changes to their jobs."""
         for edit, run in interrupted:
             extra = {**run.named, "outcome": Outcome.INTERRUPTED.value}
             say(WARNING, "Run %d of %s was interrupted", run.id, run.key, extra=extra)
@@ -102,7 +102,7 @@ class Announcer:
             self.edited(edit, now)
 
     def edited(self, edit: Transition | None, now: Micros) -> None:
-        """Announce an edit and the occurrences that it left out, now that it is committed."""
+        """Announce an edit, and the occurrences that it skipped."""
         if edit is None:
             return
         disabled_reason = edit.state.disabled_reason if edit.kind is EventKind.DISABLED else None
@@ -116,12 +116,12 @@ class Announcer:
                 self.tell(edit.kind, now, job=edit.job, reason=disabled_reason)
 
     def handler_missing(self, job: Job) -> None:
-        """Warn, once for each revision of a job, that it is due and has no handler here."""
+        """Warn that a job is due and has no handler here, once for each revision of the job."""
         if (job.uid, job.revision) not in self._warned:
             self._warned.put((job.uid, job.revision), None)
             say(
                 WARNING,
-                "Job %s is due, but no handler %s is registered here; it waits until there is one",
+                "Job %s is due, but no handler %s is registered here; it starts once there is one",
                 job.key,
                 quoted(job.handler),
                 extra={"job": job.key},

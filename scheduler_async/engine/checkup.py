@@ -1,4 +1,4 @@
-"""What can be seen of a scheduler from outside: the signs of its health, and how many jobs are due."""
+"""Collects the signs of a scheduler's health, and counts the jobs that are due."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import StoreError
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
-# How often what is due is counted while somebody observes, and up to which number: that says enough.
+# How often due jobs are counted while there are observers, and up to which number.
 COUNT_EVERY = 1.0  # seconds
 MOST_COUNTED = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreAnswer:
-    """What the store has to say when it is asked how it is."""
+    """The answer of the store to a check-up."""
 
     earliest_due: Micros | None = None
     problem: str | None = None
@@ -33,7 +33,7 @@ NOT_OPEN = StoreAnswer(problem="The store is not open.")
 
 
 class Checkup:
-    """Does the scheduler do its work, as far as that can be seen?"""
+    """Does the scheduler do its work?"""
 
     def __init__(
         self,
@@ -49,19 +49,19 @@ class Checkup:
         self._claimer, self._loop = claimer, loop
         self._question: asyncio.Task[StoreAnswer] | None = None
         self.due = 0
-        """How many jobs wait, whoever may run them, when that was last counted: only while somebody observes."""
+        """How many jobs were due at the last count, on any node. They are counted only while there are observers."""
 
     @property
     def problem(self) -> str | None:
-        """What keeps the scheduler from working, if anything does."""
+        """Return what keeps the scheduler from working, if anything does."""
         if self._troubles.outdated is not None:
             return self._troubles.outdated
         if not self._clock_watch.is_believed:
-            return f"Nothing is started, since {self._clock_watch.last_jump}."
+            return f"No run starts, since {self._clock_watch.last_jump}."
         return self._troubles.first
 
     def signs(self, answer: StoreAnswer, *, is_alive: bool) -> Signs:
-        """Gather what shows whether it works; *answer* is the store's, and *is_alive* whether all tasks go on."""
+        """Return the signs of health. *answer* is that of the store; *is_alive* says whether all tasks are running."""
         setting, progress, loop = self._setting, self._setting.progress, self._loop
         now, elapsed = setting.clock.micros(), setting.clock.monotonic()
         due = answer.earliest_due if answer.problem is None else self._agenda.next.at
@@ -81,8 +81,8 @@ class Checkup:
         )
 
     async def ask_store(self, timeout: float | None) -> StoreAnswer:
-        """Ask the store how it is. It has *timeout* seconds to answer."""
-        # However often one asks: a store that does not answer is not asked again before it has.
+        """Ask the store whether it works. It has *timeout* seconds to answer."""
+        # One question at a time: a store that does not answer is not asked again before it has.
         if self._question is None or self._question.done():
             self._question = asyncio.create_task(self._question_store(), name="scheduler_async checkup")
         question = self._question
@@ -101,20 +101,20 @@ class Checkup:
             setting, terms = self._setting, self._claimer.terms(limit=1)
             due = await setting.ask(setting.store.earliest_due(setting.clock.micros(), terms))
             return StoreAnswer(earliest_due=due)
-        except Exception as error:  # whatever it is, it is what was asked for
+        except Exception as error:  # any failure is an answer
             return StoreAnswer(problem=str(error) or type(error).__name__)
 
     async def finish(self) -> None:
-        """Wait for the store's answer, if it was asked."""
+        """Wait for the answer of the store, if there is a question."""
         if self._question is not None:
             await asyncio.wait([self._question])
 
     async def count_due(self, halt: asyncio.Event) -> None:
-        """Count what is due every second, while there is somebody who wants to know."""
+        """Count the due jobs every second, while there are observers."""
         setting = self._setting
         while True:
             if setting.events.observers:
-                with suppress(StoreError):  # whoever cannot do without the store tells of it
+                with suppress(StoreError):  # the parts that need the store report it
                     self.due = await setting.ask(setting.store.count_due(setting.clock.micros(), MOST_COUNTED))
             if await setting.machine.wait(halt, COUNT_EVERY):
                 return

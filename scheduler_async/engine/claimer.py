@@ -1,4 +1,4 @@
-"""Claims: of what is due, of one job by hand, given back before they begin, or settled after an answer was lost."""
+"""Claims due jobs, or one job by hand; gives claims back; and settles claims whose answer was lost."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerSt
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
+from scheduler_async.outbox import QuietLock
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.running.active_run import ENDED, ActiveRun
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.messages import Claims, ClaimTerms
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
-# Without a limit of its own a pass claims this many at a time: the first start before the last are claimed.
+# Without `max_concurrent`, a claim takes this many jobs: the first ones start before the last are claimed.
 CHUNK = 256
 
 
@@ -34,7 +35,7 @@ class Claimer:
     def __init__(
         self,
         setting: Setting,
-        lock: asyncio.Lock,
+        lock: QuietLock,
         node: OwnNode,
         agenda: Agenda,
         announcer: Announcer,
@@ -42,19 +43,19 @@ class Claimer:
         launcher: Launcher,
         ended: EndedRuns,
     ) -> None:
-        """*lock* is held during a claim, so that nothing happens meanwhile that must not."""
+        """*lock* is held during a claim, and by everything that must not happen during one."""
         self._setting, self._lock, self._node = setting, lock, node
         self._agenda, self._announcer, self._clock_watch = agenda, announcer, clock_watch
         self._launcher, self._runner, self._ended = launcher, launcher.runner, ended
         self.lookahead = Lookahead(setting.limits, agenda, launcher.waiting)
         self._is_unsure = False
         self.claimed_at = float("-inf")
-        """When a run was last claimed, by the monotonic clock."""
+        """When a run was last claimed, on the monotonic clock."""
 
-    # ============================================================ what is due
+    # ============================================================ due jobs
 
     async def claim(self, now: Micros, limit: int, ahead: Micros = 0) -> tuple[list[ActiveRun], Claims]:
-        """Claim up to *limit* jobs that are due, or will be within *ahead*, and start their runs when they are.
+        """Claim up to *limit* jobs that are due now or within *ahead*, and start each run when it is due.
 
         A scheduler that is stopping claims nothing.
         """
@@ -69,12 +70,12 @@ class Claimer:
             agenda.begin_claim()
             counted_all = agenda.next.is_crowd
             begun = clock.monotonic()
-            with clock.working():  # it is carried through already
+            with clock.working():  # `claim` shields it already
                 terms = self.terms(limit, ahead, self.lookahead.count)
                 claims = await self._setting.store.claim_due(now, terms)
             elapsed = clock.monotonic()
             self.lookahead.claim_ahead.learn(elapsed - begun, len(claims.runs))
-            self._node.check_trust()  # we may have been frozen since
+            self._node.check_trust()  # the process may have been suspended since
             if claims.runs:
                 self.claimed_at = elapsed
             started = self._launcher.begin(claims.runs, now)
@@ -102,7 +103,7 @@ class Claimer:
         )
 
     def room(self) -> int:
-        """How many more runs may be claimed: free slots, and room in the queue."""
+        """Return how many more runs may be claimed: the free slots, and the room in the queue."""
         limits = self._setting.limits
         if limits.max_concurrent is None:
             return CHUNK
@@ -114,7 +115,7 @@ class Claimer:
 
     @asynccontextmanager
     async def _claiming(self, now: Micros) -> AsyncIterator[int]:
-        """One claim at a time, and `stop` waits for it. Should it fail, what was claimed all the same is given back."""
+        """Make one claim at a time. If it fails, the next one settles what the store may have claimed all the same."""
         async with self._lock:
             if not self._node.has_joined or self._runner.stopping.is_set():
                 raise SchedulerStoppingError
@@ -123,11 +124,11 @@ class Claimer:
             try:
                 yield node
             except BaseException:
-                self._is_unsure = True  # it may have happened, and only the answer be lost
+                self._is_unsure = True  # the store may have made the claim, and only the answer was lost
                 raise
 
     async def settle(self, now: Micros) -> None:
-        """Interrupt runs that this node has claimed without knowing of it. Called under the lock."""
+        """Interrupt the runs that this node has claimed without knowing. Call it under the lock."""
         if self._is_unsure and self._node.id is not None:
             setting, known = self._setting, {active.claimed.id for active in self._runner}
             lost = await setting.ask(setting.store.interrupt_unknown(self._node.id, known, now, setting.rules))
@@ -138,10 +139,10 @@ class Claimer:
     # ============================================================ one job by hand
 
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
-        """Run one job now, whatever its schedule, and return when it has begun; None if it is running already."""
+        """Run one job now, whatever its schedule, and return when it has begun; None if it is already running."""
         setting, now = self._setting, self._setting.clock.micros()
         async with self._claiming(now) as node:
-            await self.put_back({(namespace, id)})  # it is claimed once more when its time comes
+            await self.put_back({(namespace, id)})  # its regular run is claimed again later
             queued = self._free_slots() == 0
             question = setting.store.claim_one(namespace, id, payload_json, now, node=node, queued=queued)
             claimed = await setting.ask(question)
@@ -157,7 +158,7 @@ class Claimer:
         return active
 
     async def begun_elsewhere(self, job: Job) -> None:
-        """Wait for a run of *job* that another process has claimed ahead of its time, until that has come."""
+        """If another process has claimed *job* ahead of its time, wait until that run begins."""
         state, clock = job.state, self._setting.clock
         if state.activity is Status.RUNNING and state.last_run_at is not None:
             early = state.last_run_at - clock.micros()
@@ -168,7 +169,7 @@ class Claimer:
     # ============================================================ giving back
 
     async def put_back(self, names: Collection[tuple[str, str]]) -> None:
-        """Undo the claims of these jobs that wait for their time, as if they had not been made. Under the lock."""
+        """Undo the claims of these jobs that were made ahead of time. Call it under the lock."""
         waiting = self._launcher.waiting
         runs = [active for active in waiting if active.is_held and active.claimed.name in names]
         if not runs:
@@ -180,7 +181,7 @@ class Claimer:
             await self.release([active.claimed for active in runs])
         except BaseException:
             for active in runs:
-                self._ended.add(active, None)  # the recorder goes on trying
+                self._ended.add(active, None)  # the recorder tries again
             raise
         for active in runs:
             self._runner.forget(active)
@@ -188,7 +189,7 @@ class Claimer:
         self._agenda.look_again()
 
     async def release(self, runs: Sequence[ClaimedRun]) -> None:
-        """Give *runs* back to the store: they have not begun, and are due as before."""
+        """Give *runs* that have not begun back to the store: their jobs are due as before."""
         await self._setting.ask(self._setting.store.release(runs))
-        # A moment that was near when it was claimed, and is not any more: the clock has gone back since.
+        # If such a claim would not be made now, the clock has gone back since.
         self._clock_watch.heed(max(run.claimed_at for run in runs) - EARLIEST_CLAIM)

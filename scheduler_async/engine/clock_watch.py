@@ -1,4 +1,4 @@
-"""The wall clock's jumps: noticed before anything is done by the new time, announced, and followed by the jobs."""
+"""Notices jumps of the wall clock before anything is decided by the new time, and makes the jobs follow them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler_async.rules.clock_changes import sooner
 from scheduler_async.timekeeping.instants import Micros, from_micros
 from scheduler_async.timekeeping.wall_clock import JUMP, WallClock, describe_jump
 
-# When the clock has gone back, this many jobs at a time are moved.
+# When the clock has gone back, jobs are moved in batches of this size.
 REVIEW_SLICE = 500
 
 
@@ -34,15 +34,15 @@ class ClockWatch:
         self._judged_by: int | None = None  # the run whose times were last compared with the clock
 
     def on_jump(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when the clock has jumped, before anything else is done about it."""
+        """Call *listener* when the clock has jumped, before anything else happens."""
         self._listeners.append(listener)
 
     def begin(self) -> None:
-        """Notice a jump from now on."""
+        """Notice jumps from now on."""
         self.wall.look(self._clock.micros(), self._clock.monotonic())
 
     def read(self) -> Micros:
-        """Return the wall clock; a jump since it was last read is noticed before anything is done by it."""
+        """Return the time of the wall clock, and notice whether it has jumped since the last call."""
         now = self.read_at = self._clock.micros()
         jumped, believed = self.wall.look(now, self._clock.monotonic())
         if jumped:
@@ -54,42 +54,42 @@ class ClockWatch:
         if jumped:
             self._announce_jump(jumped, now)
         elif believed:
-            say(WARNING, "The wall clock has stood for a day and is believed; all jobs are looked at again")
+            say(WARNING, "The wall clock has kept its new time for a day and is believed; looking at all jobs again")
         return now
 
     def _announce_jump(self, jumped: Micros, now: Micros) -> None:
         message = describe_jump(jumped, now)
         self.last_jump = message
         if self.is_believed:
-            say(WARNING, "All jobs are looked at again, since %s", message)
+            say(WARNING, "Looking at all jobs again, since %s", message)
         else:
-            message += ": that is absurd, and nothing is started until it has gone back, or for a day"
-            say(WARNING, "Held, since %s. If the clock is right, a restart lets it count at once", message)
+            message += ": that is absurd, and nothing is started until it has gone back, or a day has passed"
+            say(WARNING, "Held, since %s. If the clock is right, restart the scheduler", message)
         self._announcer.tell(EventKind.CLOCK_JUMPED, now, reason=message)
 
     @property
     def held_for(self) -> float | None:
-        """For how many seconds more nothing is started by the wall clock; None if it is believed."""
+        """Return for how many more seconds the wall clock is not believed; None if it is."""
         return self.wall.held_for(self._clock.monotonic())
 
     @property
     def is_believed(self) -> bool:
-        """Whether jobs are started by what the wall clock shows."""
+        """Return whether runs start by the wall clock."""
         return self.held_for is None
 
     def believed_now(self) -> Micros:
-        """Return the time to record by: what the wall clock shows, or would show if it had not jumped absurdly."""
+        """Return the time to record: that of the wall clock, or what it would show without an absurd jump."""
         is_running = self._setting.progress.status == "running"
         return self.wall.believed(self.read() if is_running else self._clock.micros())
 
     def heed(self, moment: Micros) -> None:
-        """Look again at what was decided by a *moment* that is yet to come: the clock has gone back since."""
+        """If *moment* is yet to come, the clock has gone back since: look again at what was decided then."""
         if moment > self.believed_now():
             self.went_back = True
             self._agenda.look_again()
 
     def is_behind(self, rows: Sequence[RunRow]) -> bool:
-        """Whether the latest of all *rows* is yet to come: the clock went back while nobody looked. Once for each."""
+        """Return, once for each row, whether the latest of *rows* is yet to come: the clock has gone back since."""
         soon = from_micros(self._clock.micros() + JUMP)
         is_news = bool(rows) and rows[0].id != self._judged_by
         self._judged_by = rows[0].id if rows else None
@@ -97,8 +97,8 @@ class ClockWatch:
         return is_news and any(moment > soon for moment in times)
 
     async def go_back(self, now: Micros) -> None:
-        """Move jobs that wait until the clock is where it was before it went back."""
-        self.went_back = False  # first: a run that ends meanwhile may have gone by the time before
+        """Move jobs that would wait until the clock is where it was before it went back."""
+        self.went_back = False  # first: a run that ends meanwhile may set it again
         store = self._setting.store
         after: int | None = 0
         try:

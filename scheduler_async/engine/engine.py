@@ -1,8 +1,8 @@
-"""Start and stop: the engine opens the store, sets a session going, and closes both. What users call is in `scheduler`.
+"""Start and stop: the engine opens the store, starts a session, and ends both. `scheduler` is the API for users.
 
-While the store is open, the parts of the `session` do the work. The loop claims what is due and starts it; runs end in
-their own time and are recorded in groups; the membership shows other processes that this one lives. What happens to a
-job is decided in `rules`.
+While the store is open, the parts of the `session` do the work. The loop claims due jobs and starts their runs; runs
+end in their own time and are recorded in groups; the membership shows other processes that this one is alive. What
+happens to a job is decided in `rules`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Engine:
-    """Is the scheduler running? It runs what is due in a store, with the handlers it is given."""
+    """Is the scheduler running? It runs the due jobs of a store with the handlers of this process."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Engine:
         limits: Limits,
         prepare: Callable[[Micros], Awaitable[None]],
     ) -> None:
-        """*prepare* does what comes before anything is run."""
+        """*prepare* is called before the first run."""
         self.handlers = Handlers(clock)
         self.events = Events()
         self._outbox = Outbox()
@@ -69,7 +69,7 @@ class Engine:
         )
         self._store, self._clock, self._prepare = store, clock, prepare
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._abandoned: Session | None = None  # its event loop ended before the scheduler was stopped
+        self._abandoned: Session | None = None  # its event loop ended before stop() was called
         self._tasks: set[asyncio.Task[None]] = set()
         self.locks = Locks(self._outbox)
         self.session = self._new_session()
@@ -78,7 +78,7 @@ class Engine:
         return Session(self.setting, self.locks, self._tasks)
 
     def _enter_event_loop(self) -> None:
-        """A scheduler may be stopped in one event loop and used in the next, as tests and scripts do."""
+        """Adapt to the current event loop: tests and scripts stop a scheduler in one and use it in the next."""
         running = asyncio.get_running_loop()
         if self._event_loop is running:
             return
@@ -95,19 +95,19 @@ class Engine:
     # ============================================================ start and stop
 
     async def start(self) -> None:
-        """Open the store, take up what was interrupted, and begin the loop."""
+        """Open the store, record what was interrupted, and start the loop."""
         self._enter_event_loop()
         progress = self.progress
         async with self.locks.opening:
             if progress.status != "stopped":
                 raise SchedulerError(f"The scheduler is {progress.status} already. Start it once, or stop it first.")
             was_open = self.session.is_open
-            if was_open and self.session.runner.stopping.is_set():  # what it ran without the loop has not ended
+            if was_open and self.session.runner.stopping.is_set():  # runs without the loop have not ended yet
                 raise SchedulerStoppingError
             try:
                 session = await self._open()
                 now = self._clock.micros()
-                await self._compare_clock(session)  # before what dead nodes left behind is recorded
+                await self._compare_clock(session)  # before the runs of dead nodes are recorded
                 await self._join(session)
                 session.launcher.guard_event_loop()
                 session.clock_watch.begin()
@@ -118,17 +118,17 @@ class Engine:
             except BaseException:
                 progress.status = "stopped"
                 if not was_open:
-                    await carried_through(self._close())  # in a cancelled scope of anyio, nothing is waited for
+                    await carried_through(self._close())  # in a cancelled scope of anyio, every await is cancelled
                 raise
         say(INFO, "Scheduler started on %s", self._store)
         session.announcer.tell(EventKind.STARTED, now)
 
     async def stop(self, wait: bool, timeout: float | None, cancel: bool) -> None:
-        """Stop claiming, tell the runs, wait for them or cancel them, record how they ended, and sign off."""
+        """Stop claiming, notify the runs, wait for them or cancel them, record how they ended, and sign off."""
         self._enter_event_loop()
         async with self.locks.opening:
             await self._let_go_of_the_abandoned()
-            session = self.session  # another stop() may be done first, and the store be opened again
+            session = self.session  # another stop() may finish first, and the store may be opened again
             if not session.is_open:
                 return
             if self.progress.status != "stopped":
@@ -136,13 +136,13 @@ class Engine:
             session.runner.stopping.set()
             session.agenda.changed.set()
             if session.tasks.loop is not None:
-                await asyncio.wait([session.tasks.loop])  # who cancels us does not cancel the pass in progress
-        # Not under the lock: another stop() may be in more of a hurry.
+                await asyncio.wait([session.tasks.loop])  # cancelling stop() does not cancel the pass in progress
+        # Not under the lock: another stop() may have a shorter timeout.
         for active in session.runner:
             if cancel or not active.has_begun:
                 session.runner.cancel(active)
         if session.tasks.writer is not None and session.tasks.writer.done():
-            self._start_writer(session)  # somebody cancelled all tasks there were
+            self._start_writer(session)  # the program has cancelled all tasks
         if wait:
             await self._wait_for_runs(session, timeout)
             await self._shut(session)
@@ -154,7 +154,7 @@ class Engine:
         await self._shut(session)
 
     async def _shut(self, session: Session) -> None:
-        """Close *session*, unless that is closed already: what was opened since then stays open."""
+        """Close *session* if it is open. A session that was opened since then stays open."""
         async with self.locks.opening:
             if not session.is_open:
                 return
@@ -162,7 +162,7 @@ class Engine:
             was_started = self.progress.status != "stopped"
             try:
                 await carried_through(self._close())
-            finally:  # whatever the store says about it
+            finally:  # even if the store fails
                 self.progress.status = "stopped"
                 self.progress.started_at = self.progress.next_wake_at = None
                 if was_started:
@@ -171,7 +171,7 @@ class Engine:
                 self._outbox.send(self.events.close)  # after the last event
 
     async def _wait_for_runs(self, session: Session, timeout: float | None) -> None:
-        """Return when every ending is committed; `SchedulerShutdownError` if that takes longer."""
+        """Return when every ending is committed; raise `SchedulerShutdownError` after *timeout* seconds."""
         runner = session.runner
         if len(runner) or self.locks.claiming.locked():
             waiting = asyncio.ensure_future(self._until_idle(session))
@@ -179,7 +179,7 @@ class Engine:
                 await self._clock.wait_for_end(waiting, timeout)
             finally:
                 waiting.cancel()
-            if not len(runner):  # a claim under way may bring one more run, of which nobody would be told
+            if not len(runner):  # a claim in progress may bring one more run, which the error must count
                 async with self.locks.claiming:
                     pass
         if len(runner):
@@ -187,7 +187,7 @@ class Engine:
 
     async def _until_idle(self, session: Session) -> None:
         while len(session.runner) or (session.is_open and self.locks.claiming.locked()):
-            async with self.locks.claiming:  # a claim under way is about to bring more
+            async with self.locks.claiming:  # a claim in progress may bring more runs
                 pass
             for active in session.runner:
                 await active.over()
@@ -206,7 +206,7 @@ class Engine:
             try:
                 await self.setting.ask(self._store.open())
             except (StoreError, asyncio.CancelledError):
-                await self.setting.ask(self._store.close())  # it may have opened, and only the answer be lost
+                await self.setting.ask(self._store.close())  # it may have opened, and only the answer was lost
                 raise
             self.session.is_open = True
         return self.session
@@ -218,12 +218,12 @@ class Engine:
             abandoned.node.retire()
 
     async def _join(self, session: Session) -> None:
-        """Become a node of the store, and take up what dead nodes left behind."""
+        """Become a node of the store, and recover the runs of dead nodes."""
         if session.node.has_joined:
             return
         await self._prepare(self._clock.micros())
         self._store.on_change(session.agenda.hear_of_change)
-        # Before anything is read: what changes from now on is news.
+        # Before anything is read: every later change is noticed.
         version = await self.setting.ask(self._store.version())
         await session.membership.join()
         self._start_writer(session)
@@ -236,14 +236,14 @@ class Engine:
         session.tasks.writer = session.tasks.serve(session.recorder.write_endings(), "writer")
 
     async def _close(self) -> None:
-        """Let go of everything. The heartbeat stops last."""
+        """Release everything. The heartbeat stops last."""
         session = self.session
         if session.launcher.watchdog is not None:
             session.launcher.watchdog.stop()
         await session.tasks.end_services()
         session.runner.close()
         await session.checkup.finish()
-        async with self.locks.claiming, self.locks.rejoining:  # a claim under way must not outlive its node
+        async with self.locks.claiming, self.locks.rejoining:  # a claim in progress must not outlive its node
             if session.node.id is not None:
                 await self._sign_off(session)
             if session.is_open:
@@ -253,30 +253,30 @@ class Engine:
                 await self.setting.ask(self._store.close())
 
     async def _sign_off(self, session: Session) -> None:
-        """Leave the store tidy, and let others know that this node is gone."""
+        """Leave the store tidy, and let the other nodes know that this one is gone."""
         clock_watch = session.clock_watch
         try:
             await session.claimer.settle(self._clock.micros())
             with suppress(StoreOutdatedError):
-                if clock_watch.went_back and session.tasks.loop is not None:  # which noticed it when it had to end
+                if clock_watch.went_back and session.tasks.loop is not None:  # the loop had no time to follow
                     await clock_watch.go_back(self._clock.micros())
                 await session.janitor.purge(threshold=0)
             await session.membership.leave()
         except Exception:
-            say(ERROR, "Cannot sign off from the store; others will notice when the lease runs out", exc_info=True)
+            say(ERROR, "Cannot sign off from the store; other nodes will notice when the lease expires", exc_info=True)
         session.node.retire()
 
-    # ============================================================ what callers need
+    # ============================================================ for the scheduler
 
     async def ready(self) -> None:
-        """Open the store when it is first needed: every call but `start` works without the loop."""
+        """Open the store at its first use: every call but `start` works without the loop."""
         self._enter_event_loop()
         if not self.session.is_open:
             async with self.locks.opening:
                 await self._open()
 
     async def ready_to_run(self) -> None:
-        """As `ready`, and as a node: whatever is claimed must have an owner."""
+        """Like `ready`, and become a node: every claim needs an owner."""
         self._enter_event_loop()
         if not self.session.is_open or not self.session.node.has_joined:
             async with self.locks.opening:
@@ -285,7 +285,7 @@ class Engine:
                 await self._join(session)
 
     async def ready_for_a_pass(self) -> None:
-        """As `ready_to_run`, and notice a clock that went back, as the loop does: by what was recorded last."""
+        """Like `ready_to_run`, and notice by the last run whether the clock went back, as the loop does."""
         await self.ready_to_run()
         session = self.session
         if self.progress.status == "stopped":
@@ -295,13 +295,13 @@ class Engine:
                 await session.clock_watch.go_back(self._clock.micros())
 
     async def _compare_clock(self, session: Session) -> None:
-        """Notice a clock that went back while nobody looked: what was recorded last is yet to come."""
+        """Notice that the clock went back while the scheduler was stopped: the last run is yet to come."""
         rows = await self.ask_unless_stopped(self._store.list_runs(RunFilter(limit=1)))
         if session.clock_watch.is_behind(rows):
             session.clock_watch.went_back = True
 
     async def ask_unless_stopped(self, question: Awaitable[T]) -> T:
-        """Ask the store; `SchedulerStoppingError` if it was closed meanwhile."""
+        """Ask the store; raise `SchedulerStoppingError` if it was closed meanwhile."""
         try:
             return await self.setting.ask(question)
         except StoreError as error:
@@ -311,21 +311,21 @@ class Engine:
 
     @asynccontextmanager
     async def undisturbed(self, names: Collection[tuple[str, str]]) -> AsyncIterator[None]:
-        """Claim nothing for a while, and take back what was claimed of these jobs ahead of its time.
+        """Prevent claims for a while, and put back the runs of these jobs that were claimed ahead of time.
 
-        Whatever is decided about them meanwhile is about jobs that are idle, or whose handlers run.
+        Within the block, these jobs are idle or their handlers are running.
         """
         async with self.locks.claiming:
-            await self.session.claimer.put_back(names)  # of the session that is open by now
+            await self.session.claimer.put_back(names)  # in the session that is open by now
             yield
 
     async def signs(self, timeout: float | None) -> Signs:
-        """Return what shows whether it works. The store has *timeout* seconds to answer."""
+        """Return the signs of its health. The store has *timeout* seconds to answer."""
         self._enter_event_loop()
         answer = await self.session.checkup.ask_store(timeout) if self.session.is_open else NOT_OPEN
-        session = self.session  # another one, should the store have been closed meanwhile
+        session = self.session  # a new one if the store was closed meanwhile
         return session.checkup.signs(answer, is_alive=session.tasks.are_alive)
 
 
-# Two schedulers with one store object would take each other's connections.
+# Two schedulers must not share one store object: each would close the connections of the other.
 _users: WeakValueDictionary[int, Engine] = WeakValueDictionary()

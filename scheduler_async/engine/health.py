@@ -1,4 +1,4 @@
-"""Whether a scheduler does its work. Pure: the `engine` gathers the signs."""
+"""Judges whether a scheduler works. Pure: `checkup` collects the signs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from scheduler_async.timekeeping.durations import describe_duration
 
-# A machine may be busy, and a store be locked for some seconds: what takes longer is not on its way any more.
+# A machine may be busy, and a store locked, for some seconds. Anything longer is a failure.
 PATIENCE = 15.0  # seconds
 
 # Where no lateness is a misfire, this much is one to the eye of an operator: the default of `misfire_grace`.
@@ -17,49 +17,49 @@ LATE = 60.0  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """Whether a scheduler does its work, as a load balancer or an operator asks."""
+    """Whether a scheduler works, for load balancers and operators."""
 
     status: Literal["ok", "failing", "stopped"]
-    """"failing" while something keeps jobs from starting in time, "stopped" also before the start and at the end."""
+    """"failing" while something keeps jobs from starting in time; "stopped" also before start() and during stop()."""
     last_pass_age: float | None
-    """Seconds since it last looked at what is due; None if it has not yet."""
+    """Seconds since the last pass; None before the first."""
     lateness: float
-    """How many seconds overdue the job is that has waited longest; 0 if none is.
+    """How many seconds the longest waiting job is overdue; 0 if none is.
 
-    Jobs that wait for a handler, or for room in their group, do not count.
+    Jobs that wait for a handler or for room in their group do not count.
     """
     store_reachable: bool
-    """Whether the store answered in time. One that is not open is not asked, and counts as not reachable."""
+    """Whether the store answered in time. A store that is not open counts as not reachable."""
     problem: str | None
-    """A sentence that tells what is wrong, if anything is."""
+    """What is wrong, as a sentence, if anything is."""
 
     @property
     def ok(self) -> bool:
-        """Whether it works: 200 for a load balancer, and 503 if not."""
+        """Return whether it works: answer a load balancer with 200 if so, and with 503 if not."""
         return self.status == "ok"
 
     def to_json(self) -> dict[str, Any]:
-        """As a health endpoint answers it."""
+        """Return it as a health endpoint answers it."""
         return {"ok": self.ok, **asdict(self)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signs:
-    """What can be seen of a scheduler from outside. Durations are in seconds."""
+    """The signs of a scheduler's health. Durations are in seconds."""
 
     status: str
     is_alive: bool
-    """Whether all of its tasks go on."""
+    """Whether all of its tasks are running."""
     problem: str | None
-    """What it knows of that keeps it from working."""
+    """What keeps it from working, as far as it knows."""
     store_problem: str | None
-    """Why the store did not answer, unless it did."""
+    """Why the store did not answer; None if it did."""
     last_pass_age: float | None
     overslept: float
-    """For how long it should have looked at what is due, and has not."""
+    """How long the next pass is overdue."""
     running_for: float
     overdue: float
-    """How late the job is that has waited longest."""
+    """How late the longest waiting job is."""
     has_room: bool
     """Whether one more run could start."""
     unclaimed_for: float
@@ -68,7 +68,7 @@ class Signs:
 
 
 def judge(signs: Signs) -> Health:
-    """What *signs* mean."""
+    """Return what *signs* mean."""
     stopped = signs.status != "running"
     problem = f"The scheduler is {signs.status}." if stopped else _failure(signs)
     return Health(
@@ -82,18 +82,18 @@ def judge(signs: Signs) -> Health:
 
 def _failure(signs: Signs) -> str | None:
     if not signs.is_alive:
-        return "A task of the scheduler was cancelled or has crashed. stop() and start() begin anew."
+        return "A task of the scheduler was cancelled or has crashed. Call stop(), then start()."
     if signs.store_problem or signs.problem:
         return signs.store_problem or signs.problem
     if signs.overslept > PATIENCE:
-        return f"What is due should have been looked at {_told(signs.overslept)} ago, and has not been."
-    # What came due while nothing ran is not late by our fault.
+        return f"A pass has been overdue for {_told(signs.overslept)}."
+    # The scheduler is not to blame for what came due before it started.
     overdue = min(signs.overdue, signs.running_for)
     grace = LATE if signs.misfire_grace is None else signs.misfire_grace
-    # Whoever works off a line has room for a moment each time that a run ends.
+    # While a queue is worked off, there is room for a moment whenever a run ends.
     is_idle = signs.has_room and signs.unclaimed_for > PATIENCE
     if is_idle and overdue > max(grace, PATIENCE):
-        return f"A job has been due for {_told(overdue)} and was not started, although there is room for it."
+        return f"A job has been due for {_told(overdue)} and has not started, although there is room for it."
     return None
 
 

@@ -1,4 +1,4 @@
-"""Runs that are claimed and have not begun: their time has not come, or others go before them."""
+"""Runs that are claimed and have not started: their time has not come, or other runs go first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from scheduler_async.running.active_run import ActiveRun
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
-# When a crowd's time has come, some start, then everybody else has a turn, then the next ones.
+# When many runs are due at once, so many start, then other tasks have a turn, then the next ones start.
 SLICE = 128
 
 
 class Waiting:
-    """Lets runs start when their moments come: in the order in which they were claimed, never early."""
+    """Starts runs when they are due, in the order in which they were claimed, and never early."""
 
     def __init__(
         self, clock: Clock, start: Callable[[list[ActiveRun]], object], put_back: Callable[[ActiveRun], object]
     ) -> None:
-        """*start* is called with runs whose turn it is, *put_back* with one whose moment has moved far away again."""
+        """*start* is called with runs that are due, *put_back* with a run that is far from due after a clock change."""
         self._clock, self._start, self._put_back = clock, start, put_back
         self._early: dict[Micros, list[ActiveRun]] = {}
         self._due: deque[ActiveRun] = deque()
@@ -35,11 +35,11 @@ class Waiting:
 
     @property
     def has_due(self) -> bool:
-        """Whether some whose moment has come are yet to start: whoever is claimed now goes after them."""
+        """Return whether due runs are yet to start: runs that are claimed now go after them."""
         return bool(self._due)
 
     def add(self, active: ActiveRun) -> None:
-        """Let a run start at its moment, or after those who are due, if it is due itself."""
+        """Start a run when it is due, or after the runs that are already due."""
         moment = active.claimed.claimed_at
         if moment in self._early:
             self._early[moment].append(active)
@@ -48,23 +48,23 @@ class Waiting:
             self._wait_for(moment)
 
     def discard(self, runs: Collection[ActiveRun]) -> None:
-        """Let these not start."""
+        """Do not start these runs."""
         gone = set(runs)
         self._due = deque(active for active in self._due if active not in gone)
         for moment in {active.claimed.claimed_at for active in runs} & self._early.keys():
             self._early[moment] = [active for active in self._early[moment] if active not in gone]
 
     def catch_up(self) -> None:
-        """The clock has jumped: what is due by now need not wait for its timer."""
+        """After a jump of the clock, start what is due by now without waiting for timers."""
         now = self._clock.micros()
         for moment in sorted(moment for moment in self._early if moment <= now):
             self._wait_for(moment)
 
     def _wait_for(self, moment: Micros) -> None:
-        if moment not in self._early:  # they have started by now
+        if moment not in self._early:  # its runs have started
             return
         now = self._clock.micros()
-        if now < moment <= now + EARLIEST_CLAIM:  # also if the timers of the event loop are not that exact
+        if now < moment <= now + EARLIEST_CLAIM:  # timers may fire a little early, too
             self._clock.call_later((moment - now) / SECOND, partial(self._wait_for, moment))
             return
         runs = self._early.pop(moment)

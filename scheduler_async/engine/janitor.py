@@ -1,4 +1,4 @@
-"""Removes what is old: runs beyond those that are kept, runs of removed jobs, and jobs that were disabled for long."""
+"""Removes old runs, the runs of removed jobs, and jobs that have been disabled for long."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from scheduler_async.jobs.events import EventKind
 from scheduler_async.logs import say
 from scheduler_async.timekeeping.instants import Micros, span
 
-# How often what is old is removed, of how many jobs at a time, and among how many they are looked for.
+# How often old runs are removed, for how many jobs at a time, and among how many jobs they are looked for.
 UPKEEP = 60.0  # seconds
-LONGEST_UPKEEP_PAUSE = 86_400.0  # seconds; until then, no more runs than are kept need removing
+LONGEST_UPKEEP_PAUSE = 86_400.0  # seconds, while no job has enough new runs
 UPKEEP_SLICE = 100
 UPKEEP_LOOK = 2_000
 
-# Of so many jobs it is remembered how many rows they have got; beyond that, all of them are looked at.
+# New rows are counted for so many jobs. Beyond that, all jobs with new rows are looked at.
 MOST_GROWN = 100_000
 
 T = TypeVar("T")
 
 
 class Janitor:
-    """What is old enough to be removed, and when is it time to look?"""
+    """What is old enough to be removed, and when?"""
 
     def __init__(self, setting: Setting, announcer: Announcer, clock_watch: ClockWatch, troubles: Troubles) -> None:
         self._setting, self._announcer = setting, announcer
         self._clock_watch, self._troubles = clock_watch, troubles
         self._keep_runs = setting.limits.keep_runs
         self.grown: dict[int, int] = {}
-        """How many rows each job has got since its old ones were last removed."""
+        """How many new rows each job has since its old ones were last removed."""
         self._untidy = asyncio.Event()
 
     def count_rows(self, uid: int, count: int) -> None:
-        """Note that a job has *count* rows more: when there are enough of them, the oldest are removed."""
+        """Note that a job has *count* new rows. When it has enough of them, its oldest rows are removed."""
         if self._keep_runs is not None:
             grown = self.grown[uid] = self.grown.get(uid, 0) + count
             if grown > self._keep_runs // 10 or len(self.grown) > MOST_GROWN:
                 self._untidy.set()
 
     async def keep_house(self, halt: asyncio.Event) -> None:
-        """Remove what is old: on its own cadence, a little at a time."""
+        """Remove old runs and jobs now and then, a few at a time."""
         limits, clock = self._setting.limits, self._setting.clock
         while True:
             if limits.purge_disabled_after is None:
@@ -63,7 +63,7 @@ class Janitor:
                 say(ERROR, "Cannot remove old runs; trying again in %g s", UPKEEP, exc_info=True)
 
     async def purge(self, threshold: int | None = None) -> None:
-        """Remove old runs of jobs that have *threshold* new ones, a tenth of what is kept; and jobs long disabled."""
+        """Remove old runs of jobs with over *threshold* new ones (a tenth of `keep_runs`), and old disabled jobs."""
         self._untidy.clear()
         limits, now = self._setting.limits, self._clock_watch.believed_now()
         if limits.keep_runs is not None:
@@ -84,7 +84,7 @@ class Janitor:
             for some in _slices(overgrown, UPKEEP_SLICE):
                 await ask(store.purge_runs(some, keep, now))
             for uid in uids:
-                self.grown[uid] -= counted[uid]  # more may have come meanwhile
+                self.grown[uid] -= counted[uid]  # there may be newer ones meanwhile
                 if not self.grown[uid]:
                     del self.grown[uid]
 

@@ -1,4 +1,4 @@
-"""Starts claimed runs: at once, when their time comes, or when a slot frees. The handler is called by `running`."""
+"""Starts claimed runs: at once, when they are due, or when a slot is free. `running` calls the handler."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Launcher:
         self.watchdog: Watchdog | None = None
 
     def begin(self, runs: Sequence[ClaimedRun], now: Micros) -> list[ActiveRun]:
-        """Start *runs*, or let those that were claimed ahead, as of a moment later than *now*, start then."""
+        """Start *runs*: now, or when they are due if they were claimed ahead of time."""
         if runs and self.watchdog is not None:
             self.watchdog.attend()
         started = []
@@ -67,9 +67,9 @@ class Launcher:
             self._announcer.started(claimed, self._clock.micros())
 
     def _start_waiting(self, runs: Sequence[ActiveRun]) -> None:
-        """Start runs that waited for their time."""
+        """Start runs that were held until now."""
         start: Callable[[ActiveRun], None] = self._start
-        if not self._node.is_trusted():  # we were frozen meanwhile, and others may have taken them over
+        if not self._node.is_trusted():  # another node may have taken them over while this process was suspended
             start = self.runner.disown
         elif self.runner.stopping.is_set():
             start = self.runner.cancel
@@ -78,7 +78,7 @@ class Launcher:
                 start(active)
 
     async def _begin_queued(self, active: ActiveRun) -> bool:
-        """Mark a queued run as running; it may have been taken from us while it waited."""
+        """Mark a queued run as running; return False if another node has taken it over meanwhile."""
         now = self._clock.micros()
         if active.claimed.id not in await self._setting.ask(self._setting.store.start([active.claimed], now)):
             active.interfere(DISOWNED)
@@ -87,11 +87,11 @@ class Launcher:
         return True
 
     def guard_event_loop(self) -> None:
-        """Notice handlers that block the event loop from now on."""
+        """Notice handlers that block the event loop, from now on."""
         loop = asyncio.get_running_loop()
 
         def running_now() -> tuple[Job, int] | None:
-            """The job and the run whose handler the event loop is busy with. The watchdog asks on its own thread."""
+            """Return the job and the run whose handler runs just now. The watchdog calls it on its own thread."""
             task = asyncio.current_task(loop)
             return None if task is None else self.runner.run_of(task)
 

@@ -1,4 +1,4 @@
-"""How far ahead of its time the next claim reaches. The figures come from `rules.claim_ahead`, which is pure."""
+"""How long before their time jobs are claimed. The figures come from `rules.claim_ahead`, which is pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduler_async.engine.setting import Limits
 from scheduler_async.rules.claim_ahead import CROWD, EARLIEST_CLAIM, LONGEST_REACH, ClaimAhead
 from scheduler_async.timekeeping.instants import Micros
 
-# Of a crowd, no more are claimed ahead: each takes memory, and time of the garbage collector, until it starts.
+# At most so many runs are claimed ahead: each takes memory, and time of the garbage collector, until it starts.
 MOST_EARLY = 10_240
 
 
@@ -16,7 +16,7 @@ class Lookahead:
     """How long before a job is due does the loop claim it, and what else does it claim then?"""
 
     def __init__(self, limits: Limits, agenda: Agenda, waiting: Waiting) -> None:
-        # Where slots are few, they are for what is due.
+        # A slot that is limited must not be held for a job that is not due yet.
         self._is_limited = limits.max_concurrent is not None or limits.limits_groups
         self._agenda, self._waiting = agenda, waiting
         self._claimed_until: Micros = 0
@@ -24,24 +24,24 @@ class Lookahead:
 
     @property
     def lead(self) -> Micros:
-        """How long before the next job is due it is time to look."""
+        """Return how long before the next job is due the loop claims it."""
         if self._is_limited or not self.claim_ahead.lead:
             return 0
         following = self._agenda.next
         if following.is_crowd and following.at != self._agenda.counted:
-            return EARLIEST_CLAIM  # first of all, they are counted
+            return EARLIEST_CLAIM  # to count them first
         room = max(MOST_EARLY - len(self._waiting), 0)
         return self.claim_ahead.lead_of_crowd(min(following.count, room))
 
     @property
     def count(self) -> int:
-        """How many of the jobs that are due next the store counts at most: a crowd is counted as a whole."""
+        """Return up to which number the store counts the jobs that are due next: all of them, if they are many."""
         return MOST_EARLY if self._agenda.next.is_crowd else CROWD
 
     def reach(self, now: Micros) -> Micros:
-        """How far ahead to claim: no less far than before, so that a run that is held keeps its place.
+        """Return how far ahead to claim: no less far than before, so that a held run keeps its place.
 
-        But no further than usual if others come before a crowd, or if enough of the crowd are claimed.
+        But no further than usual if other jobs come before a crowd, or if enough of the crowd is claimed.
         """
         lead, next_at = self.lead, self._agenda.next.at
         if not lead:

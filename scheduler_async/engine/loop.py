@@ -1,4 +1,4 @@
-"""The loop: clear, look, wait. A pass claims what is due; runs begin and end in their own time."""
+"""The loop: clear, look, wait. A pass claims due jobs; their runs begin and end in their own time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduler_async.timekeeping.wall_clock import GLANCE
 
 
 class Loop:
-    """What is done when, and how long does it sleep in between?"""
+    """When does the scheduler look for due jobs?"""
 
     def __init__(
         self,
@@ -31,16 +31,16 @@ class Loop:
         claimer: Claimer,
         rejoin: Callable[[], Awaitable[None]],
     ) -> None:
-        """*rejoin* makes this process a node again that has lost its lease."""
+        """*rejoin* makes this process a node again after it has lost its lease."""
         self._setting, self._clock, self._progress = setting, setting.clock, setting.progress
         self._node, self._agenda, self._clock_watch, self._troubles = node, agenda, clock_watch, troubles
         self._claimer, self._lookahead, self._rejoin = claimer, claimer.lookahead, rejoin
-        # By the monotonic clock: when the loop last looked, and until when it means to look again.
+        # On the monotonic clock: when the loop last looked, and when it will look again at the latest.
         self.looked_at: float | None = None
         self.looks_again_by = float("inf")
 
     async def run(self) -> None:
-        """Clear, look, wait: a change that lands while we look sets the event again."""
+        """Clear, look, wait: a change during the look sets the event again."""
         changed = self._agenda.changed
         unsubscribe = self._clock.on_jump(changed.set)
         failures = 0
@@ -57,7 +57,7 @@ class Loop:
                 except StoreOutdatedError as error:
                     self._troubles.note_outdated(error)
                     timeout = None
-                except Exception as error:  # the loop outlives whatever a store may do
+                except Exception as error:  # the loop survives every failure of a store
                     timeout = retry_delay(failures)
                     self._agenda.is_stale = True
                     self._troubles.report("loop", error)
@@ -69,7 +69,7 @@ class Loop:
             unsubscribe()
 
     async def _pass(self) -> float | None:
-        """Start what is due; return how long to sleep."""
+        """Claim and start due jobs; return how long to sleep."""
         now = self._look_at_clock()
         self._progress.tick_count += 1
         self._progress.last_tick_at = now
@@ -84,12 +84,12 @@ class Loop:
         return self._sleep_from(now)
 
     async def _follow_the_clock(self, now: Micros) -> None:
-        """Let no job wait until a clock that went back is where it was, even if there is no room to run one."""
+        """Move jobs after the clock went back, even if there is no room to run one."""
         if self._clock_watch.went_back and self._may_decide:
             await self._clock_watch.go_back(now)
 
     async def _sleep(self, timeout: float | None) -> None:
-        """Sleep until something changes, or for *timeout* seconds; that it is over counts as a change."""
+        """Sleep until something changes, or for *timeout* seconds."""
         changed = self._agenda.changed
         timer = None if timeout is None else self._clock.call_later(timeout, changed.set)
         try:
@@ -99,7 +99,7 @@ class Loop:
                 timer.cancel()
 
     def _look_at_clock(self) -> Micros:
-        """Return the time of a look at what is due."""
+        """Return the time, and note when the loop looked."""
         self.looked_at = self.looks_again_by = self._clock.monotonic()
         return self._clock_watch.read()
 
@@ -111,7 +111,7 @@ class Loop:
 
     @property
     def _may_decide(self) -> bool:
-        """Whether jobs may be changed by what the clock shows."""
+        """Return whether jobs may be changed: the clock is believed, and the store is not outdated."""
         return self._clock_watch.is_believed and self._troubles.outdated is None
 
     def _sleep_from(self, now: Micros) -> float | None:
@@ -123,7 +123,7 @@ class Loop:
         elif self._should_look(now):
             wake = now
         elif wake is not None and wake <= now:
-            # Due, and no room: it goes when a run ends, and looking before would find the same.
+            # A job is due and there is no room: it starts when a run ends.
             self._agenda.is_hungry, wake = True, None
         longest = None if max_sleep is None else now + span(max_sleep)
         glance = None if held_for is None else now + int(GLANCE * SECOND)
@@ -131,7 +131,7 @@ class Loop:
         if wake is not None:
             wake -= self._lookahead.lead
         if self._clock.tells_of_jumps:
-            longest = glance = None  # nobody needs to wake only to find out whether the clock jumped
+            longest = glance = None  # the clock itself wakes the loop after a jump
         capped = _earliest(wake, longest, glance)
         return None if capped is None else max(capped - now, 0) / SECOND
 

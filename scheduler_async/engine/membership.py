@@ -1,4 +1,4 @@
-"""The node's life in a shared store: it joins, beats, notices dead nodes and other changes, joins again, and leaves."""
+"""The life of a node: it joins the store, beats, notices dead nodes and changes, rejoins if it must, and leaves."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import SchedulerError, StoreOutdatedError
 from scheduler_async.logs import say
+from scheduler_async.outbox import QuietLock
 from scheduler_async.running.active_run import HELD, RUNNING
 from scheduler_async.running.runner import Runner
 from scheduler_async.stores.messages import NodeLost
 from scheduler_async.stores.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 
-# How often another process's changes are looked for; a change must be noticed within two seconds.
+# How often to look for changes of other processes, which must be noticed within two seconds.
 POLL = 1.0  # seconds
 
 T = TypeVar("T")
 
 
 class Membership:
-    """Is this node alive to the others, and are they alive to it?"""
+    """Do the other nodes know that this one is alive, and which of them are dead?"""
 
     def __init__(
         self,
         setting: Setting,
-        lock: asyncio.Lock,
+        lock: QuietLock,
         node: OwnNode,
         runner: Runner,
         ended: EndedRuns,
@@ -44,7 +45,7 @@ class Membership:
         troubles: Troubles,
         recorder: Recorder,
     ) -> None:
-        """*lock* is held while the node joins again."""
+        """*lock* is held while the node rejoins."""
         self._setting, self._lock, self._node, self._watch = setting, lock, node, Watch()
         self._runner, self._ended, self._recorder = runner, ended, recorder
         self._agenda, self._announcer = agenda, announcer
@@ -55,7 +56,7 @@ class Membership:
     # ============================================================ joining and leaving
 
     async def join(self) -> None:
-        """Become a new node of the store, and take up what dead nodes left behind."""
+        """Become a new node of the store, and recover the runs of dead nodes."""
         setting, node = self._setting, self._node
         begun = setting.machine.monotonic()
         identity = new_identity()
@@ -65,22 +66,22 @@ class Membership:
             retire(identity)
             raise
         node.identity = identity
-        # In a store of this process alone, nobody can take us for dead.
+        # In a store of this process alone, no other node can take this one for dead.
         node.trusted_until = begun + LEASE - MARGIN if setting.store.is_shared else float("inf")
         try:
             await self._beat()
         except BaseException:
-            node.id = None  # its row is taken for that of a dead node, as it is
+            node.id = None  # the other nodes will take its row for that of a dead node
             retire(identity)
             raise
         node.has_joined = True
 
     async def leave(self) -> None:
-        """Sign off, so that the others need not wait for the lease to run out."""
+        """Sign off, so that the other nodes need not wait until the lease expires."""
         await self._setting.ask(self._setting.store.leave(self._node.required_id()))
 
     async def as_node(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do *work* that only a node can; should others have taken this one for dead, join again first."""
+        """Do *work* as a node; if the other nodes have taken this one for dead, rejoin and do it again."""
         try:
             return await work()
         except NodeLost:
@@ -104,7 +105,7 @@ class Membership:
             node = self._node
             if not node.has_joined or lost is None or node.id != lost:
                 return  # the store was closed meanwhile, or the loop and the watch have both noticed
-            say(WARNING, "Node %s lost its lease; its runs are cancelled, and it joins again", node.name)
+            say(WARNING, "Node %s lost its lease; cancelling its runs and rejoining", node.name)
             await self._disown_everything()
             node.retire()
             node.id = None
@@ -137,7 +138,7 @@ class Membership:
             return None
 
     async def _disown_everything(self) -> None:
-        """Cancel all runs that have not ended, and give them a moment to tidy up."""
+        """Cancel all runs that have not ended, and give their handlers a moment to clean up."""
         ended = {active.claimed.id for active in self._ended.unrecorded}
         lost = [active for active in self._runner if active.claimed.id not in ended]
         for active in lost:
@@ -149,7 +150,7 @@ class Membership:
     # ============================================================ watching
 
     async def keep_watch(self, version: int, halt: asyncio.Event) -> None:
-        """Notice what other processes change, show that we live, and notice who does not."""
+        """Notice changes of other processes, show that this node is alive, and notice nodes that are dead."""
         ask, store, machine, troubles = self._setting.ask, self._setting.store, self._setting.machine, self._troubles
         last_beat = machine.monotonic()
         while not await machine.wait(halt, POLL):
@@ -165,7 +166,7 @@ class Membership:
                     await troubles.check_store()
                     await self._beat()
                 if troubles.are_over_for("watch"):
-                    # Nobody has to wait for their next try.
+                    # The other parts need not wait for their next try.
                     self._agenda.changed.set()
                     troubles.works_again.set()
             except NodeLost:
@@ -180,7 +181,7 @@ class Membership:
                     await self.rejoin()
 
     async def _disown_what_was_taken(self) -> None:
-        """A job that was removed elsewhere, or taken over from us, must not go on here."""
+        """Cancel runs whose jobs another process has removed, and runs that another node has taken over."""
         node = self._node.required_id()
         running = [active for active in self._runner if active.stage in (HELD, RUNNING)]
         if running:
@@ -190,7 +191,7 @@ class Membership:
                     self._runner.disown(active)
 
     async def _beat(self) -> None:
-        """Show that we live, and record the runs of dead nodes as interrupted."""
+        """Show that this node is alive, and record the runs of dead nodes as interrupted."""
         ask, store, machine, node = self._setting.ask, self._setting.store, self._setting.machine, self._node
         own = node.required_id()
         begun = machine.monotonic()
@@ -199,7 +200,7 @@ class Membership:
         dead = self._watch.find_dead(nodes, own, machine.monotonic())
         if dead and self._troubles.outdated is None:
             now = self._clock_watch.believed_now()
-            self._agenda.look_again()  # also if the answer is lost
+            self._agenda.look_again()  # even if the answer is lost
             interrupted = await ask(store.recover(dead, now, self._setting.rules))
             self._announcer.interrupted(interrupted, now)
             self._agenda.learn_of(edit.job for edit, _ in interrupted)

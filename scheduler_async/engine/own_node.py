@@ -1,4 +1,4 @@
-"""The node that this process is. `membership` changes it; here it only says who it is, and whether it may go on."""
+"""The identity of this process as a node of the store, and its lease. `membership` changes both."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class OwnNode:
         self.id: int | None = None
         self.identity: NodeIdentity | None = None
         self.has_joined = False
-        """Whether this session may claim: it is a node, or joins again after losing its lease."""
+        """Whether this session may claim: it is a node, or rejoins after losing its lease."""
         self.trusted_until = 0.0
 
     @property
     def name(self) -> str | None:
-        """Its name, for logs and rows."""
+        """Return its name, for logs and rows."""
         return None if self.identity is None else self.identity.name
 
     def required_id(self) -> int:
@@ -30,19 +30,19 @@ class OwnNode:
         return self.id
 
     def is_trusted(self) -> bool:
-        """Whether its lease certainly lasts, so that no other node may have taken over its runs."""
+        """Return whether its lease is certainly valid: no other node can have taken over its runs."""
         return self._machine.monotonic() <= self.trusted_until
 
     def check_trust(self) -> None:
-        """Raise `NodeLost` unless it is trusted: a node that could not beat must let go before others take over."""
+        """Raise `NodeLost` unless its lease is valid: it must let go of its runs before other nodes take them over."""
         if not self.is_trusted():
             raise NodeLost
 
     def retire(self) -> None:
-        """Let the other schedulers of this process know that it is gone."""
+        """Let the other schedulers of this process know that it is gone, if it has joined."""
         if self.identity is not None:
             retire(self.identity)
 
     def close(self) -> None:
-        """Claim nothing more: the session is over."""
+        """Claim nothing more: the session has ended."""
         self.id, self.has_joined = None, False

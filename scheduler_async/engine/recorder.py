@@ -1,8 +1,11 @@
-"""Records how runs ended, in groups, and does what follows from it. What an ending means for a job, `rules` decide."""
+"""Records how runs ended, in groups, and does what follows from that. `rules` decide what an ending means for a job.
+
+When a handler returns, `running.runner` works out how the run ended and leaves it in `ended_runs`. The writer takes all
+that wait there. `Recorder._record` does the rest, step by step.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ from scheduler_async.jobs.enums import ENDED, Outcome, Trigger
 from scheduler_async.jobs.events import MAX_UNREAD
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending
 from scheduler_async.logs import is_heard, say
+from scheduler_async.outbox import QuietLock
 from scheduler_async.rules.terms import Transition
 from scheduler_async.running.active_run import DISOWNED, ActiveRun
 from scheduler_async.running.runner import Runner
@@ -29,10 +33,10 @@ from scheduler_async.stores.messages import UnstorableError
 from scheduler_async.texts import message_of
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
-# However many runs end at once, no more are recorded together: to tell of them takes time on the event loop.
+# At most so many runs are recorded together: to announce them takes time on the event loop.
 MOST_AT_ONCE = 500
 
-# While the loop runs, a retry waits at least this long: a job that fails at once must not keep others from running.
+# While the loop runs, a retry waits at least this long: a job that fails at once must not crowd out other jobs.
 RETRY_FLOOR: Micros = SECOND
 
 
@@ -42,14 +46,14 @@ class _Batch:
 
     runs: Sequence[ActiveRun]
     dropped: list[ActiveRun] = field(default_factory=list)
-    """Runs that are not ours any more."""
+    """Runs that this node no longer owns."""
     unbegun: list[ClaimedRun] = field(default_factory=list)
-    """Claims to give back: their runs never began."""
+    """Claims to give back, since their runs never began."""
     begun: list[ActiveRun] = field(default_factory=list)
     ended: list[EndedRun] = field(default_factory=list)
     """How the runs in `begun` ended, in the same order."""
     left: Sequence[Transition | None] = ()
-    """What the store made of `ended`, in the same order; None where the run was not ours any more."""
+    """What became of the jobs of `ended`, in the same order; None if this node no longer owned the run."""
 
 
 class Recorder:
@@ -58,7 +62,7 @@ class Recorder:
     def __init__(
         self,
         setting: Setting,
-        lock: asyncio.Lock,
+        lock: QuietLock,
         runner: Runner,
         ended: EndedRuns,
         agenda: Agenda,
@@ -75,7 +79,7 @@ class Recorder:
         self._troubles, self._janitor, self._release = troubles, janitor, release
 
     async def write_endings(self) -> None:
-        """Group commit: take all endings there are, and record them at once."""
+        """Group commit: record all endings that have arrived since the last commit."""
         failures = 0
         ended, troubles = self._ended, self._troubles
         while True:
@@ -85,18 +89,18 @@ class Recorder:
                     await self.record_some()
                     failures = 0
                     troubles.are_over_for("writer")
-                except Exception as error:  # nothing is lost: they are kept until the store takes them
+                except Exception as error:  # the endings are kept until the store takes them
                     troubles.report("writer", error)
-                    self._agenda.is_stale = True  # it may have taken them, and lost only the answer
+                    self._agenda.is_stale = True  # the store may have recorded them, and only the answer was lost
                     delay = retry_delay(failures)
-                    words = "Cannot record %d ended runs; trying again in %g s: %s"
+                    words = "Cannot record how %d runs ended; trying again in %g s: %s"
                     say(ERROR, words, len(ended.unrecorded), delay, error, exc_info=failures == 0)
                     failures += 1
                     troubles.works_again.clear()
-                    await self._setting.machine.wait(troubles.works_again, delay)  # a store recovers in real time
+                    await self._setting.machine.wait(troubles.works_again, delay)  # in real time, as stores recover
                     continue
             if not ended.unrecorded:
-                troubles.are_over_for("writer")  # others may have recorded what it could not
+                troubles.are_over_for("writer")  # `record_all` may have recorded what it could not
                 await ended.arrived.wait()
 
     async def record_all(self) -> None:
@@ -105,9 +109,9 @@ class Recorder:
             await self.record_some()
 
     async def record_some(self) -> None:
-        """Record the endings that have waited longest. Those that could not be recorded wait on."""
+        """Record the endings that have waited longest. If that fails, they go on waiting."""
         async with self._lock:
-            # Readers of events have a turn while the store is asked, and a run leaves up to four events.
+            # Readers of events get a turn only while the store works, and a run leaves up to four events.
             most = MAX_UNREAD // 4 if self._setting.events.has_readers else MOST_AT_ONCE
             runs = self._ended.unrecorded[:most]
             count = len(runs)
@@ -118,15 +122,15 @@ class Recorder:
                 self._ended.unrecorded[:count] = runs
 
     async def _record_each(self, runs: list[ActiveRun]) -> None:
-        """Record *runs*, at once if possible. One ending that cannot be recorded must not hold up the others."""
+        """Record *runs*, together if possible. An ending that cannot be recorded must not hold up the others."""
         if await self._refusal(runs) is None:
             return
         while runs:
             active = runs[0]
             refusal = await self._refusal([active])
             if refusal is not None:
-                run, problem = active.claimed, message_of(refusal)
-                words = "Run %d of %s ended, but how it ended cannot be recorded; it is recorded as an error"
+                run, problem = active.claimed, message_of(refusal)  # an exception of the store, not of a handler
+                words = "Run %d of %s ended, but its ending cannot be recorded; recording an error instead"
                 say(ERROR, words, run.id, run.key, extra=run.named, exc_info=refusal)
                 active.ending = Ending(outcome=Outcome.ERROR, error=f"How it ended cannot be recorded: {problem}")
                 if await self._refusal([active]) is not None:
@@ -136,14 +140,14 @@ class Recorder:
             del runs[0]
 
     async def _refusal(self, runs: Sequence[ActiveRun]) -> Exception | None:
-        """Record *runs*, or return why it cannot be done. A store that fails may take them later, and raises."""
+        """Record *runs*, or return why they cannot be recorded. Raise if the store fails and may take them later."""
         try:
             await self._record(runs)
         except (UnstorableError, StoreOutdatedError) as error:
             return error
         except StoreError:
             raise
-        except Exception as error:  # in a way that nobody thought of
+        except Exception as error:  # of any other kind
             return error
         return None
 
@@ -164,6 +168,7 @@ class Recorder:
         self._wake_loop()
 
     def _sort(self, runs: Sequence[ActiveRun]) -> _Batch:
+        """Tell apart runs to drop, claims to give back, and endings to commit."""
         batch = _Batch(runs)
         for active in runs:
             run = active.claimed
@@ -173,24 +178,26 @@ class Recorder:
             if active.ending is None and run.trigger is not Trigger.MANUAL:
                 batch.unbegun.append(run)
                 continue
-            told = active.ending or _NEVER_BEGUN  # nothing will bring again what somebody asked for
+            told = active.ending or _NEVER_BEGUN  # a run by hand does not come again by itself
             batch.begun.append(active)
             batch.ended.append(EndedRun(run, told, min(active.started_at, active.ended_at), active.ended_at))
         return batch
 
     async def _give_back_unbegun(self, batch: _Batch) -> None:
+        """Undo the claims of runs that never began: their jobs are due as before."""
         if batch.unbegun:
             await self._release(batch.unbegun)
             self._agenda.is_stale = True
 
     async def _commit(self, batch: _Batch) -> None:
+        """Write the endings, and what they mean for the jobs, in one transaction."""
         setting = self._setting
         rules = setting.rules if setting.progress.status == "stopped" else self._rules_of_loop
         if batch.ended:
             batch.left = await setting.ask(setting.store.finish(batch.ended, rules))
 
     def _announce(self, batch: _Batch) -> None:
-        """Let those who wait for the runs, the log and observers know how they ended."""
+        """Tell callers that wait for the runs, the log and observers how they ended."""
         for active in batch.dropped:
             self._announcer.dropped(active)
         is_followed = is_heard(INFO) or self._setting.events.has_listeners
@@ -217,10 +224,12 @@ class Recorder:
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))
 
     def _let_go(self, batch: _Batch) -> None:
+        """Free the slots, and wake the callers that wait for the runs."""
         for active in batch.runs:
             self._runner.forget(active)
 
     def _wake_loop(self) -> None:
+        """Let other jobs start, if some are due or may be."""
         if self._agenda.is_hungry or self._agenda.is_stale:
             self._agenda.changed.set()
 

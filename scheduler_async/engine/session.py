@@ -1,4 +1,4 @@
-"""A session: the parts of the engine, put together for as long as the store is open."""
+"""A session: the parts of the engine, for as long as the store is open."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from scheduler_async.engine.troubles import Troubles
 class Session:
     """What is known only while the store is open?
 
-    The engine makes a session when it opens the store, and drops it when it closes the store: nothing is reset. While
-    the store is closed, a session that never opens stands in. Each part is given those that it needs, so the order
-    below shows who depends on whom.
+    The engine makes a session when it opens the store and drops it when it closes the store, so nothing has to be
+    reset. While the store is closed, the engine has a session that is not open. Each part gets the parts that it
+    needs, so the order below shows the dependencies.
     """
 
     def __init__(self, setting: Setting, locks: Locks, kept: set[asyncio.Task[None]]) -> None:
-        """*kept* holds tasks until they are done."""
+        """*kept* holds references to tasks until they are done."""
         self.is_open = False
         self.tasks = Tasks(kept)
         self.node = node = OwnNode(setting.machine)

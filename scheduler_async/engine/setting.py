@@ -1,4 +1,4 @@
-"""What the parts of the engine are given: the store, the clocks, the rules and the limits. It outlives the sessions."""
+"""What the parts of the engine share: the store, the clocks, the rules and the limits. It outlives the sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a scheduler allows itself."""
+    """The limits of a scheduler."""
 
     max_concurrent: int | None = None
     queue_size: int | None = None
@@ -35,13 +35,13 @@ class Limits:
 
     @property
     def limits_groups(self) -> bool:
-        """Whether any group has a limit."""
+        """Return whether any group has a limit."""
         return self.group_limit is not None or bool(self.group_limits)
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far the scheduler has come, as `Scheduler.state` shows it. It outlives the sessions."""
+    """The status and the counters that `Scheduler.state` shows. They outlive the sessions."""
 
     status: str = "stopped"
     started_at: Micros | None = None
@@ -53,12 +53,12 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Everything that a part of the engine finds in place, and does not change."""
+    """What all parts of the engine use, and none of them replaces."""
 
     store: Store
     clock: Clock
     machine: Clock
-    """Leases are about processes: they run on real time, whatever the clock shows."""
+    """Leases are about processes: they use real time, even if `clock` is virtual."""
     rules: Rules
     limits: Limits
     handlers: Handlers
@@ -67,9 +67,9 @@ class Setting:
     progress: Progress
 
     async def ask(self, question: Awaitable[T]) -> T:
-        """Ask the store, and let the clock know that an answer is on its way.
+        """Return the answer of the store; let a virtual clock wait for it.
 
-        The question is carried through even if the caller is cancelled: what the store was asked to do, happens.
+        The work in the store goes on to its end even if the caller is cancelled.
         """
         with self.clock.working():
             return await carried_through(question)

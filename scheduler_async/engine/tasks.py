@@ -1,4 +1,4 @@
-"""The tasks of one session: started, held, and ended together."""
+"""The tasks of one session: started, kept alive, and ended together."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scheduler_async.logs import say
 
 
 class Tasks:
-    """Which tasks does the session consist of, and do all of them go on?"""
+    """Which tasks belong to the session, and are all of them running?"""
 
     def __init__(self, kept: set[asyncio.Task[None]]) -> None:
-        """*kept* holds every task until it is done. It outlives the session, as the task does that ends it."""
+        """*kept* holds every task until it is done. It outlives the session, like the task that ends it."""
         self._kept = kept
         self._services: list[asyncio.Task[None]] = []
         self.halt = asyncio.Event()
@@ -24,11 +24,11 @@ class Tasks:
 
     @property
     def are_alive(self) -> bool:
-        """Whether the loop and all services go on."""
+        """Return whether the loop and all services are running."""
         return not any(task is None or task.done() for task in (self.loop, *self._services))
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task, which is held until it is done."""
+        """Start a task, and hold it until it is done."""
         task = asyncio.create_task(work, name=f"scheduler_async {name}")
         task.add_done_callback(_report_crash)
         self._kept.add(task)
@@ -36,7 +36,7 @@ class Tasks:
         return task
 
     def serve(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task that lasts until the session ends."""
+        """Start a task that runs until the session ends."""
         task = self.spawn(work, name)
         self._services.append(task)
         return task

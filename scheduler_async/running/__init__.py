@@ -1,5 +1,5 @@
-"""One handler under its limits: what is called, with which arguments, for how long, and how it ended.
+"""One handler under its limits: how it is called, with which arguments, for how long, and how it ended.
 
-`runner` starts handlers as tasks and hands over how they ended. What an ending means for the job is decided in
-`rules`; when a run may start is decided in `engine`.
+`runner` starts handlers as tasks and reports how they ended. `rules` decide what an ending means for the job, and
+`engine` decides when a run may start.
 """

@@ -1,4 +1,4 @@
-"""A run of this process, and where it stands. `runner` calls its handler, `engine` records how it ended."""
+"""A run of this process, and its stage. `runner` calls its handler, `engine` records how it ended."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from scheduler_async.timekeeping.instants import Micros
 
 
 class Stage(IntEnum):
-    """Where a run stands. A run never goes back, and `_STEPS` says which stages it may leave out."""
+    """The stage of a run. A run never goes back, and `_STEPS` says which stages it may leave out."""
 
     CLAIMED = 1
     """It starts at once."""
     HELD = 2
-    """It was claimed ahead of its time, or others go first."""
+    """It was claimed ahead of its time, or other runs go first."""
     STARTING = 3
     """Its task waits for a slot, or for its first step."""
     RUNNING = 4
@@ -31,7 +31,7 @@ class Stage(IntEnum):
     """How it ended is committed, or was dropped."""
 
 
-# Every run takes several steps, and to look up a member of an enum takes longer than a step, before Python 3.12.
+# Every run takes several steps. Before Python 3.12, to look up a member of an enum takes longer than a step.
 CLAIMED, HELD, STARTING, RUNNING, ENDED, OVER = Stage
 
 _STEPS = {
@@ -45,7 +45,7 @@ _STEPS = {
 
 
 class IllegalStepError(RuntimeError):
-    """A run cannot get from one stage to another. It is a bug of the scheduler."""
+    """A run tried to get to a stage that it cannot reach: a bug in the scheduler."""
 
     def __init__(self, run_id: int, before: Stage, after: Stage) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class Interference(IntEnum):
     """The scheduler stops."""
     TIMED_OUT = 2
     DISOWNED = 3
-    """The run is not ours any more: whatever comes of it is dropped."""
+    """This node no longer owns the run: its result is dropped."""
 
 
 NONE, CANCELLED, TIMED_OUT, DISOWNED = Interference
@@ -95,7 +95,7 @@ class ActiveRun:
     outcome: Outcome | None = None
     after: Transition | None = None
     """How it ended and what the job looks like then, once that is committed."""
-    _news: asyncio.Event | None = None  # most runs have nobody who waits for them
+    _news: asyncio.Event | None = None  # made when a caller waits
 
     def step(self, stage: Stage) -> None:
         """Go on to *stage*; raise `IllegalStepError` if no run gets there from here."""
@@ -123,31 +123,31 @@ class ActiveRun:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the handler has been called; a run that ends before was only queued."""
+        """Return whether the handler has been called."""
         return self.began_at is not None
 
     @property
     def has_ended(self) -> bool:
-        """Whether the handler has returned, or will never be called."""
+        """Return whether the handler has returned, or will never be called."""
         return self.stage >= ENDED
 
     @property
     def is_held(self) -> bool:
-        """Whether it is yet to start, at its time or after others."""
+        """Return whether it is yet to start, at its time or after other runs."""
         return self.stage is HELD
 
     @property
     def is_disowned(self) -> bool:
-        """Whether the run is not ours any more."""
+        """Return whether this node no longer owns the run."""
         return self.interference is DISOWNED
 
     @property
     def started_at(self) -> Micros:
-        """When it began, for the run log; a run that never began is recorded as of its claim."""
+        """Return when it began, for the run log; a run that never began is recorded as of its claim."""
         return self.claimed.claimed_at if self.began_at is None else self.began_at
 
     async def begun_or_over(self) -> None:
-        """Wait until the handler has been called, or never will be."""
+        """Wait until the handler has been called, or will never be."""
         while not (self.has_begun or self.stage is OVER):
             await self._wait_for_news()
 

@@ -1,4 +1,4 @@
-"""How a run ended, by what its handler returned or raised. Only here are such objects looked at. Pure."""
+"""How a run ended, by what its handler returned or raised. No other module looks at these objects. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from scheduler_async.jobs.result import Result
 from scheduler_async.jobs.run import Ending
 from scheduler_async.texts import describe_error, name_of_class, storable
 
-# What most runs come to.
+# How most runs end.
 SUCCESS = Ending(outcome=Outcome.SUCCESS)
 
-# What handlers often return; it takes a microsecond to find out that other values need no closer look either.
+# Handlers often return these types. To examine a value of another type takes a microsecond.
 _PLAIN = frozenset({bytes, dict, float, int, list, set, str, tuple})
 
 
@@ -27,7 +27,7 @@ def ending_of(answer: object) -> Ending:
         return Ending(outcome=Outcome.SUCCESS, disable=True)
     try:
         return _ending_of_object(answer)
-    except BaseException as error:  # a class of the user's may do anything when it is looked at
+    except BaseException as error:  # user classes may do anything when they are examined
         return Ending(outcome=Outcome.ERROR, error=f"The handler returned a bad value: {describe_error(error)}")
 
 
@@ -37,7 +37,7 @@ def ending_of_exception(error: BaseException) -> Ending:
 
 
 def can_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
-    """Return whether *answer* is awaitable; one that does not let itself be looked at is judged by how it ends."""
+    """Return whether *answer* is awaitable; False if it raises when it is examined."""
     try:
         return inspect.isawaitable(answer)
     except BaseException:
@@ -47,7 +47,7 @@ def can_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
 def _ending_of_object(answer: object) -> Ending:
     if type(answer) in _PLAIN:
         return SUCCESS
-    if type(answer) is Ending:  # an object that only pretends to be one cannot be recorded
+    if type(answer) is Ending:  # a subclass could not be recorded
         return answer
     if isinstance(answer, Outcome):
         return _told(Result(answer))
@@ -66,10 +66,10 @@ def _told(result: Result) -> Ending:
 
 
 def _unfinished(answer: object) -> str | None:
-    """Return what is wrong with an *answer* that stands for work which has not been done; None if it does not."""
+    """Return what is wrong with an *answer* that stands for unfinished work; None if it does not."""
     if inspect.isawaitable(answer):
         if isinstance(answer, Coroutine):
-            with suppress(BaseException):  # it may have begun, and object
+            with suppress(BaseException):  # if it has begun, it may raise
                 answer.close()  # Python would warn that it was never awaited
         advice = "Await it in the handler: return await ..."
     elif inspect.isgenerator(answer) or inspect.isasyncgen(answer):

@@ -1,4 +1,4 @@
-"""Calls one handler under its limits, and hands over how it ended. What an ending means is decided elsewhere."""
+"""Calls handlers under their limits, and reports how they ended. `rules` decide what an ending means."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Call = Callable[[Run], Awaitable[object]]
 
 
 class Runner:
-    """The runs of one scheduler. Each is a task with a name; none is forgotten."""
+    """The runs of one scheduler. Each is a task with a name, and none is lost."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Runner:
         ended: Callable[[ActiveRun, Ending | None], None],
         dropped: Callable[[ActiveRun], None],
     ) -> None:
-        """*find* returns the handler of a name; *begin* is asked before a queued run may start.
+        """*find* returns the handler of a name. *begin* returns whether a queued run may start.
 
-        *ended* gets the ending, or None if the run never began.
+        *ended* is called with the ending, or with None if the run never began.
 
-        *dropped* is told when a run that is not ours any more has ended, and its slot is free.
+        *dropped* is called instead when a run has ended that this node no longer owns.
         """
         self._clock = clock
         self._slots = None if max_concurrent is None else asyncio.Semaphore(max_concurrent)
@@ -73,7 +73,7 @@ class Runner:
 
     @property
     def queued(self) -> int:
-        """How many runs wait for a slot."""
+        """Return how many runs wait for a slot."""
         return sum(not active.has_begun and not active.is_held for active in self)
 
     def __iter__(self) -> Iterator[ActiveRun]:
@@ -81,17 +81,17 @@ class Runner:
 
     @property
     def running(self) -> int:
-        """How many handlers are running. Other threads may ask, too."""
+        """Return how many handlers are running. Other threads may ask, too."""
         return self._running
 
     def current(self) -> ActiveRun | None:
-        """The run that calls this, from its handler or from below it; None if it is not one of these."""
+        """Return the run whose handler, directly or indirectly, makes this call; None if it is not one of these."""
         run = _current_run.get()
         active = None if run is None else self._active.get(run.id)
         return active if active is not None and active.run is run else None
 
     def run_of(self, task: asyncio.Task[Any]) -> tuple[Job, int] | None:
-        """The job and the id of the run that *task* is part of: the run itself, or a task that its handler started."""
+        """Return the job and the id of the run that *task* is, or that has started *task*."""
         for active in self:
             if active.task is task:
                 return active.claimed.job, active.claimed.id
@@ -99,15 +99,15 @@ class Runner:
         return None if run is None else (run.job, run.id)
 
     def admit(self, claimed: ClaimedRun, *, is_held: bool) -> ActiveRun:
-        """Take in a claimed run, before it starts."""
+        """Add a claimed run, before it starts."""
         active = ActiveRun(claimed, HELD if is_held else CLAIMED)
         self._active[claimed.id] = active
         return active
 
     def start(self, active: ActiveRun, limit: timedelta | None, *, queued: bool = False) -> bool:
-        """Call the handler of a run as soon as there is a slot; it may take no longer than *limit*.
+        """Call the handler of a run as soon as a slot is free; cancel it after *limit*.
 
-        A run whose handler has been removed since the claim does not begin; then, return False.
+        Return False if the run does not begin, since its handler was removed after the claim.
         """
         claimed, active.limit = active.claimed, limit
         call = self._find(claimed.job.handler)
@@ -123,13 +123,13 @@ class Runner:
         return True
 
     def cancel(self, active: ActiveRun) -> None:
-        """End a run: a handler is cancelled, a run that is queued or waits for its time does not begin."""
+        """Cancel the handler of a run; a run that has not begun does not begin."""
         self._interfere(active, CANCELLED)
         if active.is_held:
             self._end_unbegun(active)
 
     def disown(self, active: ActiveRun) -> None:
-        """End a run that is not ours any more, and drop what comes of it."""
+        """Cancel a run that this node no longer owns, and drop its result."""
         active.interfere(DISOWNED)
         self.cancel(active)
 
@@ -148,27 +148,27 @@ class Runner:
         if self.stopping.is_set():
             return None
         if queued:
-            found = self._find(active.claimed.job.handler)  # it may have been replaced or removed meanwhile
+            found = self._find(active.claimed.job.handler)  # replaced or removed meanwhile?
             if found is None or not await self._begin(active):
                 return None
             call = found
         now = self._clock.micros()
         run = Run.begun(active.claimed, now, self.stopping)
-        _current_run.set(run)  # this task's own context
+        _current_run.set(run)  # in the context of this task alone
         if self._observers:
             active.observers = [observer.run_begins(run) for observer in self._observers]
         if active.limit is not None:
             self._deadlines.add(active.limit, active)
         active.begin(run, now)
         self._running += 1
-        entered = get_asyncgen_hooks().firstiter  # an event loop sets a new one each time that it is entered
+        entered = get_asyncgen_hooks().firstiter  # an event loop sets a new one whenever it is entered
         try:
             return await call(run)
-        except SystemExit as error:  # a handler that fails, not a reason to take the others down
+        except SystemExit as error:  # a handler that fails must not take the others down
             return ending_of_exception(error)
         except KeyboardInterrupt as error:
-            # A task of the handler's that raises it takes it out of the event loop. When that is entered again, to stop
-            # the scheduler, whoever awaits the task gets it too: to raise it a second time would prevent the stop.
+            # A task of the handler that raises it leaves the event loop with it. When the loop is entered again, to
+            # stop the scheduler, awaiting the task raises it again. A second exit would prevent the stop.
             if get_asyncgen_hooks().firstiter is entered:
                 raise
             return ending_of_exception(error)
@@ -185,11 +185,11 @@ class Runner:
             active.task.cancel()
 
     def close(self) -> None:
-        """Nobody runs any more."""
+        """Cancel the timers. No handler is running any more."""
         self._deadlines.close()
 
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
-        """Hand over how a run ended. Called when its task is done, even if that was cancelled before its first step."""
+        """Report how a run ended. Called when its task is done, even if that was cancelled before its first step."""
         active.task = None
         active.error = error = None if task.cancelled() else task.exception()
         if active.began_at is None:
@@ -204,7 +204,7 @@ class Runner:
             return
         ending = _ending_of(active, task)
         if error is not None:
-            active.traceback = _traceback_for_log(error)  # here and not by the log: nobody waits for it
+            active.traceback = _traceback_for_log(error)  # not under a lock: this calls user code
         if active.observers:
             self._tell_observers(active, ending)
         self._ended(active, ending)
@@ -219,7 +219,7 @@ class Runner:
     def _report_false_start(self, active: ActiveRun, error: BaseException) -> None:
         if not active.is_disowned:
             run = active.claimed
-            words = "Run %d of %s could not begin (%s); it is put back"
+            words = "Run %d of %s could not begin (%s); putting it back"
             say(ERROR, words, run.id, run.key, error, extra=run.named)
 
     def _drop(self, active: ActiveRun) -> None:
@@ -256,5 +256,5 @@ def _ending_of_trouble(active: ActiveRun) -> Ending:
 
 
 def _traceback_for_log(error: BaseException) -> str | None:
-    """Return where a handler failed; None if it was not called, since its payload does not fit, or nobody listens."""
+    """Return where a handler failed; None if it was not called, for its payload is wrong, or if the log is off."""
     return None if issubclass(type(error), PayloadError) or not is_heard(WARNING) else traceback_of(error)

@@ -1,4 +1,4 @@
-"""Who has taken too long: one timer for all runs with the same limit, and nearly nothing for each of them."""
+"""Deadlines: one timer for all runs with the same limit, and almost no cost per run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from scheduler_async.timekeeping.clock import Clock, Timer
 
 T = TypeVar("T")
 
-# Timers are as exact as their clock: what is closer than this has come.
+# Timers are as exact as their clock: a deadline that is closer than this has passed.
 INSTANT = 1e-6  # seconds
 
 
 class Deadlines(Generic[T]):
-    """Calls *overdue* for whoever is not discarded within their limit.
+    """Calls *overdue* with each item that is not discarded within its limit.
 
-    With one limit, who came first is over first: a dict keeps them in order, and a timer waits for the first alone.
+    Of items with the same limit, the first to come is the first to expire: a dict keeps them in order, and one timer
+    waits for the first.
     """
 
     def __init__(self, clock: Clock, overdue: Callable[[T], object]) -> None:
@@ -25,20 +26,20 @@ class Deadlines(Generic[T]):
         self._waiting: dict[timedelta, dict[T, float]] = {}  # and since when
         self._timers: dict[timedelta, Timer] = {}
 
-    def add(self, limit: timedelta, who: T) -> None:
-        """Let *who* have until *limit* from now."""
+    def add(self, limit: timedelta, item: T) -> None:
+        """Give *item* until *limit* from now."""
         waiting = self._waiting.get(limit)
         if waiting is None:
             waiting = self._waiting[limit] = {}
             self._wait(limit, limit.total_seconds())
-        waiting[who] = self._clock.monotonic()
+        waiting[item] = self._clock.monotonic()
 
-    def discard(self, limit: timedelta, who: T) -> None:
-        """They are done. The timer stays: whoever comes next most likely needs one."""
-        self._waiting.get(limit, {}).pop(who, None)
+    def discard(self, limit: timedelta, item: T) -> None:
+        """Forget *item*, which is done. The timer stays: the next item most likely needs it."""
+        self._waiting.get(limit, {}).pop(item, None)
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Forget all items, and cancel the timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -51,14 +52,14 @@ class Deadlines(Generic[T]):
         longest, now = limit.total_seconds(), self._clock.monotonic()
         waiting = self._waiting[limit]
         late = []
-        for who, since in waiting.items():
+        for item, since in waiting.items():
             left = since + longest - now
             if left >= INSTANT:
                 self._wait(limit, left)
                 break
-            late.append(who)
+            late.append(item)
         else:
             del self._timers[limit], self._waiting[limit]
-        for who in late:
-            waiting.pop(who, None)
-            self._overdue(who)
+        for item in late:
+            waiting.pop(item, None)
+            self._overdue(item)

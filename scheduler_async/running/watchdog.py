@@ -1,4 +1,4 @@
-"""Notices who blocks the event loop, and says so while it lasts: nobody else could, since nothing else can run."""
+"""Notices handlers that block the event loop, and logs them while they do, from a thread of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.logs import say
 from scheduler_async.timekeeping.clock import SystemClock
 
-# A loop that has not answered for so long is blocked. With the pause before, whoever takes a second is noticed.
+# A loop that has not answered for so long is blocked. With the pause before, a block of one second is noticed.
 BLOCKED = 0.75  # seconds
 PAUSE = 0.25  # seconds
-# Without runs for so many pauses, it sleeps until there are some.
+# After so many pauses without runs, the thread sleeps until there are some.
 QUIET_PAUSES = 10
 
 
 class Watchdog:
-    """A thread that asks the event loop for an answer now and then, while handlers run."""
+    """A thread that asks the event loop for an answer now and then while handlers run."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class Watchdog:
         who: Callable[[], tuple[Job, int] | None],
         tell: Callable[[Job | None, str], None],
     ) -> None:
-        """*who* is asked, on the watchdog's thread, which job runs just now, and in which run.
+        """*who* returns the job and the run that is running just now. It is called on the thread of the watchdog.
 
-        *tell* is called when it is over.
+        *tell* is called on the event loop when it is no longer blocked.
         """
         self._is_busy, self._who, self._tell = is_busy, who, tell
         self._loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ class Watchdog:
         self._machine = SystemClock()
 
     def attend(self) -> None:
-        """A handler is about to run."""
+        """Watch: a handler is about to run."""
         if not self._needed.is_set():
             self._needed.set()
             if self._thread is None:
@@ -54,7 +54,7 @@ class Watchdog:
         self._needed.set()
 
     def _watch(self) -> None:
-        while not self._loop.is_closed():  # whoever leaves without stopping leaves no thread behind
+        while not self._loop.is_closed():  # a program that ends without stop() leaves no thread behind
             self._needed.wait()
             quiet = 0
             while quiet < QUIET_PAUSES:
@@ -66,7 +66,7 @@ class Watchdog:
                 else:
                     quiet += 1
             self._needed.clear()
-            if self._is_busy():  # since just now
+            if self._is_busy():  # a run has just begun
                 self._needed.set()
 
     def _look(self) -> None:
@@ -79,7 +79,7 @@ class Watchdog:
         say(
             WARNING,
             "%s blocks the event loop, at %s: nothing else can run. "
-            "Let it await, or be a plain function, which runs in a thread",
+            "Let it await, or make it a plain function, which runs in a thread",
             name,
             place,
             extra=None if job is None else {"job": job.key, "run": run_id},
@@ -93,7 +93,7 @@ class Watchdog:
     def _call_loop(self, function: Callable[[], object]) -> bool:
         try:
             self._loop.call_soon_threadsafe(function)
-        except RuntimeError:  # it has been closed
+        except RuntimeError:  # the loop is closed
             return False
         return True
 

@@ -53,7 +53,7 @@ def test_a_missing_handler_is_logged_once_for_each_revision_of_a_job(
         parts.announcer.handler_missing(job)
 
     assert [record.getMessage() for record in caplog.records if "no handler" in record.getMessage()] == [
-        'Job default/a is due, but no handler "work" is registered here; it waits until there is one'
+        'Job default/a is due, but no handler "work" is registered here; it starts once there is one'
     ]
 
 

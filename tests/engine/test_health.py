@@ -86,7 +86,7 @@ def moody() -> MoodyStore:
         pytest.param({"overdue": 59.0}, None, id="late within the grace"),
         pytest.param(
             {"overdue": 90.0},
-            "A job has been due for 1 minute 30 seconds and was not started, although there is room for it.",
+            "A job has been due for 1 minute 30 seconds and has not started, although there is room for it.",
             id="late beyond the grace",
         ),
         pytest.param({"overdue": 90.0, "has_room": False}, None, id="late for want of room"),
@@ -95,19 +95,19 @@ def moody() -> MoodyStore:
         pytest.param({"overdue": 1.0, "misfire_grace": 0.0}, None, id="on its way, without any grace"),
         pytest.param(
             {"overdue": 16.0, "misfire_grace": 0.0},
-            "A job has been due for 16 seconds and was not started, although there is room for it.",
+            "A job has been due for 16 seconds and has not started, although there is room for it.",
             id="late without any grace",
         ),
         pytest.param({"overdue": 59.0, "misfire_grace": None}, None, id="a minute late where nothing is a misfire"),
         pytest.param(
             {"overdue": 61.0, "misfire_grace": None},
-            "A job has been due for 1 minute 1 second and was not started, although there is room for it.",
+            "A job has been due for 1 minute 1 second and has not started, although there is room for it.",
             id="late where nothing is a misfire",
         ),
         pytest.param({"overslept": 14.0}, None, id="a busy machine"),
         pytest.param(
             {"overslept": 120.0},
-            "What is due should have been looked at 2 minutes ago, and has not been.",
+            "A pass has been overdue for 2 minutes.",
             id="stuck",
         ),
         pytest.param({"overslept": float("-inf")}, None, id="nothing to look for"),
@@ -115,7 +115,7 @@ def moody() -> MoodyStore:
         pytest.param({"problem": "The disk is full."}, "The disk is full.", id="a problem it knows of"),
         pytest.param(
             {"is_alive": False},
-            "A task of the scheduler was cancelled or has crashed. stop() and start() begin anew.",
+            "A task of the scheduler was cancelled or has crashed. Call stop(), then start().",
             id="dead",
         ),
     ],
@@ -254,7 +254,7 @@ async def test_a_loop_that_was_cancelled_is_told_of(scheduler: Scheduler, clock:
     health = await scheduler.health()
 
     assert health.status == "failing"
-    assert health.problem == "A task of the scheduler was cancelled or has crashed. stop() and start() begin anew."
+    assert health.problem == "A task of the scheduler was cancelled or has crashed. Call stop(), then start()."
 
 
 async def test_a_pass_that_hangs_is_told_of(moody: MoodyStore) -> None:
@@ -276,7 +276,7 @@ async def test_a_pass_that_hangs_is_told_of(moody: MoodyStore) -> None:
         moody.answers.set()
 
     assert soon.ok
-    assert late.problem == "What is due should have been looked at 20 seconds ago, and has not been."
+    assert late.problem == "A pass has been overdue for 20 seconds."
     assert late.store_reachable
     assert (later.status, later.lateness, later.last_pass_age) == ("failing", 140.0, 140.0)
 
@@ -363,7 +363,7 @@ async def test_a_clock_that_cannot_be_believed_is_told_of(scheduler: Scheduler, 
 
     assert health.status == "failing"
     assert health.problem is not None
-    assert health.problem.startswith("Nothing is started, since the wall clock")
+    assert health.problem.startswith("No run starts, since the wall clock")
 
 
 async def test_a_probe_from_another_event_loop_is_refused(scheduler: Scheduler) -> None:

@@ -223,7 +223,7 @@ def test_a_review_that_fails_changes_nothing() -> None:
 
 
 def test_the_row_of_a_lost_run_names_its_node() -> None:
-    assert process_gone(NodeRow.missing(3, "web-1")) == "The process that ran it is gone (web-1)."
+    assert process_gone(NodeRow.missing(3, "web-1")) == "The process of this run has died (web-1)."
 
 
 def test_a_lost_run_is_recorded_as_interrupted_and_repeated() -> None:

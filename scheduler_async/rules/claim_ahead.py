@@ -5,6 +5,10 @@ when it is due starts it late. So the loop wakes up a little earlier, claims the
 handler at its time. On a clock where claims take no time, it claims nothing ahead.
 
 Claiming a crowd, which is many jobs due at one time, takes longer. The loop starts earlier by as much.
+
+A change to a job that is claimed ahead takes the claim back first: `Engine.undisturbed` calls `Claimer.put_back`, and
+`claiming.unclaim` says what the job looks like then. If another process holds the claim, the change waits until the run
+has started (`Claimer.begun_elsewhere`).
 """
 
 from __future__ import annotations

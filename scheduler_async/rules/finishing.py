@@ -1,4 +1,4 @@
-"""Change a job after its run has ended. Pure."""
+"""Change a job after its run has ended. Pure. `engine/recorder.py` commits and announces it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The order in which due jobs start when not all can start. Pure."""
+"""The order in which due jobs start when not all can start. Pure.
+
+Stores order due jobs by the same key in SQL, next to their claims: `stores/*/claims.py`. `stores/ready_queue.py` keeps
+the jobs that wait.
+"""
 
 from __future__ import annotations
 

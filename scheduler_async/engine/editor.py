@@ -86,16 +86,7 @@ class Editor:
 
     async def update(self, namespace: str, id: str, changes: Mapping[str, Any]) -> Job:
         """Apply *changes* to a job, and nothing else."""
-        if changes.keys() & CALL:
-            return await self.update_by(namespace, id, lambda _: changes)
-        now = await self._now()
-
-        def decide(job: Job | None) -> Transition:
-            found = _existing(job, id, namespace)
-            return _edited(found, self._checked(edits.edited_spec(found, changes)), now)
-
-        (edited,) = await self._change([Decision(namespace, id, decide)], now)
-        return edited
+        return await self.update_by(namespace, id, lambda _: changes)
 
     async def update_by(self, namespace: str, id: str, changes_of: Callable[[Job], Mapping[str, Any]]) -> Job:
         """Apply the changes that *changes_of* returns for the job as it is. Start over if it changed in between.

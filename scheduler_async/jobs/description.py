@@ -1,8 +1,8 @@
 """The fields that describe a job, whatever its state. Specs, jobs, edits and copies share them.
 
-A new field has these places: `Description` and `Described` here, an argument of `JobSpec`, a column in `stores/columns.py`
-with a migration in the `schema.py` of each store, and the public signatures (`JobOptions` in `options.py` and
-`Scheduler.add_job`). Statements, codecs, edits, copies and JSON follow from these.
+A new field has these places: `Description` and `Described` here, an argument of `JobSpec`, a column in
+`stores/columns.py` with a migration in the `schema.py` of each store, and the public signatures (`JobOptions` in
+`options.py` and `Scheduler.add_job`). Statements, codecs, edits, copies and JSON follow from these.
 """
 
 from __future__ import annotations

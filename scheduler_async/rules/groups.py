@@ -1,7 +1,7 @@
 """Groups: jobs that share a limit on how many of them run at once, each within its namespace. Pure.
 
-`Rooms` says how many runs each group may still start. A claim counts the runs of each group in its transaction, and takes
-no more than `Rooms` allows: SQLite through `stores/ready_queue.py`, PostgreSQL in the SQL of its claim.
+`Rooms` says how many runs each group may still start. A claim counts the runs of each group in its transaction, and
+takes no more than `Rooms` allows: SQLite through `stores/ready_queue.py`, PostgreSQL in the SQL of its claim.
 """
 
 from __future__ import annotations

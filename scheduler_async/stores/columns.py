@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from msgspec.structs import fields
@@ -97,7 +98,7 @@ DESCRIPTION = (
     Column("namespace", NAME, "namespace"),
     Column("id", NAME, "id"),
     Column("handler", NAME, "handler"),
-    Column("schedule", Kind(TEXT, _read_schedule, Schedule.json_text, Manual()), "description.schedule"),
+    Column("schedule", Kind(TEXT, _read_schedule, methodcaller("json_text"), Manual()), "description.schedule"),
     Column("retry", Kind(TEXT, optional(_read_retry), _retry_text), "description.retry"),
     Column("payload", Kind(TEXT, _read_json, stand_in="null"), "description.payload_json"),
     Column("metadata", Kind(TEXT, _read_object, stand_in="{}"), "description.metadata_json"),

@@ -63,7 +63,7 @@ class ClockWatch:
         if self.is_believed:
             say(WARNING, "Looking at all jobs again, since %s", message)
         else:
-            message += ": that is absurd, and nothing is started until it has gone back, or a day has passed"
+            message += ": that cannot be right; nothing starts until the clock returns or 24 hours have passed"
             say(WARNING, "Held, since %s. If the clock is right, restart the scheduler", message)
         self._announcer.tell(EventKind.CLOCK_JUMPED, now, reason=message)
 

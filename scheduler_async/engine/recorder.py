@@ -235,7 +235,7 @@ class Recorder:
 
 
 def _is_news(item: EndedRun, left: Transition) -> bool:
-    """Return whether the log tells of an ending although nobody follows every run."""
+    """Return whether the log tells of an ending although no observer follows every run."""
     is_disabled = left.kind is not None and left.state.disabled_reason != ENDED
     return item.ending.outcome.is_failure or bool(left.skips) or is_disabled
 

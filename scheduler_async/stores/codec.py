@@ -49,6 +49,12 @@ description_values = _writer_of_descriptions()
 """Return the columns of a job's description."""
 
 
+def edited_values(job: Job) -> Row:
+    """Return the columns of a job's description, with the number that finds its row at the end."""
+    uid, *columns = description_values(job)
+    return (*columns, uid)
+
+
 def read_job(row: Row) -> Job:
     """Return the job with this description. Raise `Unreadable` if the description cannot be read."""
     try:

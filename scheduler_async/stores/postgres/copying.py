@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from scheduler_async.jobs.job import Job
-from scheduler_async.stores.codec import description_values
+from scheduler_async.stores.codec import description_values, edited_values
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, PLACE
 from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.postgres.base import SPEC, STATE_COLUMNS, WorkBase
@@ -21,7 +21,6 @@ from scheduler_async.stores.postgres.jobs import (
     NEW_NUMBERS,
     UPDATE_JOBS,
     UPDATE_STATES,
-    edited_values,
     narrow_values,
 )
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns

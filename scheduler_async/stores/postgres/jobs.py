@@ -13,6 +13,7 @@ from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.codec import (
     description_values,
+    edited_values,
     has_unreadable_state,
     refuse_resuming_unreadable,
     refuse_stand_ins,
@@ -253,12 +254,6 @@ def _values(where: Conditions) -> Iterable[object]:
 
 def _slices(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (rows[first : first + SLICE] for first in range(0, len(rows), SLICE))
-
-
-def edited_values(job: Job) -> tuple[Any, ...]:
-    """Return the columns of `UPDATE_JOBS`."""
-    uid, *columns = description_values(job)
-    return (*columns, uid)
 
 
 def narrow_values(job: Job, handlers: Mapping[str, int]) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from scheduler_async.jobs.job import Job
-from scheduler_async.stores.codec import description_values
+from scheduler_async.stores.codec import description_values, edited_values
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, PLACE
 from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record
@@ -22,7 +22,6 @@ from scheduler_async.stores.sqlite.jobs import (
     LAST_JOB,
     UPDATE_JOB,
     UPDATE_STATE,
-    edited_values,
     narrow_values,
 )
 

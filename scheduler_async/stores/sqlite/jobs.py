@@ -17,6 +17,7 @@ from scheduler_async.stores.codec import (
     STATE_FIELDS,
     Row,
     description_values,
+    edited_values,
     has_unreadable_state,
     refuse_resuming_unreadable,
     refuse_stand_ins,
@@ -217,9 +218,3 @@ def narrow_values(job: Job, handler: int) -> Row:
     """Return the columns of `NARROW_COLUMNS`. *handler* is the number of the job's handler."""
     key = group_key(job.namespace, job.group)
     return (job.revision, handler, job.priority.rank, job.id, key, *state_values(job.state))
-
-
-def edited_values(job: Job) -> Row:
-    """Return the columns of `UPDATE_JOB`."""
-    uid, *columns = description_values(job)
-    return (*columns, uid)

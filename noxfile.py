@@ -63,7 +63,7 @@ PYTHONS = interpreters()
 # A smoke test of the whole public API, for the Pythons between the oldest and the newest.
 SMOKE = [
     *("tests/test_public_api.py", "tests/test_scheduler.py", "tests/test_documents.py", "tests/engine/test_rulings.py"),
-    *("tests/stores/test_conformance.py", "tests/cli/test_commands.py"),
+    *("tests/cli/test_commands.py", "tests/test_recipes.py"),
 ]
 
 

@@ -11,11 +11,12 @@ to. What is counted is counted from that log and compared with what the store sa
     freeze   a process stands still for longer than its lease: its runs are taken over, and it writes nothing after that
     postgres eight processes on one server: killed, frozen, cut off; its connections ended, the server itself killed
     shutdown asked to end at random moments, once or twice: in time, without a word, and every outcome is on record
+    steer    killed while another process asks for runs and cancels them: no run is lost, no cursor is ahead
     restless stopped and started again, called meanwhile, edited in the last 50 ms: no call hangs, nothing is left open
 
     python benchmarks/torture.py [--parts shared,kill,freeze] [--quick] [--seed 1] [--json FILE]
 
-It takes six minutes, or less than two with --quick, and its exit code is 1 if anything is missed. It freezes and kills
+It takes nine minutes, or two with --quick, and its exit code is 1 if anything is missed. It freezes and kills
 with signals, which Windows does not have.
 """
 
@@ -44,6 +45,7 @@ from torturing.postgres import TORMENTS, postgres
 from torturing.restless import STORES, restless
 from torturing.shared import shared
 from torturing.shutdown import shutdown
+from torturing.steer import steer
 
 Part = Callable[[Path, bool, Random, Goals], dict[str, object]]
 """Works in a directory, quickly or not, and tells what it expects and what it found."""
@@ -57,12 +59,14 @@ PARTS: dict[str, Part] = {
     "load": load,
     "shutdown": shutdown,
     "restless": restless,
+    "steer": steer,
     "postgres": postgres,
 }
-# One of its torments alone, or one of the stores: postgres-kill, postgres-freeze, …, restless-file, restless-server
+# One of its torments alone, or one of the stores: postgres-kill, postgres-freeze, …, restless-file, steer-server, …
 ALONE: dict[str, Part] = {
     **{f"postgres-{name}": partial(postgres, names=[name]) for name in TORMENTS},
     **{f"restless-{name}": partial(restless, stores=[name]) for name in STORES},
+    **{f"steer-{name}": partial(steer, stores=[name]) for name in STORES},
 }
 
 

@@ -1,7 +1,7 @@
 """Incremental sync: each run fetches what is new since the last successful run, also across failures and restarts.
 
-The job keeps a cursor in its payload. Half an hour of virtual time passes at once. Leave the clock out to use real
-time.
+`run.cursor` holds what the last successful run left. Half an hour of virtual time passes at once. Leave the clock out
+to use real time.
 
 python examples/incremental_sync.py
 
@@ -45,9 +45,14 @@ def build(store: Path, server: Server, clock: Clock | None = None) -> Scheduler:
     """Create the scheduler of this program."""
     scheduler = Scheduler(store, clock=clock)
 
-    @scheduler.handler("sync")
+    @scheduler.job(
+        Delay("10m"),  # after the previous run has ended, however long that took
+        id="sync",
+        retry=Retry.in_window(max_retries=3, delay="1m"),
+        timeout="5m",
+    )
     async def sync(run: Run) -> Result:
-        cursor = run.payload["cursor"]
+        cursor = run.cursor or 0
         try:
             records = await server.records_after(cursor)
         except ConnectionError as error:
@@ -57,33 +62,19 @@ def build(store: Path, server: Server, clock: Clock | None = None) -> Scheduler:
             print(f"run {run.id}: nothing new since {cursor}")
             return Result(Outcome.NOOP)
         print(f"run {run.id}: fetched {len(records)} records since {cursor}")
-        # Move the cursor last. If the process dies before, the next run fetches the same records again, so write them
-        # in a way that allows for that: by their ids, for instance.
-        await scheduler.update_job(run.job_id, payload={"cursor": cursor + len(records)})
+        # The store keeps the cursor when it records the success. If the process dies before, the next run fetches the
+        # same records again, so write them in a way that allows for that: by their ids, for instance.
+        run.cursor = cursor + len(records)
         return Result(message=f"{len(records)} records")
 
     return scheduler
-
-
-async def add_sync(scheduler: Scheduler) -> None:
-    """Add the job, unless it is there: a declared job (`@scheduler.job`) would reset the cursor at each start."""
-    await scheduler.add_job(
-        Delay("10m"),  # after the previous run has ended, however long that took
-        handler="sync",
-        id="sync",
-        payload={"cursor": 0},
-        retry=Retry.in_window(max_retries=3, delay="1m"),
-        timeout="5m",
-        on_conflict="keep",
-    )
 
 
 async def main() -> None:
     server, clock = Server(), VirtualClock()
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory, "jobs.db")
-        async with build(store, server, clock) as scheduler:
-            await add_sync(scheduler)
+        async with build(store, server, clock):
             await clock.advance("5m")
             server.records += ["d", "e"]
             server.is_down = True
@@ -93,7 +84,6 @@ async def main() -> None:
 
         print("restart")
         async with build(store, server, clock) as scheduler:
-            await add_sync(scheduler)
             await clock.advance("10m")
             rows = await scheduler.run_log("sync")
             print(f"outcomes: {', '.join(str(row.outcome) for row in reversed(rows))}")

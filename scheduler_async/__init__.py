@@ -6,6 +6,8 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from scheduler_async.calls.from_thread import FromThread
+    from scheduler_async.calls.namespace import Namespace
     from scheduler_async.engine.health import Health
     from scheduler_async.errors import (
         CronParseError,
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
         JobExistsError,
         JobNotFoundError,
         PayloadError,
+        QuotaError,
+        RunEndedError,
+        RunNotFoundError,
+        RunsNotSettledError,
+        RunTimeoutError,
         SchedulerError,
         SchedulerShutdownError,
         SchedulerStoppingError,
@@ -37,13 +44,13 @@ if TYPE_CHECKING:
         Trigger,
     )
     from scheduler_async.jobs.events import Event, EventKind
+    from scheduler_async.jobs.history import Action, ChangeRow, NodeFate, NodeSpan, acting_as
     from scheduler_async.jobs.job import Job
     from scheduler_async.jobs.result import Result
     from scheduler_async.jobs.retries import Retry
     from scheduler_async.jobs.run import Run, RunRow
     from scheduler_async.jobs.spec import JobSpec
     from scheduler_async.jobs.statistics import RunStats
-    from scheduler_async.namespace import Namespace
     from scheduler_async.options import JobChanges, JobFilters, JobOptions
     from scheduler_async.running.handlers import current_run
     from scheduler_async.scheduler import Scheduler
@@ -62,7 +69,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Action",
     "At",
+    "ChangeRow",
     "Clock",
     "Cron",
     "CronParseError",
@@ -71,6 +80,7 @@ __all__ = [
     "EventKind",
     "Every",
     "Explanation",
+    "FromThread",
     "HandlerNotFoundError",
     "Health",
     "IntervalParseError",
@@ -89,6 +99,8 @@ __all__ = [
     "Misfire",
     "Namespace",
     "Node",
+    "NodeFate",
+    "NodeSpan",
     "OnConflict",
     "OnInterrupt",
     "Outcome",
@@ -96,11 +108,16 @@ __all__ = [
     "PayloadError",
     "PostgresStore",
     "Priority",
+    "QuotaError",
     "Result",
     "Retry",
     "Run",
+    "RunEndedError",
+    "RunNotFoundError",
     "RunRow",
     "RunStats",
+    "RunTimeoutError",
+    "RunsNotSettledError",
     "SQLiteStore",
     "Schedule",
     "Scheduler",
@@ -117,6 +134,7 @@ __all__ = [
     "Trigger",
     "UnknownZoneError",
     "Upcoming",
+    "acting_as",
     "current_run",
     "parse_schedule",
 ]
@@ -135,6 +153,11 @@ _NAMES = {
         "JobExistsError",
         "JobNotFoundError",
         "PayloadError",
+        "QuotaError",
+        "RunEndedError",
+        "RunNotFoundError",
+        "RunsNotSettledError",
+        "RunTimeoutError",
         "SchedulerError",
         "SchedulerShutdownError",
         "SchedulerStoppingError",
@@ -163,6 +186,13 @@ _NAMES = {
         "Event",
         "EventKind",
     ),
+    "jobs.history": (
+        "Action",
+        "ChangeRow",
+        "NodeFate",
+        "NodeSpan",
+        "acting_as",
+    ),
     "jobs.job": ("Job",),
     "jobs.result": ("Result",),
     "jobs.retries": ("Retry",),
@@ -172,7 +202,8 @@ _NAMES = {
     ),
     "jobs.spec": ("JobSpec",),
     "jobs.statistics": ("RunStats",),
-    "namespace": ("Namespace",),
+    "calls.from_thread": ("FromThread",),
+    "calls.namespace": ("Namespace",),
     "options": (
         "JobChanges",
         "JobFilters",

@@ -9,11 +9,16 @@
     │   ├── JobEndedError                          nothing to resume           .job_id .namespace
     │   └── PayloadError                           not what the handler takes  .problem
     ├── JobExistsError             (ValueError)                                .job_id .namespace
+    ├── QuotaError                 (ValueError)    a tenant may not do this    .namespace .limit
     ├── JobNotFoundError           (LookupError)                               .job_id .namespace
     ├── HandlerNotFoundError       (LookupError)                               .handler
-    ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace
+    ├── RunNotFoundError           (LookupError)                               .run_id
+    ├── RunEndedError              (RuntimeError)  nothing to cancel           .run_id
+    ├── RunTimeoutError            (TimeoutError)  the wait was too short      .run_id .timeout
+    ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace .requested_run
     ├── SchedulerStoppingError     (RuntimeError)  no new run starts
     ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
+    ├── RunsNotSettledError        (TimeoutError)  advance() ran out of time   .jobs .timeout
     └── StoreError                 (OSError)       the store cannot be used
         └── StoreOutdatedError                     a newer version upgraded it    .store .version .known
 
@@ -26,6 +31,9 @@ from __future__ import annotations
 
 # Long enough to recognise the input, short enough for one line of a log.
 _QUOTED_LENGTH = 60
+
+# An error about many jobs names only the first of them.
+_NAMED_JOBS = 5
 
 
 def quoted(value: object) -> str:
@@ -160,6 +168,18 @@ class JobNotFoundError(_JobError, LookupError):
     remedy = "list_jobs() shows the jobs that exist."
 
 
+class QuotaError(SchedulerError, ValueError):
+    """A tenant may not do this: the *limit* of its *namespace* is "handlers", "max_jobs" or "max_payload"."""
+
+    def __init__(self, message: str, namespace: str, limit: str) -> None:
+        super().__init__(message)
+        self.namespace = namespace
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.namespace, self.limit)
+
+
 class HandlerNotFoundError(SchedulerError, LookupError):
     """No handler is registered under this name."""
 
@@ -171,11 +191,65 @@ class HandlerNotFoundError(SchedulerError, LookupError):
         return type(self), (self.handler,)
 
 
+class RunNotFoundError(SchedulerError, LookupError):
+    """The store has no run with this id."""
+
+    remedy = "run_log() shows the runs that are kept."
+
+    def __init__(self, run_id: int) -> None:
+        self.sentence = f"Run {run_id} not found."
+        super().__init__(f"{self.sentence} {self.remedy}")
+        self.run_id = run_id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.run_id,)
+
+
+class RunEndedError(SchedulerError, RuntimeError):
+    """The run has ended, so it cannot be cancelled."""
+
+    remedy = "get_run() shows how."
+
+    def __init__(self, run_id: int) -> None:
+        self.sentence = f"Run {run_id} has already ended."
+        super().__init__(f"{self.sentence} {self.remedy}")
+        self.run_id = run_id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.run_id,)
+
+
+class RunTimeoutError(SchedulerError, TimeoutError):
+    """The run has not ended within the *timeout* of the caller who waits for it. It goes on."""
+
+    remedy = "Wait again with wait_for_run(), or end it with cancel_run()."
+
+    def __init__(self, run_id: int, timeout: float) -> None:
+        self.sentence = f"Run {run_id} has not ended within {timeout:g} s, and goes on."
+        super().__init__(f"{self.sentence} {self.remedy}")
+        self.run_id = run_id
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.run_id, self.timeout)
+
+
 class JobAlreadyRunningError(_JobError, RuntimeError):
     """The job is already running, and only one run of a job may be in progress."""
 
     pattern = "Job {job} is already running."
     remedy = "Only one run of a job may be in progress. Try again when it has ended."
+
+    def __init__(self, job_id: str, namespace: str = "default", requested_run: int | None = None) -> None:
+        """*requested_run* is the id of a run that another call has requested, and that has not begun yet."""
+        if requested_run is not None:
+            self.pattern = f"A run of job {{job}} is already requested (run {requested_run})."
+            self.remedy = f"cancel_run({requested_run}) withdraws it."
+        super().__init__(job_id, namespace)
+        self.requested_run = requested_run
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.job_id, self.namespace, self.requested_run)
 
 
 class SchedulerStoppingError(SchedulerError, RuntimeError):
@@ -204,6 +278,26 @@ class SchedulerShutdownError(SchedulerError, TimeoutError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.timeout, self.running)
+
+
+class RunsNotSettledError(SchedulerError, TimeoutError):
+    """`VirtualClock.advance` reached its real *timeout* in seconds: runs of *jobs* still wait for something real."""
+
+    def __init__(self, timeout: float, jobs: tuple[str, ...]) -> None:
+        shown = ", ".join(quoted(job) for job in jobs[:_NAMED_JOBS])
+        if len(jobs) > _NAMED_JOBS:
+            shown += f" and {len(jobs) - _NAMED_JOBS:,} more"
+        subject, verb = ("the run of job", "waits") if len(jobs) == 1 else ("the runs of jobs", "wait")
+        super().__init__(
+            f"After {timeout:g} s of real time, {subject} {shown} still {verb} for something real: a thread, a socket "
+            "or a sleep. Let the handler await clock.sleep() instead, or pass advance() a longer real_timeout or "
+            "wait_for_runs=False."
+        )
+        self.timeout = timeout
+        self.jobs = jobs
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.timeout, self.jobs)
 
 
 class StoreError(SchedulerError, OSError):

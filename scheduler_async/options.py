@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TypedDict
 
 from scheduler_async.engine.setting import Limits
-from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
+from scheduler_async.errors import IntervalParseError, InvalidJobError, SchedulerError, quoted
 from scheduler_async.jobs.enums import ENDED, Misfire, OnInterrupt, Priority, Status, check_choice
 from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.names import check_name
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.logs import say
 from scheduler_async.rules.groups import check_limited, is_ambiguous
+from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Rules
 from scheduler_async.running.signature import Handler
 from scheduler_async.schedules.base import Schedule
@@ -28,7 +30,7 @@ from scheduler_async.stores.protocol import Store
 from scheduler_async.stores.sqlite.store import SQLiteStore
 from scheduler_async.timekeeping.clock import Clock, SystemClock
 from scheduler_async.timekeeping.durations import parse_interval
-from scheduler_async.timekeeping.instants import parse_instant, span, to_micros
+from scheduler_async.timekeeping.instants import LAST, Micros, parse_instant, span, to_micros
 
 # No store holds more rows, and every store can count this far.
 MANY = 2**62
@@ -67,10 +69,11 @@ class JobOptions(TypedDict, total=False):
 
 
 class JobChanges(JobOptions, total=False):
-    """The fields of a job that `update_job` can change: its options, its schedule and its handler."""
+    """The fields of a job that `update_job` can change: its options, its schedule, its handler and its cursor."""
 
     schedule: Schedule
     handler: str | Handler
+    cursor: Json
 
 
 class JobFilters(TypedDict, total=False):
@@ -86,6 +89,7 @@ class JobFilters(TypedDict, total=False):
     priority: Priority | str | None
     metadata: Mapping[str, Json] | None
     due_before: datetime | str | None
+    ended: bool | None
     limit: int | None
 
 
@@ -128,6 +132,7 @@ def check_limits(
     keep_runs: int | None,
     keep_removed: str | timedelta | None,
     purge_disabled_after: str | timedelta | None,
+    purge_ended_after: str | timedelta | None,
 ) -> Limits:
     """Return the limits that a scheduler observes."""
     limit_of_each, limit_by_group = _check_group_limits(group_limits)
@@ -141,6 +146,7 @@ def check_limits(
         keep_runs=check_count(keep_runs, "keep_runs", smallest=0),
         keep_removed=duration_or_none(keep_removed),
         purge_disabled_after=duration_or_none(purge_disabled_after),
+        purge_ended_after=duration_or_none(purge_ended_after),
     )
 
 
@@ -188,6 +194,23 @@ def choose_clock(clock: Clock | None, store: Store) -> Clock:
 # ---------------------------------------------------------------- arguments of its methods
 
 
+def check_quota(
+    namespace: str, *, handlers: Iterable[str] | None, max_jobs: int | None, max_payload: int | None
+) -> Quota:
+    """Return the arguments of `Scheduler.namespace` as the limits of a tenant."""
+    if handlers is not None and (isinstance(handlers, str | bytes) or not isinstance(handlers, Iterable)):
+        raise InvalidJobError(
+            f'handlers must be a list of names of handlers, such as ["send-mail"], or None, not {quoted(handlers)}.',
+            "handlers",
+        )
+    return Quota(
+        namespace=check_name(namespace, "namespace"),
+        handlers=None if handlers is None else frozenset(check_name(name, "handlers") for name in handlers),
+        max_jobs=check_count(max_jobs, "max_jobs"),
+        max_payload=check_count(max_payload, "max_payload"),
+    )
+
+
 def check_specs(specs: Iterable[JobSpec]) -> list[JobSpec]:
     """Return the argument of `add_jobs` as a list."""
     if not isinstance(specs, Iterable):
@@ -210,6 +233,7 @@ def check_filter(
     priority: Priority | str | None,
     metadata: Mapping[str, Json] | None,
     due_before: datetime | str | None,
+    ended: bool | None,
     limit: int | None,
 ) -> JobFilter:
     """Return the arguments of `list_jobs` as a store takes them."""
@@ -219,6 +243,8 @@ def check_filter(
             check_text(text, name)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidJobError(f"metadata must be a dict of JSON values, not {quoted(metadata)}.", "metadata")
+    if ended is not None and not isinstance(ended, bool):
+        raise InvalidJobError(f"ended must be True, False or None, not {quoted(ended)}.", "ended")
     return JobFilter(
         status=None if status is None else check_choice(Status, status, "status"),
         namespace=namespace,
@@ -228,6 +254,7 @@ def check_filter(
         priority=None if priority is None else check_choice(Priority, priority, "priority"),
         metadata=metadata,
         due_before=None if due_before is None else to_micros(parse_instant(due_before, "due_before")),
+        ended=ended,
         limit=check_count(limit, "limit", smallest=0),
     )
 
@@ -246,8 +273,29 @@ def check_text(value: object, what: str) -> None:
         raise InvalidJobError(f"The {what} must be Unicode text without NUL characters, not {quoted(value)}.", what)
 
 
+def end_of_pause(until: str | datetime | timedelta | None, now: Micros) -> Micros | None:
+    """Return when a pause ends: *until* is an instant, or a duration from *now*."""
+    if until is None:
+        return None
+    if isinstance(until, datetime) or (isinstance(until, str) and "-" in until[1:]):
+        end = to_micros(parse_instant(until, "value of until"))
+        if end <= now:
+            raise InvalidJobError(
+                f"until must be in the future, not {quoted(str(until))}. To resume the job now, call resume_job().",
+                "until",
+            )
+        return end
+    try:
+        return min(now + span(parse_interval(until)), LAST)
+    except IntervalParseError as error:
+        raise InvalidJobError(
+            f'until must be a duration such as "2h", or a time such as "2026-06-15T18:00:00Z", not {quoted(until)}.',
+            "until",
+        ) from error
+
+
 def check_reason(reason: str) -> None:
-    """Raise `InvalidJobError` unless *reason* can be the reason of a disabled job."""
+    """Raise `InvalidJobError` unless *reason* can be the reason of a pause, of a disabled job or of a cancellation."""
     check_text(reason, "reason")
     if not reason.strip():
         raise InvalidJobError('The reason must not be empty. Say why, such as "the supplier is gone".', "reason")
@@ -259,13 +307,22 @@ def check_reason(reason: str) -> None:
         raise InvalidJobError(f"The reason {quoted(reason)} is reserved for the scheduler. Use other words.", "reason")
 
 
-def check_run_id(run_id: int) -> None:
-    """Raise `InvalidJobError` unless *run_id* can be the id of a run."""
+def check_run_id(run_id: int, what: str = "run_id") -> None:
+    """Raise `InvalidJobError` unless *run_id* can be the id of a run. *what* names the argument."""
     if type(run_id) is not int or run_id not in RUN_IDS:
         raise InvalidJobError(
-            f"run_id must be the id of a row of run_log(), a whole number below {RUN_IDS.stop}, not {quoted(run_id)}.",
-            "run_id",
+            f"{what} must be the id of a row of run_log(), a whole number below {RUN_IDS.stop}, not {quoted(run_id)}.",
+            what,
         )
+
+
+def check_stretch(since: datetime | str | None, until: datetime | str | None) -> tuple[Micros | None, Micros | None]:
+    """Return the bounds of a stretch of time. None is no bound."""
+    first = None if since is None else to_micros(parse_instant(since, "since"))
+    last = None if until is None else to_micros(parse_instant(until, "until"))
+    if first is not None and last is not None and first > last:
+        raise InvalidJobError("since must not be later than until. Exchange them.", "since")
+    return first, last
 
 
 def check_count(number: int | None, name: str, smallest: int = 1, *, key: str = "") -> int | None:

@@ -2,64 +2,55 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from scheduler_async import services
-from scheduler_async.engine import manual_run
+from scheduler_async.calls.from_thread import FromThread
+from scheduler_async.calls.namespace import Namespace
+from scheduler_async.calls.reading import Reading
+from scheduler_async.calls.steering import Steering
 from scheduler_async.engine.editor import Editor
 from scheduler_async.engine.engine import Engine
-from scheduler_async.engine.health import Health, judge
-from scheduler_async.engine.outlook import Outlook
-from scheduler_async.engine.single_pass import SinglePass
-from scheduler_async.errors import JobNotFoundError, SchedulerError
-from scheduler_async.jobs.answers import Explanation, Node, PassSummary, SchedulerState, Upcoming
-from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Outcome, Priority, Status, check_choice
+from scheduler_async.errors import SchedulerError
+from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Priority
 from scheduler_async.jobs.events import EventStream
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.json_text import Json, to_json_text
+from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.names import check_name
 from scheduler_async.jobs.retries import Retry
-from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.spec import JobSpec
-from scheduler_async.jobs.statistics import RunStats, stats_of
-from scheduler_async.namespace import Namespace
 from scheduler_async.options import (
     JobChanges,
     JobOptions,
-    check_count,
-    check_filter,
     check_key,
     check_limits,
+    check_quota,
     check_reason,
     check_require_user,
     check_rules,
-    check_run_id,
     check_specs,
     check_timeout,
     choose_clock,
     duration_or_none,
+    end_of_pause,
     store_of,
 )
 from scheduler_async.running.signature import Handler, name_of_function
 from scheduler_async.schedules.base import Schedule
-from scheduler_async.stores.messages import RunFilter
-from scheduler_async.stores.nodes import node_of
 from scheduler_async.stores.protocol import Store
 from scheduler_async.timekeeping.clock import Clock
-from scheduler_async.timekeeping.durations import parse_interval
-from scheduler_async.timekeeping.instants import Micros, from_micros, parse_instant, span, to_micros
-from scheduler_async.timekeeping.zones import as_tzinfo
+from scheduler_async.timekeeping.instants import Micros
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Scheduler:
+class Scheduler(Reading, Steering):
     """Runs jobs when they are due, keeps them in a store, and can always say why a job did not run.
 
     >>> import asyncio
@@ -107,9 +98,11 @@ class Scheduler:
     keep_runs=1000
         How many rows of the run log to keep for each job. None keeps all of them.
     keep_removed="7d"
-        How long the run log keeps the rows of a removed job. None keeps them forever.
+        How long `run_log` and `changes` keep the rows of a removed job. None keeps them forever.
     purge_disabled_after=None
         Removes jobs that have been disabled for this long, including jobs that have ended. None: never.
+    purge_ended_after="7d"
+        Removes jobs whose schedule ended this long ago, such as an `At` that has run. None: never.
     require_user=False
         Refuses jobs without a *user_id*, and disables stored ones at the start.
     clock=None
@@ -132,6 +125,7 @@ class Scheduler:
         keep_runs: int | None = 1000,
         keep_removed: str | timedelta | None = "7d",
         purge_disabled_after: str | timedelta | None = None,
+        purge_ended_after: str | timedelta | None = "7d",
         require_user: bool = False,
         clock: Clock | None = None,
     ) -> None:
@@ -145,14 +139,15 @@ class Scheduler:
             keep_runs=keep_runs,
             keep_removed=keep_removed,
             purge_disabled_after=purge_disabled_after,
+            purge_ended_after=purge_ended_after,
         )
         shortest_interval, needs_user = duration_or_none(min_interval), check_require_user(require_user)
         self._store = store_of(store)
         self._clock = choose_clock(clock, self._store)
         self._engine = Engine(self._store, self._clock, rules, limits, self._prepare)
         self._editor = Editor(self._engine, min_interval=shortest_interval, require_user=needs_user)
-        self._outlook = Outlook(self._engine)
-        self._ask = self._engine.setting.ask
+        Reading.__init__(self, self._engine)
+        Steering.__init__(self, self._engine)
 
     async def _prepare(self, now: Micros) -> None:
         await self._editor.prepare(now)
@@ -169,7 +164,8 @@ class Scheduler:
         """Register a function as a handler under *name*, or under its own name.
 
         An async function runs on the event loop, a plain function in a thread. It takes nothing, or a `Run`, or the
-        payload as an annotated type, or both. What it returns is the outcome: see `Result`.
+        payload as an annotated type, or both. Other parameters are filled from the keys of the payload by name. What
+        it returns is the outcome, see `Result`, or a JSON value, which the run log keeps as the result of the run.
 
         >>> from scheduler_async import Run, Scheduler
         >>> scheduler = Scheduler(":memory:")
@@ -214,9 +210,15 @@ class Scheduler:
 
         *id* defaults to the name of the function, and *handler* to the id. The options are those of `add_job`.
 
-        The scheduler adds the job when it starts. If the store already has it, the job keeps its cadence, and stays
-        paused or disabled. If its description has changed in the code, the stored job changes with it.
+        The scheduler adds the job when it starts. If the store already has it, each start makes its schedule, handler
+        and options equal to the declaration, and so undoes edits made elsewhere. If the schedule is the same, the job
+        keeps its cadence. It stays paused or disabled: *enabled* counts only when the job is first added.
         """
+        if "on_conflict" in options:
+            raise TypeError(
+                "@scheduler.job() takes no on_conflict: each start makes the stored job equal to the declaration. "
+                'Leave it out. To keep edits across restarts, call add_job() with on_conflict="keep".'
+            )
 
         def declare(function: F) -> F:
             if self.status != "stopped":
@@ -250,7 +252,7 @@ class Scheduler:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with services.shielded():
-            await self.stop()
+            await services.stop_at_exit(self, is_test=self._clock.is_virtual)
 
     @property
     def status(self) -> str:
@@ -282,11 +284,6 @@ class Scheduler:
         them. They have five more seconds to tidy up; after that, `SchedulerShutdownError` is raised.
         """
         await services.run_until_signal(self, check_timeout(timeout))
-
-    def _refuse_in_handler(self, call: str, problem: str) -> None:
-        task = asyncio.current_task()
-        if any(active.task is task for active in self._engine.session.runner):
-            raise SchedulerError(f"{call} must not be called in a handler: {problem}.")
 
     # ============================================================ adding and editing
 
@@ -326,8 +323,8 @@ class Scheduler:
         schedule
             When the job runs: `Every`, `Delay`, `Cron`, `At` or `Manual`.
         handler
-            The name of the handler to call, or a function that is registered as one. Another process may have the
-            handler; until one does, the job waits.
+            The name of the handler to call, or a function. A function that is not registered is registered under its
+            name. Another process may have the handler; until one does, the job waits.
         id=None
             The name of the job, unique in its namespace. None makes one up.
         namespace="default"
@@ -392,13 +389,14 @@ class Scheduler:
 
         The fields are the schedule, the handler, and the options of `add_job`:
         `await scheduler.update_job("daily", timeout="10m", payload={"to": "dev"})`. A changed schedule counts from
-        now. A run in progress goes on as it began.
+        now. A run in progress goes on as it began. *cursor* sets the JSON value that the next run finds in
+        `Run.cursor`; None clears it. The cursor of a run in progress does not replace it.
         """
         check_key(id, namespace)
         return await self._editor.update(namespace, id, changes)
 
     async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
-        """Remove a job, and return it as it was. The run log keeps its rows for `keep_removed`.
+        """Remove a job, and return it as it was. `run_log` and `changes` keep its rows for `keep_removed`.
 
         A run in progress is cancelled. A run that removes its own job goes on, and is recorded when it ends. If another
         process is about to start the job, the call waits until it has started, for half a second at most.
@@ -406,10 +404,23 @@ class Scheduler:
         check_key(id, namespace)
         return await self._editor.remove(namespace, id)
 
-    async def pause_job(self, id: str, *, namespace: str = "default") -> Job:
-        """Keep a job from starting until it is resumed. A run in progress goes on."""
+    async def pause_job(
+        self,
+        id: str,
+        *,
+        namespace: str = "default",
+        reason: str | None = None,
+        until: str | datetime | timedelta | None = None,
+    ) -> Job:
+        """Keep a job from starting until it is resumed. A run in progress goes on.
+
+        *reason* is kept with it, for `explain` and for others. With *until*, an instant or a duration such as "2h", the
+        job resumes by itself at that time. To pause a paused job again replaces its reason and its end.
+        """
         check_key(id, namespace)
-        return await self._editor.pause(namespace, id)
+        if reason is not None:
+            check_reason(reason)
+        return await self._editor.pause(namespace, id, reason, lambda now: end_of_pause(until, now))
 
     async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let a paused or disabled job start again, from now on.
@@ -426,168 +437,41 @@ class Scheduler:
         check_key(id, namespace)
         return await self._editor.disable(namespace, id, reason)
 
-    # ============================================================ running by hand
+    # ============================================================ views
 
-    async def trigger_job(self, id: str, *, namespace: str = "default", payload: Json = None) -> int:
-        """Run a job now, whatever its schedule, and return the id of the run as soon as it has begun.
-
-        Its schedule and its failure count stay as they are. *payload* replaces that of the job for this run. Raise
-        `JobAlreadyRunningError` if the job is running.
-        """
-        check_key(id, namespace)
-        payload_json = None if payload is None else to_json_text(payload, "payload")
-        return await manual_run.trigger(self._engine, namespace, id, payload_json)
-
-    async def wait_for_run(self, run_id: int) -> None:
-        """Wait until a run of this process has ended and is recorded. Return at once if it is not running here."""
-        check_run_id(run_id)
-        await manual_run.wait_for(self._engine, run_id)
-
-    async def run_pending(self, now: datetime | None = None) -> PassSummary:
-        """Make one pass without the loop: run what is due, wait for it, and return the counts.
-
-        Jobs run in order, one after another or `max_concurrent` at a time. *now* decides what is due; it defaults to
-        the clock's time.
-        """
-        if self._engine.setting.limits.max_concurrent is not None:
-            self._refuse_in_handler("run_pending()", "its own run may hold the slot that it waits for")
-        given = None if now is None else to_micros(parse_instant(now, "now"))
-        await self._engine.ready_for_a_pass()
-        return await SinglePass(self._engine, self._clock.micros() if given is None else given).run()
-
-    # ============================================================ reading
-
-    async def get_job(self, id: str, *, namespace: str = "default") -> Job | None:
-        """Return the job with this id, or None."""
-        check_key(id, namespace)
-        await self._engine.ready()
-        return await self._ask(self._store.get(namespace, id))
-
-    async def list_jobs(
+    def namespace(
         self,
+        name: str,
         *,
-        status: Status | str | None = None,
-        namespace: str | None = None,
         user_id: str | None = None,
-        handler: str | None = None,
-        group: str | None = None,
-        priority: Priority | str | None = None,
-        metadata: Mapping[str, Json] | None = None,
-        due_before: datetime | str | None = None,
-        limit: int | None = None,
-    ) -> list[Job]:
-        """Return the jobs that meet all conditions, by their next run; jobs without one come last.
+        handlers: Iterable[str] | None = None,
+        max_jobs: int | None = None,
+        max_payload: int | None = None,
+    ) -> Namespace:
+        """Return a view that can see and change only the jobs of one namespace, for a tenant or a plugin.
 
-        None is no condition. *status* is "idle", "queued", "running", "paused" or "disabled". *metadata* asks for jobs
-        that have these values among others. *due_before* asks for a next run before this moment. *limit* is the
-        largest number of jobs to return.
+        The view has every job method of the scheduler, without the argument *namespace*. Its limits hold for what is
+        done through the view; over one of them, it raises `QuotaError` and changes nothing:
+
+        user_id=None
+            The *user_id* of jobs that are added without one.
+        handlers=None
+            The names of the handlers that the tenant may use: in jobs that it adds or edits, and in jobs that it
+            triggers. None is all of them.
+        max_jobs=None
+            How many jobs the namespace may have. Disabled jobs count. Adding is refused beyond it, whatever process
+            does it. None is no limit.
+        max_payload=None
+            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers. None
+            is no limit.
         """
-        wanted = check_filter(
-            status=status,
-            namespace=namespace,
-            user_id=user_id,
-            handler=handler,
-            group=group,
-            priority=priority,
-            metadata=metadata,
-            due_before=due_before,
-            limit=limit,
-        )
-        await self._engine.ready()
-        return await self._ask(self._store.list_jobs(wanted))
+        quota = check_quota(name, handlers=handlers, max_jobs=max_jobs, max_payload=max_payload)
+        return Namespace(self, self._editor, quota, None if user_id is None else check_name(user_id, "user_id"))
 
-    async def run_log(
-        self,
-        id: str | None = None,
-        *,
-        namespace: str | None = None,
-        limit: int | None = 50,
-        outcome: Outcome | str | None = None,
-    ) -> list[RunRow]:
-        """Return what ran and what was skipped, newest first, of one job or of all.
-
-        *outcome* asks for rows with this outcome. *limit* is the largest number of rows; None returns all of them.
-        """
-        check_key("any" if id is None else id, "default" if namespace is None else namespace)
-        wanted = RunFilter(
-            namespace="default" if namespace is None and id is not None else namespace,
-            id=id,
-            outcome=None if outcome is None else check_choice(Outcome, outcome, "outcome"),
-            limit=check_count(limit, "limit", smallest=0),
-        )
-        await self._engine.ready()
-        return await self._ask(self._store.list_runs(wanted))
-
-    async def get_run(self, run_id: int) -> RunRow | None:
-        """Return the row of the run log with this id, or None."""
-        check_run_id(run_id)
-        await self._engine.ready()
-        rows = await self._ask(self._store.list_runs(RunFilter(run=run_id)))
-        return rows[0] if rows else None
-
-    async def run_output(self, run_id: int) -> str | None:
-        """Return what a run wrote with `Run.write`, or its command to standard output; None if it wrote nothing."""
-        check_run_id(run_id)
-        await self._engine.ready()
-        return await self._ask(self._store.output_of(run_id))
-
-    async def run_stats(self, id: str, since: datetime | str | None = None, *, namespace: str = "default") -> RunStats:
-        """Return statistics of the runs of a job, over all rows that are kept or those *since* a moment."""
-        check_key(id, namespace)
-        wanted = RunFilter(
-            namespace=namespace, id=id, since=None if since is None else to_micros(parse_instant(since, "since"))
-        )
-        await self._engine.ready()
-        if await self._ask(self._store.get(namespace, id)) is None:
-            raise JobNotFoundError(id, namespace)
-        return stats_of(await self._ask(self._store.list_runs(wanted)))
-
-    async def preview(self, window: str | timedelta = "60m") -> list[Upcoming]:
-        """Return the runs that would start now or within *window*, in their order. Nothing changes."""
-        return await self._outlook.preview(span(parse_interval(window)))
-
-    async def explain(self, id: str, *, namespace: str = "default", zone: str | tzinfo = UTC) -> Explanation:
-        """Return why a job is not running now, or that it would run; *zone* is the time zone of the reader.
-
-        `str()` of the answer is a sentence for people, `reason` a `SkipReason` for programs.
-        """
-        readers_zone = as_tzinfo(zone)
-        job = await self.get_job(id, namespace=namespace)
-        if job is None:
-            raise JobNotFoundError(id, namespace)
-        return await self._outlook.explain(job, readers_zone)
-
-    def state(self) -> SchedulerState:
-        """Return what the scheduler is doing now."""
-        progress, session = self._engine.progress, self._engine.session
-        return SchedulerState(
-            status=progress.status,
-            started_at=_moment(progress.started_at),
-            tick_count=progress.tick_count,
-            trigger_count=progress.trigger_count,
-            last_tick_at=_moment(progress.last_tick_at),
-            next_wake_at=_moment(progress.next_wake_at),
-            running=session.runner.running,
-            queued=session.runner.queued,
-            problem=session.checkup.problem,
-        )
-
-    async def health(self, *, timeout: float | str | timedelta | None = 2.0) -> Health:
-        """Return whether the scheduler works, for a load balancer. This is cheap, however many jobs there are.
-
-        The store has *timeout* seconds to answer. A problem is part of the answer, and raises no error.
-        """
-        return judge(await self._engine.signs(check_timeout(timeout)))
-
-    async def nodes(self) -> list[Node]:
-        """Return the schedulers that share the store, oldest first; this one is among them while it runs."""
-        await self._engine.ready()
-        found = await self._ask(self._store.nodes())
-        return [node_of(status, self._engine.session.node.id) for status in found]
-
-    def namespace(self, name: str) -> Namespace:
-        """Return a view that can see and change only the jobs of one namespace."""
-        return Namespace(self, check_name(name, "namespace"))
+    @cached_property
+    def from_thread(self) -> FromThread:
+        """The same calls for other threads, where they block: `scheduler.from_thread.trigger_job("report")`."""
+        return FromThread(self, self._engine)
 
     def events(self) -> EventStream:
         """Return a stream of events from now on: `async for event in scheduler.events()`.
@@ -612,7 +496,3 @@ class Scheduler:
         """Run with an aiohttp application: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`. It ends as `lifespan`."""
         async with self.lifespan(app):
             yield
-
-
-def _moment(micros: Micros | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

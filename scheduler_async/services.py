@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractContextManager, asynccontextmanager
-from logging import INFO
+from logging import INFO, WARNING
 from typing import TYPE_CHECKING
 
 from scheduler_async.errors import SchedulerShutdownError
@@ -48,6 +48,18 @@ async def serving(scheduler: Scheduler) -> AsyncIterator[None]:
     finally:
         with shielded():
             await _cancel_after(scheduler, scheduler.stop())
+
+
+async def stop_at_exit(scheduler: Scheduler, *, is_test: bool) -> None:
+    """Stop *scheduler* at the end of its `async with`. In a test, cancel the runs that do not finish in time."""
+    try:
+        await (_cancel_after(scheduler, scheduler.stop()) if is_test else scheduler.stop())
+    except SchedulerShutdownError as error:
+        if not is_test:
+            raise
+        # Another error, for which the test failed, must stay visible.
+        say(WARNING, "%s They cannot be cancelled; the scheduler closes when they end", error.sentence)
+        await scheduler.stop(wait=False)
 
 
 def shielded() -> AbstractContextManager[object]:

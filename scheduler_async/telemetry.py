@@ -21,6 +21,7 @@ from scheduler_async.jobs.run import Ending, Run
 from scheduler_async.logs import say
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.texts import message_of, traceback_of
+from scheduler_async.timekeeping.instants import iso_text
 
 try:
     from opentelemetry.context import Context, attach
@@ -174,7 +175,7 @@ class _Telemetry:
                 "scheduler_async.run.id": run.id,
                 "scheduler_async.run.attempt": run.attempt,
                 "scheduler_async.run.trigger": run.trigger.value,
-                "scheduler_async.run.scheduled_for": run.scheduled_for.isoformat().replace("+00:00", "Z"),
+                "scheduler_async.run.scheduled_for": iso_text(run.scheduled_for),
             },
         )
         attach(set_span_in_context(span, Context()))  # in the context of the run, which ends with it

@@ -55,6 +55,13 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "jobs.db") if request.param == "file" else url_of_schema(str(tmp_path))
 
 
+@pytest.fixture(params=["memory", "file", pytest.param("postgres", marks=pytest.mark.once)])
+def every_store(request: pytest.FixtureRequest, path: Path) -> str:
+    if request.param == "postgres":
+        return url_of_schema(str(path))
+    return ":memory:" if request.param == "memory" else str(path)
+
+
 @pytest.fixture
 def worker(clock: VirtualClock) -> Worker:
     return Worker(clock)

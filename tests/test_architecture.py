@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -33,7 +35,7 @@ ROOMS = [
     "engine",
     "command",
     "options",
-    "namespace",
+    "calls",
     "services",
     "scheduler",
     "testing",
@@ -41,12 +43,12 @@ ROOMS = [
     "cli",
     "__main__",
 ]
-PACKAGES = {"timekeeping", "schedules", "jobs", "rules", "stores", "running", "engine", "cli"}
+PACKAGES = {"timekeeping", "schedules", "jobs", "rules", "stores", "running", "engine", "calls", "cli"}
 MOST_MODULES_AT_THE_TOP = 15
 # Rooms in which nothing waits: no event loop, no I/O.
 PURE = {"errors", "texts", "schedules", "rules"}
 # What a type checker alone needs may point the other way.
-ONLY_FOR_TYPES = {"namespace": {"scheduler"}, "services": {"scheduler"}}
+ONLY_FOR_TYPES = {"calls": {"scheduler"}, "services": {"scheduler"}}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -128,6 +130,35 @@ def methods_of(module: str, kind: str) -> list[str]:
 def test_stores_answer_in_the_order_of_the_protocol(module: str, kind: str) -> None:
     """Side by side, they differ by their dialects alone."""
     assert methods_of(module, kind) == methods_of("protocol", "Store")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'replace("+00:00", "Z")',
+        "coalesce(disabled_reason",
+        'updating("run", "id", PROGRESS_TYPES)',
+        "NOT IN ('trigger'",
+    ],
+    ids=["a moment in JSON", "an ended schedule", "progress", "a decision"],
+)
+def test_an_idea_has_one_home(text: str) -> None:
+    """A migration must not change, so a schema may repeat it."""
+    homes = [
+        module_name(file) for file in FILES if file.name != "schema.py" if text in file.read_text(encoding="utf-8")
+    ]
+
+    assert len(homes) == 1, homes
+
+
+@pytest.mark.parametrize("file", sorted((PACKAGE / "stores" / "sqlite").glob("*.py")), ids=module_name)
+def test_placeholders_are_not_numbered(file: Path) -> None:
+    """Python 3.12 deprecates `?1` with a sequence of values, and 3.14 refuses it; 3.11 says nothing."""
+    module = importlib.import_module(f"scheduler_async.{module_name(file).removesuffix('.__init__')}")
+
+    numbered = [name for name, value in vars(module).items() if isinstance(value, str) and re.search(r"\?\d", value)]
+
+    assert not numbered
 
 
 def dotted_calls(file: Path) -> set[str]:

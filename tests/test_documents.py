@@ -113,7 +113,7 @@ def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedP
 
 # What depends on when it is read, and on how fast the machine is.
 PASSING = {
-    r"(in )?(\d+ (day|hour|minute|second)s? ?)+(?=\.)|in less than a second": "THEN",
+    r"(in )?(\d+ (day|hour|minute|second)s? ?)+(?=[.,])|in less than a second": "THEN",
     r"in \d+[dhms]( \d+[dhms])?|\d+s ago|now(?=,)": "THEN",
     r"((Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(\d+ \w{3} |\d{4}-\d\d-\d\d )?\d\d:\d\d(:\d\d)? (CEST|CET|UTC)": "TIME",
     r"\d\d:\d\d:\d\d": "TIME",
@@ -217,7 +217,7 @@ def test_a_terminal_session_is_real(document: Path, tmp_path: Path) -> None:
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m scheduler_async "$@"\n')
     program.chmod(0o755)
-    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "TZ": "Europe/Stockholm"}
+    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "TZ": "Europe/Stockholm", "LOGNAME": "anna"}
 
     for command, output in session_of(document):
         done = subprocess.run(
@@ -281,8 +281,8 @@ def options_in(heading: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("heading", "call"),
-    [("Scheduler", Scheduler.__init__), ("add_job", Scheduler.add_job)],
-    ids=["Scheduler", "add_job"],
+    [("Scheduler", Scheduler.__init__), ("add_job", Scheduler.add_job), ("namespace", Scheduler.namespace)],
+    ids=["Scheduler", "add_job", "namespace"],
 )
 def test_the_guide_has_every_option_with_its_default(heading: str, call: Any) -> None:
     named = {

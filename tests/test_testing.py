@@ -104,7 +104,7 @@ async def test_a_handler_that_waits_for_something_else_does_not_hold_it_up() -> 
         release.set()
 
 
-async def test_a_function_in_a_thread_is_waited_for_but_not_for_ever() -> None:
+async def test_without_waiting_for_runs_a_function_in_a_thread_has_a_moment() -> None:
     clock = VirtualClock(NOON)
     release = threading.Event()
     calls: list[str] = []
@@ -120,11 +120,11 @@ async def test_a_function_in_a_thread_is_waited_for_but_not_for_ever() -> None:
 
     async with scheduler:
         await scheduler.add_job(At(NOON), handler="quick")
-        await clock.advance()
+        await clock.advance(wait_for_runs=False)
         assert calls == ["quick"]
         assert scheduler.state().running == 0
         await scheduler.add_job(At(NOON), handler="stuck")
-        await clock.advance("1h")
+        await clock.advance("1h", wait_for_runs=False)
         assert scheduler.state().running == 1
         release.set()
 

@@ -88,8 +88,8 @@ class Grid:
         """What a row stands for that says *count* were left out, from *first* on."""
         return range(first, first + count * self.step, self.step)
 
-    def spec(self, name: str, handler: str) -> JobSpec:
-        """A job with these occurrences."""
+    def spec(self, name: str, handler: str, first_takes: float = 0.1) -> JobSpec:
+        """A job with these occurrences. The payload says how many seconds attempts take."""
         last = instant(self.first + (self.count - 1) * self.step)
         step = timedelta(microseconds=self.step)
         return JobSpec(
@@ -97,7 +97,7 @@ class Grid:
             id=name,
             handler=handler,
             retry=PATIENT,
-            payload=[0.1, 0.1],
+            payload=[first_takes, 0.1],
         )
 
 

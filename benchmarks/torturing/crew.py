@@ -20,7 +20,7 @@ from typing import Self
 
 from scheduler_async import EventKind, Job, JobSpec, Run, RunRow, Scheduler
 from scheduler_async.engine import membership
-from scheduler_async.stores import nodes
+from scheduler_async.stores import liveness
 from scheduler_async.stores.postgres import store as postgres
 from scheduler_async.timekeeping.clock import SystemClock
 from torturing.accounts import MILLISECOND, SECOND, Line, micros_of
@@ -89,8 +89,8 @@ def shorten(lease: float) -> None:
     """Let everything happen sooner that has to do with the lease, in proportion."""
     for name, seconds in {"LEASE": lease, "BEAT": lease / 4, "MARGIN": lease / 4, "POLL": 0.2}.items():
         setattr(membership, name, seconds)
-        if hasattr(nodes, name):
-            setattr(nodes, name, seconds)
+        if hasattr(liveness, name):
+            setattr(liveness, name, seconds)
     postgres.BEAT_TIMEOUT, postgres.RUN_TIMEOUT = lease / 10, lease / 3
     postgres.LONGEST_PAUSE = f"{lease / 3:.1f}s"
 
@@ -111,6 +111,22 @@ async def work(store: Path | str, log: Log, terms: Terms) -> None:
                 write("recovered", None)
             elif event.kind is EventKind.CLOCK_JUMPED:
                 write("held" if "jumped" in (scheduler.state().problem or "") else "jumped", None)
+
+    add_handlers(scheduler, write)
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    telling = asyncio.ensure_future(tell_of_faults())
+    await scheduler.start()
+    write("ready", None)
+    if terms.restless:
+        await Unrest(scheduler, write).last_until(asked)
+    await asked.wait()
+    await scheduler.stop(cancel=True)
+    telling.cancel()
+
+
+def add_handlers(scheduler: Scheduler, write: Write) -> None:
+    """Let *scheduler* run what the parts ask for, each run with lines in the log."""
 
     @scheduler.handler("tick")
     async def tick(run: Run) -> None:
@@ -143,16 +159,25 @@ async def work(store: Path | str, log: Log, terms: Terms) -> None:
             raise
         write("end", run)
 
-    asked = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
-    telling = asyncio.ensure_future(tell_of_faults())
-    await scheduler.start()
-    write("ready", None)
-    if terms.restless:
-        await Unrest(scheduler, write).last_until(asked)
-    await asked.wait()
-    await scheduler.stop(cancel=True)
-    telling.cancel()
+    @scheduler.handler("incremental")
+    async def incremental(run: Run) -> int:
+        """Takes the position after its cursor. Every tenth kills its process when that has had its effect."""
+        assert isinstance(run.payload, list)
+        write("begin", run)
+        try:
+            await asyncio.sleep(0.01)
+            position = int(str(run.cursor or 0)) + 1
+            write("consumed", about=f"{run.job_id} {position} {run.id}")
+            run.cursor = position
+            if position % 10 == 3 and run.attempt == 1:
+                write("dying", run)
+                os.kill(os.getpid(), signal.SIGKILL)
+            await asyncio.sleep(float(str(run.payload[min(run.attempt, 2) - 1])))
+        except asyncio.CancelledError:
+            write("cancelled", run)
+            raise
+        write("end", run)
+        return position
 
 
 class Crew:

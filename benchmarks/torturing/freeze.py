@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from scheduler_async import At, JobSpec
-from scheduler_async.stores import nodes
+from scheduler_async.stores import liveness
 from torturing.accounts import Goals, Grid, instant, micros_of, now_micros, overlaps, periods
 from torturing.crew import Crew, Terms, wait_until
 
@@ -40,7 +40,7 @@ def freeze(directory: Path, quick: bool, _random: Random, goals: Goals) -> dict[
     print(f"\nfreeze: frozen for longer than the lease\n{layout.format(*titles)}")
     figures: dict[str, object] = {}
     for number, lease in enumerate((2.0,) if quick else (2.0, 2.0, 2.0, None)):
-        seconds = nodes.LEASE if lease is None else lease
+        seconds = liveness.LEASE if lease is None else lease
         row = stand_still(directory / f"freeze-{number}", lease, seconds)
         figures[f"{number + 1}: {seconds:g} s"] = row
         print(

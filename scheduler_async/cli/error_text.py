@@ -5,15 +5,19 @@ from __future__ import annotations
 import shlex
 
 from scheduler_async.cli.program_rules import assumption
+from scheduler_async.command import HANDLER
 from scheduler_async.errors import (
+    JobAlreadyRunningError,
     JobEndedError,
     JobExistsError,
     JobNotFoundError,
+    RunEndedError,
+    RunNotFoundError,
     SchedulerError,
     SchedulerShutdownError,
 )
 from scheduler_async.jobs.answers import Explanation
-from scheduler_async.jobs.enums import SkipReason
+from scheduler_async.jobs.enums import Phase, SkipReason
 from scheduler_async.jobs.job import Job
 
 
@@ -36,6 +40,12 @@ def sentence_of(error: SchedulerError) -> str:
             return f'{sentence}{meant} "scheduler-async list" shows all jobs.{hint}'
         case JobEndedError(sentence=sentence, job_id=slug, namespace=namespace):
             return f"{sentence} {_once_more(slug, namespace)}"
+        case JobAlreadyRunningError(sentence=sentence, requested_run=int(run)):
+            return f'{sentence} "scheduler-async cancel {run}" withdraws it.'
+        case RunNotFoundError(sentence=sentence):
+            return f'{sentence} "scheduler-async log --json" shows the ids of runs.'
+        case RunEndedError(sentence=sentence):
+            return f'{sentence} "scheduler-async log" shows how.'
         case SchedulerShutdownError(running=running):
             runs, them = ("1 run has", "it") if running == 1 else (f"{running} runs have", "them")
             return f"{runs} not ended in time. The next scheduler on this store records {them} as interrupted."
@@ -44,7 +54,9 @@ def sentence_of(error: SchedulerError) -> str:
 
 
 def explained(job: Job, explanation: Explanation) -> str:
-    """Return why a job is not running right now, and what to type about it."""
+    """Return why a job is not running right now, or what became of it at another time, and what to type about it."""
+    if explanation.at is not None:
+        return " ".join(part for part in (explanation.sentence, _about_then(job, explanation)) if part)
     match explanation.reason:
         case SkipReason.DISABLED:
             remedy = f"{command_for('resume', job.id, job.namespace)} enables it."
@@ -56,12 +68,34 @@ def explained(job: Job, explanation: Explanation) -> str:
             remedy = _once_more(job.id, job.namespace)
         case SkipReason.NO_HANDLER:
             remedy = 'Its program has that handler: start it with "scheduler-async run MODULE:SCHEDULER".'
+        case SkipReason.NO_SCHEDULER if job.handler == HANDLER:
+            remedy = '"scheduler-async run" starts one, and "scheduler-async cron" makes a single pass.'
+        case SkipReason.NO_SCHEDULER:
+            remedy = 'Start its program, for example with "scheduler-async run MODULE:SCHEDULER".'
         case None:
             remedy = '"scheduler-async run" makes passes until you stop it, and "scheduler-async cron" makes one.'
         case _:
             remedy = explanation.remedy or ""
     parts = (explanation.sentence, remedy, assumption(job, explanation.reason))
     return " ".join(part for part in parts if part)
+
+
+def _about_then(job: Job, explanation: Explanation) -> str:
+    """Return what a run of another time said if it failed, or what to type if the reason of that time still holds."""
+    run = explanation.run
+    if run is not None and run.outcome is not None and run.outcome.is_failure:
+        story = " ".join((run.message or run.error or "").split()).rstrip(".")
+        return f"Run {run.id}: {story}." if story else ""
+    resume = command_for("resume", job.id, job.namespace)
+    match explanation.reason, job.state.phase:
+        case SkipReason.PAUSED, Phase.PAUSED:
+            return f"It is paused now. {resume} lets it start again."
+        case SkipReason.DISABLED, Phase.DISABLED:
+            return f"It is disabled now. {resume} enables it."
+        case SkipReason.MANUAL_ONLY, _:
+            return f"{command_for('trigger', job.id, job.namespace)} runs it."
+        case _:
+            return ""
 
 
 def _once_more(slug: str, namespace: str) -> str:

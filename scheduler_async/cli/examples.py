@@ -13,8 +13,9 @@ EXAMPLES = {
         "scheduler-async edit sync 'python sync.py --full' --timeout none --env LANG=C",
     ),
     "remove": ("scheduler-async remove backup", "scheduler-async remove tenant/backup"),
-    "pause": ("scheduler-async pause backup", "scheduler-async pause tenant/backup"),
+    "pause": ("scheduler-async pause backup", "scheduler-async pause tenant/backup --until 18:00 --reason 'disk swap'"),
     "resume": ("scheduler-async resume backup", "scheduler-async resume tenant/backup"),
+    "status": ("scheduler-async status", "scheduler-async status --watch --store jobs.db"),
     "list": (
         "scheduler-async list",
         "scheduler-async list --due --priority high",
@@ -24,11 +25,20 @@ EXAMPLES = {
     "log": (
         "scheduler-async log",
         "scheduler-async log backup --limit 3 --output",
+        "scheduler-async log --since 2h --failed --traceback",
         "scheduler-async log --follow",
     ),
     "stats": ("scheduler-async stats", "scheduler-async stats backup --json"),
+    "changes": (
+        "scheduler-async changes",
+        "scheduler-async changes backup --since 7d",
+    ),
     "preview": ("scheduler-async preview", "scheduler-async preview --window 1d"),
-    "explain": ("scheduler-async explain backup",),
+    "explain": (
+        "scheduler-async explain backup",
+        "scheduler-async explain backup --at 03:00",
+        "scheduler-async explain tenant/backup --at 'yesterday 03:00' --tz UTC",
+    ),
     "nodes": ("scheduler-async nodes", "scheduler-async nodes --store jobs.db"),
     "next": (
         "scheduler-async next '0 9 * * 1-5' --tz Europe/Stockholm",
@@ -41,6 +51,11 @@ EXAMPLES = {
     "trigger": (
         "scheduler-async trigger backup",
         "scheduler-async trigger report --app myapp:scheduler",
+        'scheduler-async trigger report --anywhere --payload \'{"to": "ops"}\'',
+    ),
+    "cancel": (
+        "scheduler-async cancel 4711",
+        "scheduler-async cancel 4711 --reason 'wrong input'",
     ),
     "cron": (
         "scheduler-async cron",

@@ -66,13 +66,18 @@ async def resolve(
     """Return the namespace and the id that *slug* stands for, in *namespace* if one is given.
 
     Otherwise, a job of the default namespace with this id comes before the job that `list` shows under this name.
-    *with_removed* also finds a removed job that has left runs.
+    *with_removed* also finds a removed job that has left runs or changes.
     """
 
     async def is_there(where: str, job_id: str) -> bool:
         if await scheduler.get_job(job_id, namespace=where) is not None:
             return True
-        return with_removed and bool(await scheduler.run_log(job_id, namespace=where, limit=1))
+        if not with_removed:
+            return False
+        return bool(
+            await scheduler.run_log(job_id, namespace=where, limit=1)
+            or await scheduler.changes(job_id, namespace=where, limit=1)
+        )
 
     if namespace is not None:
         return namespace, slug

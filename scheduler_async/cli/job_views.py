@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 from rich.cells import cell_len
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from scheduler_async.cli import json_output, time_format
 from scheduler_async.cli.error_text import explained
@@ -19,15 +19,15 @@ from scheduler_async.cli.long_text import LONG_TEXT, SHORT_TEXT, shortened
 from scheduler_async.cli.program_rules import would_run
 from scheduler_async.cli.safe_text import AnyText, Text
 from scheduler_async.cli.tables import FIELD, VALUE, Columns
-from scheduler_async.cli.terminal import HERE, coloured, console, laid_out, moment, now, say
+from scheduler_async.cli.terminal import HERE, coloured, console, in_columns, laid_out, moment, now, say
 from scheduler_async.command import HANDLER, Command
 from scheduler_async.errors import InvalidJobError
 from scheduler_async.jobs.answers import Explanation, Node
-from scheduler_async.jobs.enums import ENDED, Phase, Status
+from scheduler_async.jobs.enums import Phase, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.manual import Manual
-from scheduler_async.stores.nodes import SKEW
+from scheduler_async.stores.liveness import SKEW
 from scheduler_async.timekeeping.durations import short_span
 from scheduler_async.timekeeping.instants import to_micros
 
@@ -40,12 +40,13 @@ DONE = "done"
 
 def outlook(job: Job) -> str:
     """Return when a job runs, and when it runs next."""
-    if is_done(job):
+    if job.ended:
         return "done, its schedule has ended"
     if not job.enabled:
         return "disabled until it is resumed"
     if job.state.phase is Phase.PAUSED:
-        return "it starts again when it is resumed"
+        end = "" if job.paused_until is None else f"{moment(job.paused_until)}, or "
+        return f"it starts again {end}when it is resumed"
     if job.status is not Status.IDLE:
         return f"{job.status.value} now"
     if isinstance(job.schedule, Manual) or job.next_run_at is None:
@@ -65,17 +66,12 @@ def outlook(job: Job) -> str:
 
 def status_of(job: Job) -> AnyText:
     """Return the status of a job in its colour."""
-    return Text(DONE, "dim") if is_done(job) else coloured(job.status)
-
-
-def is_done(job: Job) -> bool:
-    """Return whether *job* is disabled only because its schedule has ended."""
-    return job.disabled_reason == ENDED
+    return Text(DONE, "dim") if job.ended else coloured(job.status)
 
 
 def jobs_table(jobs: Sequence[Job]) -> RenderableType:
-    """Return a table with a line for each job."""
-    heads = ("slug", "cron", "priority", "status", "next_due_at", "retry_status", "last_exit")
+    """Return a table with a line for each job. In a narrow terminal, notes stand below it."""
+    heads = ("slug", "cron", "priority", "status", "next_due_at", "retry_status", "last_exit", "note")
     rows = [
         (
             name,
@@ -85,10 +81,24 @@ def jobs_table(jobs: Sequence[Job]) -> RenderableType:
             job.next_run_at or "-",
             json_output.retry_status(job) or "-",
             "-" if job.last_exit_code is None else Text(str(job.last_exit_code), "red" if job.last_exit_code else ""),
+            why_paused(job),
         )
         for name, job in zip(names_of_jobs(jobs), jobs, strict=True)
     ]
-    return laid_out(heads, rows)
+    table = in_columns(heads, rows)
+    if table is not None:
+        return table
+    notes = [Text(f"{name} is {note}.") for name, *_, note in rows if note]
+    return Group(laid_out(heads[:-1], [row[:-1] for row in rows]), *notes)
+
+
+def why_paused(job: Job) -> str:
+    """Return until when a job is paused, and why; nothing if it is not, or if neither is known."""
+    if job.state.phase is not Phase.PAUSED or (job.paused_until is None and job.paused_reason is None):
+        return ""
+    until = "" if job.paused_until is None else f" until {time_format.absolute(job.paused_until, now(), HERE)}"
+    reason = shortened(" ".join((job.paused_reason or "").split()), SHORT_TEXT).rstrip(".")
+    return f"paused{until}: {reason}" if reason else f"paused{until}"
 
 
 def names_of_jobs(jobs: Sequence[Job]) -> list[str]:
@@ -106,7 +116,7 @@ def show_jobs(jobs: Sequence[Job]) -> None:
 
 def show_job(job: Job, explanation: Explanation) -> None:
     """Print every field of a job, and why it is not running."""
-    form = json_output.job_form(job)
+    form = job.to_json()
     shown: dict[str, object] = {
         **form,
         "schedule": job.schedule.describe(HERE),
@@ -119,7 +129,8 @@ def show_job(job: Job, explanation: Explanation) -> None:
     if job.handler == HANDLER:
         with suppress(InvalidJobError):  # the payload is not a command, and is shown as it is
             shown = {**_command_shown(job), **shown, "payload": None}
-    shown |= {name: moment(getattr(job, name)) for name in form if name.endswith("_at") and form[name] is not None}
+    moments = [name for name in form if name.endswith(("_at", "_until")) and form[name] is not None]
+    shown |= {name: moment(getattr(job, name)) for name in moments}
     screen = console()
     screen.print(_fields({name: value for name, value in shown.items() if value is not None}, screen.width))
     screen.print()
@@ -142,8 +153,12 @@ def _fields(shown: dict[str, object], width: int) -> RenderableType:
 
 
 def say_why(job: Job, explanation: Explanation) -> None:
-    """Print why a job is not running right now."""
-    say(explained(job, replace(explanation, sentence=shortened_sentence(job, explanation.sentence))))
+    """Print why a job is not running right now, or what became of it at another time."""
+    sentence, run = shortened_sentence(job, explanation.sentence), explanation.run
+    if run is not None:
+        texts = {name: shortened(getattr(run, name) or "", SHORT_TEXT) for name in ("message", "error")}
+        run = replace(run, **texts)  # type: ignore[arg-type]
+    say(explained(job, replace(explanation, sentence=sentence, run=run)))
 
 
 def shortened_sentence(job: Job, sentence: str) -> str:
@@ -187,10 +202,16 @@ def show_nodes(nodes: Sequence[Node]) -> None:
         for node in nodes
     ]
     console().print(laid_out(("id", "host", "pid", "since", "lease", "running", "clock_skew"), rows))
+    for warning in warnings_about(nodes):
+        say(warning)
+
+
+def warnings_about(nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield a warning for each node that cannot be read, and for each clock that is wrong."""
     for node in nodes:
         if node.unreadable is not None:
-            say(f"Warning: the store cannot read the row of {node.id}: {node.unreadable}.")
+            yield f"Warning: the store cannot read the row of {node.id}: {node.unreadable}."
         if abs(node.clock_skew) > SKEW:
             which = "ahead of" if node.clock_skew > timedelta(0) else "behind"
             skew = time_format.lasting(abs(node.clock_skew))
-            say(f"Warning: the clock of {node.host} is {skew} {which} that of the store.")
+            yield f"Warning: the clock of {node.host} is {skew} {which} that of the store."

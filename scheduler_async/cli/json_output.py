@@ -1,45 +1,21 @@
-"""What the command line prints with `--json`: the names of the library, and values that JSON knows. Pure."""
+"""What the command line prints with `--json`: the names of the library, and values that JSON knows. Pure.
+
+Jobs and runs look like what their `to_json()` returns.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta, tzinfo
-from enum import Enum
-from typing import Any
+from datetime import UTC, tzinfo
 
 from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
-from scheduler_async.jobs.description import DESCRIBED
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.json_forms import Form, plain
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import RunStats
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.stores.copy_records import Verdict
 from scheduler_async.stores.copying import Copy
-from scheduler_async.timekeeping.durations import format_interval
-
-Form = dict[str, Any]
-
-JOB_FIELDS = (
-    *("id", "namespace", "handler", *DESCRIBED, "enabled", "status", "disabled_reason", "next_run_at"),
-    *("last_run_at", "last_success_at", "last_error_at", "last_error", "last_exit_code", "last_message"),
-    *("consecutive_errors", "retry_count", "created_at", "updated_at"),
-)
-
-
-def plain(value: Any) -> Any:
-    """*value* as JSON knows it: moments as ISO 8601 in UTC, durations as "5m"."""
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, timedelta):
-        return format_interval(value)
-    if isinstance(value, Enum):
-        return value.value
-    return value.to_json() if hasattr(value, "to_json") else value
-
-
-def job_form(job: Job) -> Form:
-    """A job, with all that was given to `add_job` and what it does now."""
-    return {name: plain(getattr(job, name)) for name in JOB_FIELDS}
 
 
 def listed_form(job: Job) -> Form:
@@ -50,7 +26,7 @@ def listed_form(job: Job) -> Form:
         "next_due_at": plain(job.next_run_at),
         "retry_status": retry_status(job),
         "last_exit": job.last_exit_code,
-        **job_form(job),
+        **job.to_json(),
     }
 
 
@@ -71,7 +47,7 @@ def retry_status(job: Job) -> str | None:
 
 def row_form(row: RunRow, output: str | None = None, *, with_output: bool = False) -> Form:
     """A row of the run log."""
-    form = {name: plain(value) for name, value in asdict(row).items()}
+    form = row.to_json()
     return {**form, "output": output} if with_output else form
 
 
@@ -90,7 +66,13 @@ def upcoming_form(upcoming: Upcoming) -> Form:
 
 def explanation_form(explanation: Explanation, sentence: str) -> Form:
     """Why a job does not run; the *sentence* is for people."""
-    return {"reason": plain(explanation.reason), "until": plain(explanation.until), "sentence": sentence}
+    return {
+        "reason": plain(explanation.reason),
+        "until": plain(explanation.until),
+        "sentence": sentence,
+        "at": plain(explanation.at),
+        "run": None if explanation.run is None else row_form(explanation.run),
+    }
 
 
 def stats_form(job: Job, stats: RunStats) -> Form:

@@ -6,32 +6,38 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+
+from rich.console import RenderableType
 
 from scheduler_async.cli import json_output
 from scheduler_async.cli.job_names import name_of
-from scheduler_async.cli.job_views import jobs_table
 from scheduler_async.cli.printing import put_json_line
-from scheduler_async.cli.run_views import RunLines
+from scheduler_async.cli.run_views import RunLines, Shows
 from scheduler_async.cli.safe_text import Text
 from scheduler_async.cli.terminal import CLOCK, console, print_line, say_aside, width_of
+from scheduler_async.cli.unfinished_line import end_line
 from scheduler_async.jobs.events import EventKind
-from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.stores.copying import Copy
+from scheduler_async.timekeeping.clock import Timer
+
+# A run that takes longer than this is told of when it has begun, and again when it has ended.
+WORTH_A_LINE = 1.0  # seconds
 
 # More rows than are added between two reads of the log.
 AT_ONCE = 1_000
 
 
-async def watch(read: Callable[[], Awaitable[Sequence[Job]]], enough: asyncio.Event) -> None:
-    """Show the current jobs every second, until *enough* is set."""
+async def watch(draw: Callable[[], Awaitable[RenderableType]], enough: asyncio.Event) -> None:
+    """Show what *draw* returns, every second, until *enough* is set."""
     from rich.live import Live
 
-    with Live(jobs_table(await read()), console=console(), auto_refresh=False) as live:
+    with Live(await draw(), console=console(), auto_refresh=False) as live:
         while not await CLOCK.wait(enough, 1.0):
             live.console.width = width_of(sys.stdout)  # the terminal may have another size now
-            live.update(jobs_table(await read()), refresh=True)
+            live.update(await draw(), refresh=True)
 
 
 async def follow(
@@ -40,9 +46,9 @@ async def follow(
     namespace: str | None,
     rows: Sequence[RunRow],
     enough: asyncio.Event,
+    shows: Shows,
     *,
     as_json: bool,
-    with_output: bool,
 ) -> None:
     """Print runs of any process as they end, oldest first, until *enough* is set."""
     before = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
@@ -57,11 +63,13 @@ async def follow(
         for row in reversed([*rows, *found]):
             if row.outcome is not None and row.id not in printed:
                 printed.add(row.id)
-                output = await scheduler.run_output(row.id) if with_output else None
+                if shows.only_failures and not row.outcome.is_failure:
+                    continue
+                shown, output = await shows.read(scheduler, row)
                 if as_json:
-                    put_json_line(json_output.row_form(row, output, with_output=with_output))
+                    put_json_line(json_output.row_form(shown, output, with_output=shows.output))
                 else:
-                    lines.print(name_of(row.namespace, row.job_id), row, output)
+                    lines.print(name_of(row.namespace, row.job_id), shown, output, shown.traceback)
         if await CLOCK.wait(enough, 0.5):
             return
         rows = await scheduler.run_log(slug, namespace=namespace, limit=AT_ONCE)
@@ -70,15 +78,27 @@ async def follow(
 
 @asynccontextmanager
 async def reporting(scheduler: Scheduler, where: str, *, as_json: bool) -> AsyncIterator[None]:
-    """Print a line when the scheduler on *where* has started, for each run that ends, and if its store fails."""
+    """Print a line when the scheduler on *where* has started, when runs begin and end, and if its store fails."""
     events = scheduler.events()
     running = asyncio.current_task()
     assert running is not None
     lines = RunLines()
+    begun: dict[int, Timer] = {}
+
+    def show_begun(row: RunRow) -> None:
+        end_line()
+        lines.print(name_of(row.namespace, row.job_id), row)
 
     async def report() -> None:
         async for event in events:
-            if event.kind in (EventKind.RUN_FINISHED, EventKind.RUN_SKIPPED) and event.run is not None:
+            if event.run is not None and event.run.id in begun and event.kind is EventKind.RUN_FINISHED:
+                begun.pop(event.run.id).cancel()
+            if event.kind is EventKind.RUN_STARTED and event.run is not None and not as_json:
+                # A log of many short runs needs one line for each; a reader at a terminal sees what happens.
+                delay = 0.0 if sys.stdout.isatty() else WORTH_A_LINE
+                begun[event.run.id] = CLOCK.call_later(delay, partial(show_begun, event.run))
+            elif event.kind in (EventKind.RUN_FINISHED, EventKind.RUN_SKIPPED) and event.run is not None:
+                end_line()
                 if as_json:
                     put_json_line(json_output.row_form(event.run))
                 else:

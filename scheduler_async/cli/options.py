@@ -14,9 +14,12 @@ import typer
 
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import misused
+from scheduler_async.cli.printing import put_sentence
 from scheduler_async.cli.store_access import DEFAULT_STORE, STORE_VARIABLE, is_url, open_scheduler, store_path
 
 if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
     from scheduler_async import Schedule
 
 # The values of `Priority`, `Status` with `job_views.DONE`, and `Misfire`, without loading these modules.
@@ -31,6 +34,7 @@ ARGUMENTS = {
     "slug": "The name of the job.",
     "command": "A shell command, in quotes.",
     "expression": "A schedule such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
+    "run_id": "The id of a run, as in log --json.",
     "target": "The scheduler of a program, with its handlers and its store.",
     "source": "The store to copy from: a path or a URL.",
     "destination": "The store to copy to: a path or a URL. A missing file is created.",
@@ -124,6 +128,7 @@ AnyNamespaceOption = Annotated[
 ]
 SlugArgument = Annotated[str, typer.Argument(metavar="SLUG", autocompletion=slugs)]
 AnySlugArgument = Annotated[str | None, typer.Argument(metavar="[SLUG]", autocompletion=slugs)]
+RunArgument = Annotated[int, typer.Argument(metavar="RUN", click_type=WholeNumber(1, 2**63 - 1))]
 JobsOption = Annotated[
     int | None,
     typer.Option("--jobs", "-j", metavar="N", click_type=WholeNumber(1), help="How many jobs run at the same time."),
@@ -154,6 +159,19 @@ ExpressionTzOption = Annotated[
     str | None,
     typer.Option("--tz", metavar="ZONE", help="The time zone of EXPR. Default: the system's.", autocompletion=zones),
 ]
+ReadersTzOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        help="The time zone of WHEN, and of the times that are shown. Default: the system's.",
+        autocompletion=zones,
+    ),
+]
+WhenTzOption = Annotated[
+    str | None,
+    typer.Option("--tz", metavar="ZONE", help="The time zone of WHEN. Default: the system's.", autocompletion=zones),
+]
 ManualOption = Annotated[bool, typer.Option("--manual", help="Run only when triggered.")]
 TzOption = Annotated[
     str | None,
@@ -161,6 +179,16 @@ TzOption = Annotated[
         "--tz", metavar="ZONE", help="The time zone of --cron and --at. Default: the system's.", autocompletion=zones
     ),
 ]
+PastTzOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        help="The zone of --since and --until. Default: the system's.",
+        autocompletion=zones,
+    ),
+]
+RUN_NUMBER = WholeNumber(0, 2**63 - 1)
 PriorityOption = Annotated[
     str | None,
     typer.Option(
@@ -177,6 +205,12 @@ MisfireOption = Annotated[
 PayloadOption = Annotated[
     str | None,
     typer.Option("--payload", metavar="JSON", help="Data for the command, which finds it in $SCHEDULER_ASYNC_PAYLOAD."),
+]
+TriggerPayloadOption = Annotated[
+    str | None, typer.Option("--payload", metavar="JSON", help="The payload of this run, instead of the job's own.")
+]
+AnywhereOption = Annotated[
+    bool, typer.Option("--anywhere", help="Let any running scheduler that has the handler run it, and follow it.")
 ]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group of jobs that share a limit.")]
 CwdOption = Annotated[
@@ -230,11 +264,14 @@ def schedule_of(
 
 def moment_of(text: str, tz: str | None) -> Schedule:
     """Return a one-shot schedule. A time without an offset is in the zone *tz*, or in that of the system."""
-    from datetime import UTC, datetime
-
     from scheduler_async import At
-    from scheduler_async.cli.time_format import ReadersZone
-    from scheduler_async.timekeeping.zones import as_tzinfo
+
+    return At(instant_of(text, tz))
+
+
+def instant_of(text: str, tz: str | None) -> datetime:
+    """Return a time. Without an offset, it is in the zone *tz*, or in that of the system."""
+    from datetime import UTC, datetime
 
     try:
         parsed = datetime.fromisoformat(text.strip())
@@ -242,15 +279,34 @@ def moment_of(text: str, tz: str | None) -> Schedule:
         why = "" if "isoformat" in str(error) else f": {error}"
         misused(f"{text!r} is not a time{why}. Write 2026-06-15T09:00 for local time, or 2026-06-15T09:00Z for UTC.")
     if parsed.tzinfo is not None:
-        return At(parsed)
-    there = parsed.replace(tzinfo=ReadersZone() if tz is None else as_tzinfo(tz))
+        return parsed
+    there = parsed.replace(tzinfo=zone_of(tz))
     try:
         shown = there.astimezone(UTC).astimezone(there.tzinfo).replace(tzinfo=None)
     except (OverflowError, ValueError):
-        return At(there.replace(tzinfo=UTC))  # the end of the calendar is the same everywhere
+        return there.replace(tzinfo=UTC)  # the end of the calendar is the same everywhere
     if shown != parsed.replace(fold=0):
         misused(f"{parsed:%H:%M} does not exist on that day {f'in {tz}' if tz else 'here'}: clocks go forward.")
-    return At(there)
+    return there
+
+
+def zone_of(tz: str | None) -> tzinfo:
+    """Return the zone *tz*, or that of the reader."""
+    from scheduler_async.cli.time_format import ReadersZone
+    from scheduler_async.timekeeping.zones import as_tzinfo
+
+    return ReadersZone() if tz is None else as_tzinfo(tz)
+
+
+def moment_given(text: str, option: str, zone: tzinfo, *, ahead: bool = False) -> datetime:
+    """Return the time that was passed with *option*, and say so if the clock shows it twice or never."""
+    from scheduler_async.cli.moments import read_moment
+    from scheduler_async.cli.terminal import now
+
+    found = read_moment(text, now(), zone, ahead=ahead, what=f"time of {option}")
+    if found.note is not None:
+        put_sentence(f"Note: {found.note}")
+    return found.at
 
 
 def unless_none(text: str | None) -> str | None:

@@ -8,12 +8,13 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from scheduler_async.cli import json_output, time_format
+from scheduler_async.cli import time_format
 from scheduler_async.cli.job_views import names_of_jobs
 from scheduler_async.cli.safe_text import Text
 from scheduler_async.cli.tables import Cell, Row
 from scheduler_async.cli.terminal import HERE, coloured, console, laid_out, now, print_line, say
 from scheduler_async.jobs.answers import Upcoming
+from scheduler_async.jobs.json_forms import plain
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.cron import Cron
@@ -94,7 +95,7 @@ def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
         "description": schedule.describe(HERE),
         "occurrences": [
             {
-                "at": json_output.plain(one.at),
+                "at": plain(one.at),
                 "there": one.there.isoformat(),
                 "here": one.here.isoformat(),
                 "note": one.note,

@@ -1,4 +1,4 @@
-"""Who owns a store file. Its jobs run as the user who opens it, so the file of another user is refused."""
+"""Who uses a store file, and who owns it. Its jobs run as the user who opens it: a file of another user is refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 
 from scheduler_async.cli.printing import put_sentence
 from scheduler_async.errors import StoreError
+from scheduler_async.jobs.history import acting_as
+from scheduler_async.jobs.names import MAX_NAME_LENGTH
 from scheduler_async.stores.sqlite.store import SQLiteStore
 
 # SQLite reads these too, and takes them for its own.
@@ -83,6 +86,18 @@ def statuses(files: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
         except (OSError, ValueError):  # it is not there
             continue
         yield file, status
+
+
+def acting_as_user() -> AbstractContextManager[None]:
+    """Record the changes in this block as those of the user who runs the program."""
+    from getpass import getuser
+
+    try:
+        name = getuser()
+    except (KeyError, OSError, ImportError):  # a user without a name, as in many containers
+        name = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    usable = "".join(letter for letter in name if letter.isprintable()).strip()[:MAX_NAME_LENGTH]
+    return acting_as(usable or "unknown", via="cli")
 
 
 def user_name(number: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from scheduler_async.cli import time_format
 from scheduler_async.cli.job_names import name_of, names_of
@@ -27,6 +28,7 @@ from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import RunStats
+from scheduler_async.scheduler import Scheduler
 from scheduler_async.stores.run_codec import is_unreadable
 
 LOG = ("when", "slug", "trigger", "outcome", "took", "message")
@@ -44,8 +46,8 @@ class RunLines:
         self._columns = fitting(LOG, [*known, *usual], width_of(sys.stdout))
         self._has_header = False
 
-    def print(self, name: str, row: RunRow, output: str | None = None) -> None:
-        """Print a run of the job with this *name*, and its *output* below it."""
+    def print(self, name: str, row: RunRow, *texts: str | None) -> None:
+        """Print a run of the job with this *name*, and *texts* such as its output below it."""
         cells = cells_of(name, row)
         if self._columns is None:  # too narrow for columns
             print_line(Text("  ").join(cell for cell in cells if cell))
@@ -55,25 +57,42 @@ class RunLines:
                 self._has_header = True
                 print_line(self._columns.header())
             print_line(self._columns.row(cells))
-        for line in lines_of(output) if output else []:
-            print_indented(Text(line, keep="\t"))
+        for text in texts:
+            for line in lines_of(text) if text else []:
+                print_indented(Text(line, keep="\t"))
 
 
-def show_rows(rows: Sequence[RunRow], outputs: Mapping[int, str | None]) -> None:
-    """Print runs, one per line, each with its output if *outputs* has one."""
-    if not rows:
+@dataclass(frozen=True)
+class Shows:
+    """What a log shows besides the rows."""
+
+    output: bool = False
+    traceback: bool = False
+    only_failures: bool = False
+
+    async def read(self, scheduler: Scheduler, row: RunRow) -> tuple[RunRow, str | None]:
+        """Return a row with its traceback, and its output, if they are shown."""
+        if self.traceback and row.outcome is not None and row.outcome is not Outcome.SKIPPED:
+            row = await scheduler.get_run(row.id) or row  # it may have been purged meanwhile
+        return row, await scheduler.run_output(row.id) if self.output else None
+
+
+def show_rows(runs: Sequence[tuple[RunRow, str | None]]) -> None:
+    """Print runs, one per line, each with its output and its traceback if it has them."""
+    if not runs:
         say("No runs.")
         return
-    runs = list(zip(names_of([(row.namespace, row.job_id) for row in rows]), rows, strict=True))
-    lines = RunLines(runs, are_all=True)
-    for name, row in runs:
-        lines.print(name, row, outputs.get(row.id))
+    names = names_of([(row.namespace, row.job_id) for row, _ in runs])
+    lines = RunLines([(name, row) for name, (row, _) in zip(names, runs, strict=True)], are_all=True)
+    for name, (row, output) in zip(names, runs, strict=True):
+        lines.print(name, row, output, row.traceback)
 
 
 def cells_of(name: str, row: RunRow) -> tuple[AnyText, ...]:
     """Return the cells of a run of the job with this *name*, in the order of `LOG`."""
     at = row.started_at or row.scheduled_for
-    in_progress = Text("unreadable", "red") if is_unreadable(row) else Text("running", "cyan")
+    in_progress = Text("running" if row.started_at is not None else "waiting", "cyan")
+    in_progress = Text("unreadable", "red") if is_unreadable(row) else in_progress
     return (
         Text(time_format.absolute(at, now(), HERE, with_seconds=True)),
         Text(name),
@@ -88,8 +107,11 @@ def story_of(row: RunRow) -> str:
     """Return the message or the error of a run, or the reason for which it was skipped."""
     if row.outcome is Outcome.SKIPPED and row.reason is not None:
         more = f" ({row.missed} occurrences)" if row.missed > 1 else ""
-        return f"{row.reason.value}{more}"
-    return shortened(" ".join((row.message or row.error or "").split()), SHORT_TEXT)
+        return f"{row.reason}{more}"
+    if row.outcome is Outcome.CANCELLED and row.reason is not None:
+        return shortened(" ".join(row.reason.split()), SHORT_TEXT)
+    told = row.message or row.error or (row.progress_message if row.outcome is None else None) or ""
+    return shortened(" ".join(told.split()), SHORT_TEXT)
 
 
 def say_how_it_ended(row: RunRow) -> None:

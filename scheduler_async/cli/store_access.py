@@ -25,8 +25,12 @@ _store_before_command: str | None = None
 
 @asynccontextmanager
 async def open_scheduler(store: str | None, *, create: bool = False, **options: Any) -> AsyncIterator[Scheduler]:
-    """Yield a scheduler on *store* that can run commands. Without *create*, the store must exist."""
+    """Yield a scheduler on *store* that can run commands. Without *create*, the store must exist.
+
+    Changes of jobs are recorded as those of the user who runs the program.
+    """
     from scheduler_async import Scheduler
+    from scheduler_async.cli.ownership import acting_as_user
     from scheduler_async.command import HANDLER, run_command
 
     path = store_path(store)
@@ -35,7 +39,8 @@ async def open_scheduler(store: str | None, *, create: bool = False, **options: 
     scheduler = Scheduler(store_at(path), **options)
     scheduler.handler(HANDLER)(run_command)
     async with suggesting_names(scheduler):
-        yield scheduler
+        with acting_as_user():
+            yield scheduler
 
 
 @asynccontextmanager
@@ -93,12 +98,20 @@ def is_url(path: str) -> bool:
 
 def check_there(path: str, remedy: str = "Add a job to create it, or pass another path with --store.") -> None:
     """End the program if there is no store at *path*. A database server reports that itself."""
+    missing = why_missing(path)
+    if missing is not None:
+        fail(f"{missing} {remedy}", 1)
+
+
+def why_missing(path: str) -> str | None:
+    """Return a sentence if there is no store at *path*; None if there is, or if a database server has to tell."""
     if is_url(path):
-        return
+        return None
     if not os.path.exists(path):  # noqa: PTH110 - it takes every text
-        fail(f"Store {path} does not exist. {remedy}", 1)
+        return f"Store {path} does not exist."
     if Path(path).is_file() and Path(path).stat().st_size == 0:
-        fail(f"The file {path} is empty: it is not a store. {remedy}", 1)
+        return f"The file {path} is empty: it is not a store."
+    return None
 
 
 def is_store_given() -> bool:

@@ -17,7 +17,7 @@ Cell: TypeAlias = str | AnyText | datetime
 Row: TypeAlias = Sequence[Cell]
 
 # A name that is too long is cut, and prose is wrapped; all else stands whole in one line.
-NAMES = {"slug", "id", "host"}
+NAMES = {"slug", "id", "host", "scheduler", "node"}
 FIELD, VALUE = "field", "value"
 PROSE = {"cron", "message", "note", "warnings", "counts", VALUE}
 

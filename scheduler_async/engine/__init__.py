@@ -7,6 +7,7 @@
 - `agenda` knows what is due next and wakes the loop; `lookahead` says how long before its time a job is claimed.
 - `membership` keeps this process alive as a node, which `own_node` describes. `janitor` removes old runs and jobs.
 - `editor` changes jobs. `single_pass` and `manual_run` run them without the loop. `outlook` tells what would run.
+- `requests` cancels runs for other processes, `run_waits` waits for runs of any process, `reporter` stores progress.
 - `clock_watch` notices jumps of the wall clock, `troubles` failures of the store. `checkup` and `health` report both.
 - `setting`, `locks` and `tasks` are used by all parts.
 

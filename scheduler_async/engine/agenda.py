@@ -19,8 +19,16 @@ class Agenda:
         """Wakes the loop."""
         self.is_stale = True
         """What is known of the store may be out of date."""
+        self.pause_ends_at: Micros | None = 0
+        """When a paused job resumes by itself, or earlier. None if no job is known to do so."""
         self.is_hungry = False
         """More jobs were due than could be claimed."""
+        self.cancels_requested = asyncio.Event()
+        """Another process may have asked to cancel a run."""
+        self.runs_requested = True
+        """A caller may have asked for a run that this process can take up."""
+        self.requests_wait = False
+        """Such a run waits until another one has ended."""
         self.next = Expected()
         self.counted: Micros | None = None
         """The next moment, if the store has counted all jobs that are due then."""
@@ -29,11 +37,35 @@ class Agenda:
     def look_again(self) -> None:
         """Make the loop look at the store: something has changed there."""
         self.is_stale = True
+        self.pause_ends_at = 0
+        self.runs_requested = True
         self.changed.set()
+
+    def hear_of_requests(self) -> None:
+        """Look for requests to start or to cancel runs."""
+        self.runs_requested = True
+        self.changed.set()
+        self.cancels_requested.set()
+
+    def note_endings(self) -> None:
+        """Wake the loop after runs have ended, if other jobs may start now."""
+        self.runs_requested = self.runs_requested or self.requests_wait
+        if self.is_hungry or self.is_stale or self.runs_requested:
+            self.changed.set()
 
     def learn_of(self, jobs: Iterable[Job]) -> None:
         """Note when *jobs* run next: that may be before the loop wakes up."""
-        self.learn_of_moments([at for job in jobs if (at := job.state.next_run_at) is not None])
+        states = [job.state for job in jobs]
+        self.learn_of_moments([at for state in states if (at := state.next_run_at) is not None])
+        for state in states:
+            if state.paused_until is not None:
+                self.learn_of_pause(state.paused_until)
+
+    def learn_of_pause(self, until: Micros | None) -> None:
+        """Note that a paused job resumes by itself at a time."""
+        if until is not None and (self.pause_ends_at is None or until < self.pause_ends_at):
+            self.pause_ends_at = until
+            self.changed.set()
 
     def learn_of_moments(self, moments: Sequence[Micros]) -> None:
         """Note the earliest of *moments*. The later ones do not matter yet."""
@@ -45,6 +77,7 @@ class Agenda:
         """Note that another process changed *count* jobs that are due *at* a moment; None stands for any change."""
         if at is None:
             self.look_again()
+            self.hear_of_requests()
         else:
             self._learn_of_moment(at, count)
 

@@ -39,10 +39,11 @@ class Announcer:
         job: Job | None = None,
         run: RunRow | None = None,
         reason: SkipReason | str | None = None,
+        exception: BaseException | None = None,
     ) -> None:
         """Send an event to observers, if there are any."""
         if self._events.has_listeners:
-            event = Event(kind=kind, at=from_micros(at), job=job, run=run, reason=reason)
+            event = Event(kind=kind, at=from_micros(at), job=job, run=run, reason=reason, exception=exception)
             self._outbox.send(partial(self._deliver, event))
 
     def _deliver(self, event: Event) -> None:
@@ -65,7 +66,7 @@ class Announcer:
             return
         level = WARNING if ending.outcome.is_failure else INFO
         if is_heard(level):
-            milliseconds = (item.finished_at - item.started_at) / 1000
+            milliseconds = 0 if item.started_at is None else (item.finished_at - item.started_at) / 1000
             say(
                 level,
                 "Run %d of %s: %s in %.0f ms%s",
@@ -75,11 +76,12 @@ class Announcer:
                 milliseconds,
                 f": {ending.error}" if ending.error else "",
                 extra={**run.named, "outcome": ending.outcome.value, "duration_ms": milliseconds},
-                exc_info=None if active.traceback is None else active.error,
-                traceback=active.traceback,
+                exc_info=None if ending.traceback is None else active.error,
+                traceback=ending.traceback,
             )
         if self._events.has_listeners:
-            self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row_of(item, self._node.name))
+            row, raised = row_of(item, self._node.name), active.error if ending.outcome.is_failure else None
+            self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row, exception=raised)
         if left.kind or left.skips:
             self.edited(left, item.finished_at)
 
@@ -93,10 +95,10 @@ class Announcer:
     def interrupted(self, interrupted: Sequence[tuple[Transition, ClaimedRun]], now: Micros) -> None:
         """Announce runs that were recorded as interrupted, and the changes to their jobs."""
         for edit, run in interrupted:
-            extra = {**run.named, "outcome": Outcome.INTERRUPTED.value}
-            say(WARNING, "Run %d of %s was interrupted", run.id, run.key, extra=extra)
+            ending = edit.ending or Ending(outcome=Outcome.INTERRUPTED, error=edit.job.last_error)
+            extra = {**run.named, "outcome": ending.outcome.value}
+            say(WARNING, "Run %d of %s was %s", run.id, run.key, ending.outcome.value, extra=extra)
             if self._events.has_listeners:
-                ending = Ending(outcome=Outcome.INTERRUPTED, error=edit.job.last_error)
                 item = EndedRun(run=run, ending=ending, started_at=run.claimed_at, finished_at=now)
                 self.tell(EventKind.RUN_FINISHED, now, job=edit.job, run=row_of(item, None))
             self.edited(edit, now)
@@ -113,7 +115,7 @@ class Announcer:
                 row = row_of_skip(edit.job, skip, now)
                 self.tell(EventKind.RUN_SKIPPED, now, job=edit.job, run=row, reason=skip.reason)
             if edit.kind is not None:
-                self.tell(edit.kind, now, job=edit.job, reason=disabled_reason)
+                self.tell(edit.kind, now, job=edit.job.as_of(now), reason=disabled_reason)
 
     def handler_missing(self, job: Job) -> None:
         """Warn that a job is due and has no handler here, once for each revision of the job."""
@@ -144,4 +146,5 @@ def _row_of_begun(run: ClaimedRun, node: str | None, now: Micros) -> RunRow:
         trigger=run.trigger,
         outcome=None,
         node=node,
+        claimed_at=from_micros(run.claimed_at),
     )

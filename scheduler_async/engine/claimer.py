@@ -16,6 +16,7 @@ from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.setting import Setting
 from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerStoppingError, quoted
 from scheduler_async.jobs.enums import Status
+from scheduler_async.jobs.history import current_actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.outbox import QuietLock
@@ -27,6 +28,8 @@ from scheduler_async.timekeeping.instants import SECOND, Micros
 
 # Without `max_concurrent`, a claim takes this many jobs: the first ones start before the last are claimed.
 CHUNK = 256
+# So many jobs whose pause ends by itself are resumed at once.
+MOST_RESUMED = 256
 
 
 class Claimer:
@@ -87,6 +90,24 @@ class Claimer:
             self._announcer.handler_missing(job)
         return started, claims
 
+    async def end_pauses(self, now: Micros) -> None:
+        """Resume jobs whose pause ends by itself, and may be due at once. A scheduler that is stopping resumes none."""
+        agenda, setting = self._agenda, self._setting
+        while agenda.pause_ends_at is not None and agenda.pause_ends_at <= now:
+            known, agenda.pause_ends_at = agenda.pause_ends_at, None
+            try:
+                async with self._claiming(now):  # the store stays open
+                    resumed, next_end = await setting.ask(setting.store.resume_paused(now, MOST_RESUMED))
+            except SchedulerStoppingError:
+                return
+            except BaseException:
+                agenda.pause_ends_at = known
+                raise
+            for edit in resumed:
+                self._announcer.edited(edit, now)
+            agenda.learn_of(edit.job for edit in resumed)
+            agenda.learn_of_pause(next_end)
+
     def terms(self, limit: int, ahead: Micros = 0, count: int = 1) -> ClaimTerms:
         """Return what the store must know to claim for this node, or to tell what it could claim."""
         setting, limits = self._setting, self._setting.limits
@@ -136,7 +157,27 @@ class Claimer:
             self._announcer.interrupted(lost, now)
             self._agenda.learn_of(edit.job for edit, _ in lost)
 
-    # ============================================================ one job by hand
+    # ============================================================ runs by hand
+
+    async def claim_requested(self, now: Micros, limit: int) -> list[ActiveRun]:
+        """Start up to *limit* runs that callers of any process have asked for. A stopping scheduler starts none."""
+        try:
+            return await carried_through(self._claim_requested(now, limit))
+        except SchedulerStoppingError:
+            return []
+
+    async def _claim_requested(self, now: Micros, limit: int) -> list[ActiveRun]:
+        agenda, setting = self._agenda, self._setting
+        agenda.runs_requested = False  # first: a request that comes meanwhile sets it again
+        try:
+            async with self._claiming(now):
+                with setting.clock.working():
+                    runs, agenda.requests_wait = await setting.store.claim_requested(now, self.terms(limit))
+                self._node.check_trust()
+                return self._launcher.begin(runs, now)
+        except BaseException:
+            agenda.runs_requested = True
+            raise
 
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is already running."""
@@ -144,7 +185,9 @@ class Claimer:
         async with self._claiming(now) as node:
             await self.put_back({(namespace, id)})  # its regular run is claimed again later
             queued = self._free_slots() == 0
-            question = setting.store.claim_one(namespace, id, payload_json, now, node=node, queued=queued)
+            question = setting.store.claim_one(
+                namespace, id, payload_json, now, node=node, queued=queued, by=current_actor()
+            )
             claimed = await setting.ask(question)
             active = self._launcher.begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
         if claimed is None:

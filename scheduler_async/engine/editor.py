@@ -19,11 +19,14 @@ from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import InvalidJobError, JobExistsError, JobNotFoundError, SchedulerError, StoreError
 from scheduler_async.jobs.enums import OnConflict, Status
 from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.history import NO_ACTOR, Actor, current_actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.names import key_of
 from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.logs import say
 from scheduler_async.rules import edits
+from scheduler_async.rules.next_run import with_cursor
+from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
 from scheduler_async.shielding import in_breaths
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
@@ -32,6 +35,9 @@ from scheduler_async.timekeeping.instants import Micros
 
 # These decide whether the handler can be called. To check them may run code of the user's.
 CALL = {"handler", "payload"}
+
+# How a declared job was changed, in the record of the change.
+DECLARED = "declaration"
 
 WITHOUT_USER = "it has no user_id, and this scheduler requires one"
 
@@ -48,13 +54,16 @@ class Editor:
 
     # ============================================================ adding
 
-    async def add(self, specs: Sequence[JobSpec]) -> list[Job]:
-        """Add the jobs that *specs* describe in one transaction."""
+    async def add(self, specs: Sequence[JobSpec], quota: Quota | None = None) -> list[Job]:
+        """Add the jobs that *specs* describe in one transaction, if *quota* allows it."""
         now = await self._now()
         changes: list[Change] = []
-        async for some in in_breaths(specs):
-            changes += [_addition(self._with_fitting_payload(self._checked(spec)), now) for spec in some]
-        return await self._change(changes, now)
+        with self._handlers.forgotten_on_error() as registered:
+            async for some in in_breaths(specs):
+                changes += [_addition(self._fitting(spec, quota, registered), now) for spec in some]
+            jobs = await self._change(changes, now, quota)
+        self._look_for(registered)
+        return jobs
 
     def declare(self, spec: JobSpec) -> None:
         """Add a job at each start, or bring the stored one up to date."""
@@ -64,6 +73,7 @@ class Editor:
         declared = self._checked(spec)
         self._handlers.check_payload(str(declared.handler), declared.description.payload_json)
         self._declared.append(declared)
+        self._engine.setting.declared.add((declared.namespace, str(declared.id)))
 
     async def prepare(self, now: Micros) -> None:
         """Do what comes before the first run: disable jobs without a user if one is required, add declared jobs."""
@@ -72,7 +82,9 @@ class Editor:
         if not self._declared:
             return
         declarations = [_declaration(spec, now) for spec in self._declared]
-        for edit in await self._ask(self._store.change(declarations, now)):
+        by = current_actor()
+        by = Actor(via=DECLARED) if by is NO_ACTOR else by
+        for edit in await self._ask(self._store.change(declarations, now, by)):
             self._engine.session.announcer.edited(edit, now)
             if edit is not None:
                 await self._engine.session.claimer.begun_elsewhere(edit.job)
@@ -84,30 +96,57 @@ class Editor:
 
     # ============================================================ editing
 
-    async def update(self, namespace: str, id: str, changes: Mapping[str, Any]) -> Job:
-        """Apply *changes* to a job, and nothing else."""
-        return await self.update_by(namespace, id, lambda _: changes)
+    async def update(self, namespace: str, id: str, changes: Mapping[str, Any], quota: Quota | None = None) -> Job:
+        """Apply *changes* to a job, and nothing else, if *quota* allows it."""
+        return await self.update_by(namespace, id, lambda _: changes, quota)
 
-    async def update_by(self, namespace: str, id: str, changes_of: Callable[[Job], Mapping[str, Any]]) -> Job:
+    async def update_by(
+        self,
+        namespace: str,
+        id: str,
+        changes_of: Callable[[Job], Mapping[str, Any]],
+        quota: Quota | None = None,
+    ) -> Job:
         """Apply the changes that *changes_of* returns for the job as it is. Start over if it changed in between.
 
         The description is made, and its payload checked, before the transaction: both may run code of the user's.
         """
+        with self._handlers.forgotten_on_error() as registered:
+            edited = await self._update_by(namespace, id, changes_of, quota, registered)
+        self._look_for(registered)
+        return edited
+
+    async def _update_by(
+        self,
+        namespace: str,
+        id: str,
+        changes_of: Callable[[Job], Mapping[str, Any]],
+        quota: Quota | None,
+        registered: set[str],
+    ) -> Job:
         while True:
             await self._engine.ready()
             job = _existing(await self._ask(self._store.get(namespace, id)), id, namespace)
             changes = changes_of(job)
-            spec = self._checked(edits.edited_spec(job, changes))
+            cursor = edits.edited_cursor(changes)
+            spec = edits.edited_spec(job, changes)
             if changes.keys() & CALL:
-                spec = self._with_fitting_payload(spec)
+                spec = self._fitting(spec, quota, registered, new_payload="payload" in changes)
+            else:
+                spec = self._admitted(spec, quota, new_payload=False)
             now = await self._now()
             with suppress(_OutdatedError):
-                (edited,) = await self._change([_Revision(namespace, id, job, spec, now)], now)
+                (edited,) = await self._change([_Revision(namespace, id, job, spec, now, cursor=cursor)], now)
                 return edited
 
-    async def pause(self, namespace: str, id: str) -> Job:
-        """Keep a job from starting until it is resumed."""
-        return await self._change_state(namespace, id, EventKind.PAUSED, edits.pause)
+    async def pause(
+        self, namespace: str, id: str, reason: str | None, end_of: Callable[[Micros], Micros | None]
+    ) -> Job:
+        """Keep a job from starting until it is resumed, or until the time that *end_of* returns for now."""
+        until = end_of(await self._now())
+        return await self._change_state(
+            namespace, id, EventKind.PAUSED, lambda job, now: edits.pause(job, now, reason, until)
+        )
 
     async def resume(self, namespace: str, id: str) -> Job:
         """Let a paused or disabled job start again."""
@@ -137,7 +176,7 @@ class Editor:
                 return Transition(found)
             return Transition(replace(changed.job, updated=now), changed.skips, kind)
 
-        (job,) = await self._change([Decision(namespace, id, decide)], now)
+        (job,) = await self._change([Decision(namespace, id, decide, adds=False)], now)
         return job
 
     # ============================================================ removing
@@ -154,7 +193,7 @@ class Editor:
         session = self._engine.session
         caller = session.runner.current()
         own_run = None if caller is None else caller.claimed.id
-        removed = await self._store.remove(namespace, id, self._clock.micros(), own_run)
+        removed = await self._store.remove(namespace, id, self._clock.micros(), own_run, current_actor())
         job = _existing(removed, id, namespace)
         runs = [active for active in session.runner if active.claimed.uid == job.uid]
         for active in runs:
@@ -165,10 +204,31 @@ class Editor:
 
     # ============================================================ checks
 
+    def _fitting(
+        self, spec: JobSpec, quota: Quota | None, registered: set[str], *, new_payload: bool = True
+    ) -> JobSpec:
+        """Return *spec* as this scheduler takes it. If its handler is a new function, it is *registered* for now."""
+        if not isinstance(spec.handler, str):
+            self._handlers.register_for(registered, spec.handler)
+        return self._with_fitting_payload(self._admitted(spec, quota, new_payload=new_payload))
+
+    def _look_for(self, registered: set[str]) -> None:
+        """Look for jobs that have waited for handlers that are now *registered*."""
+        if registered:
+            self._engine.session.agenda.look_again()
+
     def _checked(self, spec: JobSpec) -> JobSpec:
         """Return *spec* as this scheduler takes it: with a known handler, a user if required, and no tiny interval."""
         self._check_user(spec.user_id)
         return self._with_allowed_interval(spec.with_handler(self._handlers.name_of(spec.handler)))
+
+    def _admitted(self, spec: JobSpec, quota: Quota | None, *, new_payload: bool = True) -> JobSpec:
+        """Return *spec* as this scheduler takes it, if *quota* allows its handler and its *new_payload*."""
+        if quota is not None:
+            quota.check_handler(self._handlers.name_of(spec.handler))
+            if new_payload:
+                quota.check_payload(spec.description.payload_json)
+        return self._checked(spec)
 
     def _with_allowed_interval(self, spec: JobSpec) -> JobSpec:
         if self._min_interval is None:
@@ -205,20 +265,20 @@ class Editor:
             await self._engine.ready()  # only then is it known what it shows
         return self._clock.micros()
 
-    async def _change(self, changes: Sequence[Change], now: Micros) -> list[Job]:
+    async def _change(self, changes: Sequence[Change], now: Micros, quota: Quota | None = None) -> list[Job]:
         await self._engine.ready()
-        jobs = await self._ask(self._change_and_tell(changes, now))
+        jobs = await self._ask(self._change_and_tell(changes, now, quota))
         for job in jobs:
             if job.state.activity is not Status.IDLE:
                 await self._engine.session.claimer.begun_elsewhere(job)
-        return jobs
+        return [job.as_of(now) for job in jobs]
 
-    async def _change_and_tell(self, changes: Sequence[Change], now: Micros) -> list[Job]:
+    async def _change_and_tell(self, changes: Sequence[Change], now: Micros, quota: Quota | None) -> list[Job]:
         jobs: list[Job] = []
         edited = {(change.namespace, change.id) for change in changes if not _only_adds(change)}
         try:
             async with self._engine.undisturbed(edited) if edited else nullcontext():
-                made = await self._store.change(changes, now)
+                made = await self._store.change(changes, now, current_actor(), quota=quota)
         except StoreError:
             self._engine.session.agenda.look_again()  # the store may have made the change all the same
             raise
@@ -241,6 +301,7 @@ class _Addition(NamedTuple):
     id: str
     spec: JobSpec
     now: Micros
+    adds: bool = True
 
     def decide(self, existing: Job | None) -> Transition:
         """Return the new job, or what becomes of the one that has this id."""
@@ -267,6 +328,9 @@ class _Revision(NamedTuple):
     read: Job
     spec: JobSpec
     now: Micros
+    adds: bool = False
+    cursor: str | None = None
+    """The JSON of a new cursor, if there is one."""
 
     def decide(self, job: Job | None) -> Transition:
         """Return the edited job, or raise `_OutdatedError`."""
@@ -274,6 +338,9 @@ class _Revision(NamedTuple):
         seen, is_now = ((one.uid, one.revision, edits.is_wanted(one)) for one in (self.read, found))
         if seen != is_now:
             raise _OutdatedError
+        if self.cursor is not None:
+            state = with_cursor(found.state, self.cursor)
+            found = found.with_state(replace(state, cursor_edits=state.cursor_edits + 1))
         return _edited(found, self.spec, self.now)
 
 

@@ -74,6 +74,11 @@ class Engine:
         self.locks = Locks(self._outbox)
         self.session = self._new_session()
 
+    @property
+    def event_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop in which the scheduler was last used, or None. Other threads may ask, too."""
+        return self._event_loop
+
     def _new_session(self) -> Session:
         return Session(self.setting, self.locks, self._tasks)
 
@@ -230,6 +235,8 @@ class Engine:
         tasks = session.tasks
         if self._store.is_shared:
             tasks.serve(session.membership.keep_watch(version, tasks.halt), "watch")
+        tasks.serve(session.requests.keep_heeding(), "requests")
+        tasks.serve(session.reporter.keep_reporting(), "reports")
         tasks.serve(session.checkup.count_due(tasks.halt), "count")
 
     def _start_writer(self, session: Session) -> None:

@@ -1,9 +1,10 @@
-"""Removes old runs, the runs of removed jobs, and jobs that have been disabled for long."""
+"""Removes old runs and changes, removed jobs, and jobs that have been disabled for long or have ended."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from logging import ERROR
 from typing import TypeVar
 
@@ -14,13 +15,17 @@ from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import StoreOutdatedError
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.logs import say
-from scheduler_async.timekeeping.instants import Micros, span
+from scheduler_async.stores.messages import PURGED
+from scheduler_async.timekeeping.instants import DAY, Micros, span
 
 # How often old runs are removed, for how many jobs at a time, and among how many jobs they are looked for.
 UPKEEP = 60.0  # seconds
 LONGEST_UPKEEP_PAUSE = 86_400.0  # seconds, while no job has enough new runs
 UPKEEP_SLICE = 100
 UPKEEP_LOOK = 2_000
+
+# How long changes of jobs, and the lives of nodes, can be asked for.
+KEEP_HISTORY: Micros = 90 * DAY
 
 # New rows are counted for so many jobs. Beyond that, all jobs with new rows are looked at.
 MOST_GROWN = 100_000
@@ -51,9 +56,9 @@ class Janitor:
         limits, clock = self._setting.limits, self._setting.clock
         while True:
             if limits.purge_disabled_after is None:
-                kept = limits.keep_removed
-                pause = LONGEST_UPKEEP_PAUSE if kept is None else min(LONGEST_UPKEEP_PAUSE, kept.total_seconds())
-                await clock.wait(self._untidy, pause)
+                kept = (limits.keep_removed, limits.keep_ended)
+                times = [time.total_seconds() for time in kept if time is not None]
+                await clock.wait(self._untidy, min([LONGEST_UPKEEP_PAUSE, *times]))
             await clock.wait(halt, UPKEEP)
             try:
                 await self.purge()
@@ -70,8 +75,11 @@ class Janitor:
             await self._purge_runs(limits.keep_runs, threshold, now)
         if limits.keep_removed is not None:
             await self._purge_removed(now - span(limits.keep_removed))
+        if limits.keep_ended is not None:
+            await self._purge_disabled(now, limits.keep_ended, ended=True)
         if limits.purge_disabled_after is not None:
-            await self._purge_disabled(now - span(limits.purge_disabled_after))
+            await self._purge_disabled(now, limits.purge_disabled_after, ended=False)
+        await self._purge_history(now - KEEP_HISTORY)
 
     async def _purge_runs(self, keep: int, threshold: int | None, now: Micros) -> None:
         ask, store = self._setting.ask, self._setting.store
@@ -92,11 +100,17 @@ class Janitor:
         while await self._setting.ask(self._setting.store.purge_removed(before, UPKEEP_SLICE)) == UPKEEP_SLICE:
             pass
 
-    async def _purge_disabled(self, before: Micros) -> None:
-        clock, store = self._setting.clock, self._setting.store
-        while gone := await self._setting.ask(store.purge_disabled(before, UPKEEP_SLICE)):
+    async def _purge_disabled(self, now: Micros, kept: timedelta, *, ended: bool) -> None:
+        ask, clock, store = self._setting.ask, self._setting.clock, self._setting.store
+        before = now - span(kept)
+        spared = self._setting.declared
+        while gone := await ask(store.purge_disabled(before, UPKEEP_SLICE, now, ended=ended, spared=spared)):
             for job in gone:
-                self._announcer.tell(EventKind.REMOVED, clock.micros(), job=job, reason="it was disabled for long")
+                self._announcer.tell(EventKind.REMOVED, clock.micros(), job=job, reason=PURGED[ended])
+
+    async def _purge_history(self, before: Micros) -> None:
+        while await self._setting.ask(self._setting.store.purge_history(before, UPKEEP_SLICE)) == UPKEEP_SLICE:
+            pass
 
 
 def _slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

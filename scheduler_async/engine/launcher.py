@@ -14,7 +14,7 @@ from scheduler_async.engine.setting import Setting
 from scheduler_async.jobs.enums import Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import ClaimedRun
+from scheduler_async.jobs.run import ClaimedRun, Reporter
 from scheduler_async.running.active_run import DISOWNED, ActiveRun
 from scheduler_async.running.runner import Runner
 from scheduler_async.running.watchdog import Watchdog
@@ -25,7 +25,13 @@ class Launcher:
     """When does a claimed run begin?"""
 
     def __init__(
-        self, setting: Setting, node: OwnNode, announcer: Announcer, clock_watch: ClockWatch, ended: EndedRuns
+        self,
+        setting: Setting,
+        node: OwnNode,
+        announcer: Announcer,
+        clock_watch: ClockWatch,
+        ended: EndedRuns,
+        reporter: Reporter | None = None,
     ) -> None:
         self._setting, self._clock, self._events = setting, setting.clock, setting.events
         self._stuck_after = setting.limits.stuck_after
@@ -38,6 +44,7 @@ class Launcher:
             begin=self._begin_queued,
             ended=ended.add,
             dropped=ended.drop,
+            reporter=reporter,
         )
         self.waiting = Waiting(setting.clock, self._start_waiting, self.runner.cancel)
         clock_watch.on_jump(self.waiting.catch_up)

@@ -76,6 +76,10 @@ class Loop:
         if self._troubles.outdated is None:
             self._node.check_trust()
         await self._follow_the_clock(now)
+        if self._may_decide:
+            await self._claimer.end_pauses(now)
+        if self._agenda.runs_requested and self._may_decide and self._claimer.room() > 0:
+            await self._claimer.claim_requested(now, self._claimer.room())
         while self._progress.status == "running" and self._should_look(now):
             self._agenda.is_stale = False
             await self._follow_the_clock(now)
@@ -125,14 +129,15 @@ class Loop:
         elif wake is not None and wake <= now:
             # A job is due and there is no room: it starts when a run ends.
             self._agenda.is_hungry, wake = True, None
+        pause_ends_at = self._agenda.pause_ends_at if self._may_decide else None
         longest = None if max_sleep is None else now + span(max_sleep)
         glance = None if held_for is None else now + int(GLANCE * SECOND)
-        self._progress.next_wake_at = _earliest(wake, longest, glance)
+        self._progress.next_wake_at = _earliest(wake, pause_ends_at, longest, glance)
         if wake is not None:
             wake -= self._lookahead.lead
         if self._clock.tells_of_jumps:
             longest = glance = None  # the clock itself wakes the loop after a jump
-        capped = _earliest(wake, longest, glance)
+        capped = _earliest(wake, pause_ends_at, longest, glance)
         return None if capped is None else max(capped - now, 0) / SECOND
 
 

@@ -1,4 +1,9 @@
-"""The life of a node: it joins the store, beats, notices dead nodes and changes, rejoins if it must, and leaves."""
+"""The life of a node: it joins the store, beats, notices dead nodes and changes, rejoins if it must, and leaves.
+
+`stores/liveness.py` says which nodes are dead. `Store.recover` then deletes the row of a dead node, if its beat has not
+changed meanwhile, and records its runs as interrupted (`stores/*/endings.py`). What that means for their jobs is in
+`rules/finishing.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +25,8 @@ from scheduler_async.logs import say
 from scheduler_async.outbox import QuietLock
 from scheduler_async.running.active_run import HELD, RUNNING
 from scheduler_async.running.runner import Runner
+from scheduler_async.stores.liveness import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 from scheduler_async.stores.messages import NodeLost
-from scheduler_async.stores.nodes import BEAT, LEASE, MARGIN, Watch, new_identity, retire
 
 # How often to look for changes of other processes, which must be noticed within two seconds.
 POLL = 1.0  # seconds
@@ -50,6 +55,7 @@ class Membership:
         self._runner, self._ended, self._recorder = runner, ended, recorder
         self._agenda, self._announcer = agenda, announcer
         self._clock_watch, self._troubles = clock_watch, troubles
+        self._told_handlers: list[str] | None = None  # the handlers that the store knows of
         self._failed_tries = 0  # to rejoin
         self._tries_again_at = float("-inf")  # by the monotonic clock of the machine
 
@@ -60,12 +66,13 @@ class Membership:
         setting, node = self._setting, self._node
         begun = setting.machine.monotonic()
         identity = new_identity()
+        handlers = setting.handlers.names
         try:
-            node.id = await setting.ask(setting.store.join(identity, setting.clock.micros()))
+            node.id = await setting.ask(setting.store.join(identity, setting.clock.micros(), handlers))
         except BaseException:
             retire(identity)
             raise
-        node.identity = identity
+        node.identity, self._told_handlers = identity, handlers
         # In a store of this process alone, no other node can take this one for dead.
         node.trusted_until = begun + LEASE - MARGIN if setting.store.is_shared else float("inf")
         try:
@@ -78,7 +85,8 @@ class Membership:
 
     async def leave(self) -> None:
         """Sign off, so that the other nodes need not wait until the lease expires."""
-        await self._setting.ask(self._setting.store.leave(self._node.required_id()))
+        setting = self._setting
+        await setting.ask(setting.store.leave(self._node.required_id(), setting.clock.micros()))
 
     async def as_node(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do *work* as a node; if the other nodes have taken this one for dead, rejoin and do it again."""
@@ -155,11 +163,14 @@ class Membership:
         last_beat = machine.monotonic()
         while not await machine.wait(halt, POLL):
             try:
-                before, version = version, await ask(store.version())
-                changed = version != before
+                seen = await ask(store.version())
+                changed = seen != version
+                await self._tell_of_new_handlers()
                 if changed:
                     self._agenda.look_again()
+                    self._agenda.hear_of_requests()
                     await self._disown_what_was_taken()
+                version = seen  # only now: if the store fails meanwhile, the change is noticed again
                 is_time = machine.monotonic() - last_beat >= BEAT
                 if changed or is_time or troubles or self._watch.someone_is_gone():
                     last_beat = machine.monotonic()
@@ -179,6 +190,13 @@ class Membership:
                 troubles.report("watch", error)
                 if not self._node.is_trusted():
                     await self.rejoin()
+
+    async def _tell_of_new_handlers(self) -> None:
+        """Let other processes know which handlers this node has, if that has changed."""
+        handlers = self._setting.handlers.names
+        if handlers != self._told_handlers:
+            await self._setting.ask(self._setting.store.note_handlers(self._node.required_id(), handlers))
+            self._told_handlers = handlers
 
     async def _disown_what_was_taken(self) -> None:
         """Cancel runs whose jobs another process has removed, and runs that another node has taken over."""

@@ -1,4 +1,7 @@
-"""The outlook of jobs: whether one would start now, and what runs soon. `rules.explaining` decides; nothing changes."""
+"""The outlook of jobs: whether one would start now, what runs soon, and what became of one. Nothing changes.
+
+`rules.explaining` decides about now and the future, `rules.past` about any time.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,15 @@ from scheduler_async.engine.engine import Engine
 from scheduler_async.jobs.answers import Explanation, Upcoming
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
-from scheduler_async.rules import explaining, order
+from scheduler_async.rules import explaining, order, past
 from scheduler_async.rules.groups import NO_GROUP, Rooms, group_key
 from scheduler_async.rules.terms import Room
-from scheduler_async.stores.messages import JobFilter
+from scheduler_async.stores.liveness import may_live, span_of
+from scheduler_async.stores.messages import ChangeFilter, JobFilter, NodeStatus
 from scheduler_async.timekeeping.instants import LAST, Micros, from_micros
+
+# An explanation of the past looks at so many changes of the job. Triggers and cancellations do not count.
+MOST_CHANGES = 1_000
 
 
 class Outlook:
@@ -30,22 +37,38 @@ class Outlook:
         room = await self._room_for(job)
         return explaining.explain(job, self._clock.micros(), room, self._rules, zone)
 
-    async def preview(self, window: Micros) -> list[Upcoming]:
-        """Return the runs that would start now or within *window*, in their order."""
+    async def explain_at(self, job: Job, at: Micros, zone: tzinfo) -> Explanation:
+        """Return what became of *job* at *at*, or what will."""
+        now = self._clock.micros()
+        waits_for, _ = explaining.decide(job, now, await self._room_for(job), self._rules)
+        name = ChangeFilter(namespace=job.namespace, id=job.id, decisions_only=True, limit=MOST_CHANGES)
+        changes = await self._ask(self._store.list_changes(name))
+        start, end = past.stretch_of(job, changes, at)
+        evidence = past.Evidence(
+            job=job,
+            changes=changes,
+            rows=await self._ask(self._store.runs_about(job.uid, start, end)),
+            nodes=[span_of(life, now) for life in await self._ask(self._store.lives_about(start, end))],
+            waits_for=waits_for,
+        )
+        return past.explain_at(evidence, at, now, zone)
+
+    async def preview(self, window: Micros, namespace: str | None = None) -> list[Upcoming]:
+        """Return the runs that would start now or within *window*, in their order; None is every namespace."""
         await self._engine.ready()
         now = self._clock.micros()
         until = min(now + window, LAST - 1)
-        jobs = [*await self._due_by(until), *await self._in_progress()]
+        jobs = [*await self._due_by(until, namespace), *await self._in_progress(namespace)]
         return _in_order(row for job in jobs for row in self._upcoming(job, now, until))
 
-    async def _due_by(self, until: Micros) -> list[Job]:
-        return await self._ask(self._store.list_jobs(JobFilter(due_before=until + 1)))
+    async def _due_by(self, until: Micros, namespace: str | None) -> list[Job]:
+        return await self._ask(self._store.list_jobs(JobFilter(due_before=until + 1, namespace=namespace)))
 
-    async def _in_progress(self) -> list[Job]:
+    async def _in_progress(self, namespace: str | None) -> list[Job]:
         """Return the jobs that have no next run yet, since one is in progress."""
         found: list[Job] = []
         for status in (Status.RUNNING, Status.QUEUED):
-            found += await self._ask(self._store.list_jobs(JobFilter(status=status)))
+            found += await self._ask(self._store.list_jobs(JobFilter(status=status, namespace=namespace)))
         return [job for job in found if job.state.next_run_at is None]
 
     def _upcoming(self, job: Job, now: Micros, until: Micros) -> list[Upcoming]:
@@ -61,8 +84,12 @@ class Outlook:
         free_in_group = groups.of(group_key(job.namespace, job.group) or NO_GROUP)
         most, active = limits.max_concurrent, len(session.runner)
         queued = max(active - (most or 0), 0)
+        is_running, is_here = self._engine.progress.status != "stopped", self._has_handler(job)
+        others = [] if is_running and is_here else await self._other_schedulers()
         return Room(
-            has_handler=self._has_handler(job),
+            has_scheduler=is_running or bool(others),
+            has_handler=(is_running and is_here)
+            or any(status.handlers is None or job.handler in status.handlers for status in others),
             stopping=self._engine.progress.status == "stopping",
             free_slots=None if most is None else max(most - active, 0),
             free_in_group=None if free_in_group == float("inf") else int(free_in_group),
@@ -73,6 +100,11 @@ class Outlook:
 
     async def _running_by_group(self) -> dict[str, int]:
         return await self._ask(self._store.running_by_group()) if self._limits.limits_groups else {}
+
+    async def _other_schedulers(self) -> list[NodeStatus]:
+        """Return the other schedulers that are alive on the store."""
+        own = self._engine.session.node.id
+        return [status for status in await self._ask(self._store.nodes()) if status.node.id != own and may_live(status)]
 
     def _has_handler(self, job: Job) -> bool:
         return self._engine.handlers.find(job.handler) is not None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scheduler_async.stores.liveness import retire
 from scheduler_async.stores.messages import NodeIdentity, NodeLost
-from scheduler_async.stores.nodes import retire
 from scheduler_async.timekeeping.clock import Clock
 
 

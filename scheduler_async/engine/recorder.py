@@ -165,7 +165,7 @@ class Recorder:
             self._announce(batch)
             self._plan_next(batch)
         self._let_go(batch)
-        self._wake_loop()
+        self._agenda.note_endings()
 
     def _sort(self, runs: Sequence[ActiveRun]) -> _Batch:
         """Tell apart runs to drop, claims to give back, and endings to commit."""
@@ -180,7 +180,9 @@ class Recorder:
                 continue
             told = active.ending or _NEVER_BEGUN  # a run by hand does not come again by itself
             batch.begun.append(active)
-            batch.ended.append(EndedRun(run, told, min(active.started_at, active.ended_at), active.ended_at))
+            # The clock may have been set back during the run.
+            began_at = None if active.began_at is None else min(active.began_at, active.ended_at)
+            batch.ended.append(EndedRun(run, told, began_at, active.ended_at))
         return batch
 
     async def _give_back_unbegun(self, batch: _Batch) -> None:
@@ -227,11 +229,6 @@ class Recorder:
         """Free the slots, and wake the callers that wait for the runs."""
         for active in batch.runs:
             self._runner.forget(active)
-
-    def _wake_loop(self) -> None:
-        """Let other jobs start, if some are due or may be."""
-        if self._agenda.is_hungry or self._agenda.is_stale:
-            self._agenda.changed.set()
 
 
 def _is_news(item: EndedRun, left: Transition) -> bool:

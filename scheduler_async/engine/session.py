@@ -17,6 +17,8 @@ from scheduler_async.engine.loop import Loop
 from scheduler_async.engine.membership import Membership
 from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.recorder import Recorder
+from scheduler_async.engine.reporter import LiveReporter
+from scheduler_async.engine.requests import Requests
 from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.tasks import Tasks
 from scheduler_async.engine.troubles import Troubles
@@ -40,8 +42,10 @@ class Session:
         troubles = Troubles(setting, announcer)
         self.clock_watch = watch = ClockWatch(setting, agenda, announcer)
         self.ended_runs = ended = EndedRuns(setting.clock, watch, agenda, announcer)
-        self.launcher = launcher = Launcher(setting, node, announcer, watch, ended)
+        self.reporter = LiveReporter(setting)
+        self.launcher = launcher = Launcher(setting, node, announcer, watch, ended, self.reporter)
         self.runner = runner = launcher.runner
+        self.requests = Requests(setting, node, agenda, runner)
         self.claimer = Claimer(setting, locks.claiming, node, agenda, announcer, watch, launcher, ended)
         self.janitor = Janitor(setting, announcer, watch, troubles)
         self.recorder = Recorder(

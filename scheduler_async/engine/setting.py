@@ -32,6 +32,13 @@ class Limits:
     keep_runs: int | None = None
     keep_removed: timedelta | None = None
     purge_disabled_after: timedelta | None = None
+    purge_ended_after: timedelta | None = None
+
+    @property
+    def keep_ended(self) -> timedelta | None:
+        """How long a job is kept after the end of its schedule. None means forever."""
+        after = (self.purge_disabled_after, self.purge_ended_after)
+        return min((limit for limit in after if limit is not None), default=None)
 
     @property
     def limits_groups(self) -> bool:
@@ -65,6 +72,8 @@ class Setting:
     events: Events
     outbox: Outbox
     progress: Progress
+    declared: set[tuple[str, str]] = field(default_factory=set)
+    """The namespaces and ids of the jobs that are declared in code. Purged, they would come back and run again."""
 
     async def ask(self, question: Awaitable[T]) -> T:
         """Return the answer of the store; let a virtual clock wait for it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,9 +25,13 @@ class SinglePass:
         self._most = engine.setting.limits.max_concurrent or 1
         self._following: set[asyncio.Task[None]] = set()
         self._tally = Tally()
+        self._runs_requested = True  # there may be runs that callers have asked for
 
     async def run(self) -> PassSummary:
         """Run what is due, `max_concurrent` jobs at a time or one after another, until nothing is left."""
+        session = self._engine.session
+        session.agenda.pause_ends_at = 0  # another process may have paused a job since the last pass
+        await session.claimer.end_pauses(self._moment)
         while True:
             is_done = await self._fill_slots()
             if not is_done:
@@ -41,11 +46,25 @@ class SinglePass:
         if room <= 0 or self._runner.stopping.is_set():
             return True
         started, claims = await self._engine.session.membership.as_node(partial(self._claim, room))
+        self._follow(started)
+        self._tally.count_skipped(started, claims)
+        if claims.is_full or len(started) >= room or not self._runs_requested:
+            return not claims.is_full or len(started) >= room
+        room -= len(started)
+        requested = await self._engine.session.membership.as_node(partial(self._claim_requested, room))
+        self._runs_requested = len(requested) >= room
+        self._follow(requested)
+        return True
+
+    def _follow(self, started: Sequence[ActiveRun]) -> None:
         for active in started:
             name = f"pass {active.claimed.job.key}"
             self._following.add(asyncio.create_task(self._tally.follow(active), name=name))
-        self._tally.count_skipped(started, claims)
-        return not claims.is_full or len(started) >= room
+
+    async def _claim_requested(self, limit: int) -> list[ActiveRun]:
+        if self._runner.stopping.is_set() or self._engine.session.runner is not self._runner:
+            return []
+        return await self._engine.session.claimer.claim_requested(self._engine.setting.clock.micros(), limit)
 
     async def _claim(self, limit: int) -> tuple[list[ActiveRun], Claims]:
         """Claim what is due, but only in the session in which the pass began.

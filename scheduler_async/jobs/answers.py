@@ -7,20 +7,25 @@ from datetime import datetime, timedelta
 
 from scheduler_async.jobs.enums import SkipReason
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import RunRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """The reason why a job is not running now. `str()` returns a sentence."""
+    """Why a job is not running now, or what became of it at another time. `str()` returns a sentence."""
 
     reason: SkipReason | None
-    """The reason, or None if the job would run now."""
+    """The reason, or None if the job ran or would run."""
     until: datetime | None
     """When the reason ends, if known."""
     sentence: str
     """The reason as a sentence."""
     remedy: str | None = None
     """The call that makes the job run, if there is one."""
+    at: datetime | None = None
+    """The time that was asked about. None means now."""
+    run: RunRow | None = None
+    """The run of the occurrence at that time: its last attempt, or the run that it was merged into."""
 
     def __str__(self) -> str:
         return self.sentence if self.remedy is None else f"{self.sentence} {self.remedy}"

@@ -106,6 +106,9 @@ class SkipReason(StrEnum):
     INTERRUPTED = "interrupted"
     ENDED = "ended"
     STOPPING = "stopping"
+    NO_SCHEDULER = "no_scheduler"
+    NOT_CREATED = "not_created"
+    PURGED = "purged"
 
 
 class Phase(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, Self
@@ -13,6 +13,7 @@ from weakref import ref
 
 from scheduler_async.jobs.enums import SkipReason
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.json_forms import Form, form_of
 from scheduler_async.jobs.run import Ending, Run, RunRow
 
 # A reader that falls further behind loses the oldest events.
@@ -51,6 +52,12 @@ class Event:
     """The row of the run log. None if the event does not concern a run."""
     reason: SkipReason | str | None = None
     """The reason, for skipped runs, disabled jobs and problems."""
+    exception: BaseException | None = field(default=None, repr=False, compare=False)
+    """What the handler of a failed run raised. Only the process that ran it has it."""
+
+    def to_json(self) -> Form:
+        """Return the event as JSON knows it. The `error` of its run stands for the exception."""
+        return form_of(self, ("kind", "at", "job", "run", "reason"))
 
 
 class Observer(Protocol):

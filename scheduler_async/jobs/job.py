@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, final
 
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr, replace
 
-from scheduler_async.jobs.description import Described, Description
-from scheduler_async.jobs.enums import Phase, Status
+from scheduler_async.jobs.description import DESCRIBED, Described, Description
+from scheduler_async.jobs.enums import ENDED, Phase, Status
+from scheduler_async.jobs.json_forms import Form, form_of
+from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.names import key_of
+from scheduler_async.jobs.occurrences import next_regular
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros, from_micros
 
@@ -22,6 +26,9 @@ MOST_COUNTED = 2**40
 
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
 """A number of times that something happened."""
+
+JsonText = Annotated[str, Meta(title="JSON")]
+"""A JSON value as text."""
 
 
 class JobState(Struct, frozen=True, gc=False, array_like=True):
@@ -57,6 +64,18 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     last_error: str | None = None
     forgotten_until: Moment | None = None
     """Occurrences up to this one may have run although their rows were purged."""
+    counted_until: Moment | None = None
+    """Occurrences up to this time have their rows.
+
+    Set while the job is paused or disabled, and during a run in which it was. Otherwise the next run tells.
+    """
+    paused_reason: str | None = None
+    paused_until: Moment | None = None
+    """When a paused job resumes by itself."""
+    cursor: JsonText | None = None
+    """What the last successful run left for the next one."""
+    cursor_edits: Count = 0
+    """How often users have set the cursor. A run compares it to detect that they did since its claim."""
 
 
 def _moment(micros: Micros | None) -> datetime | None:
@@ -79,6 +98,8 @@ class Job(Described, Struct, frozen=True, gc=False):
     """Its number in the store. A job that is removed and added again gets a new number."""
     revision: int = 1
     """How often the description has changed. A run compares it to detect that its job was edited."""
+    read_at: Micros | None = None
+    """When it was read, if a run was in progress then. Its next regular occurrence is after that."""
     unreadable_state: Unreadable | None = None
     """Why the store cannot read the state, if so. The scheduler decides nothing about such a job."""
 
@@ -89,9 +110,17 @@ class Job(Described, Struct, frozen=True, gc=False):
         """Return the same job in another state."""
         return replace(self, state=state)
 
+    def as_of(self, now: Micros) -> Job:
+        """Return the job as users see it *now*: during a run, occurrences pass."""
+        return self if self.state.activity is Status.IDLE else replace(self, read_at=now)
+
     def take_number(self, uid: int) -> None:
         """Set the number that the store assigns to a new job, before any other code sees the job."""
         force_setattr(self, "uid", uid)
+
+    def to_json(self) -> Form:
+        """Return the job as JSON knows it: all that was given to `add_job`, and what it does now."""
+        return form_of(self, JOB_FIELDS)
 
     @property
     def key(self) -> str:
@@ -116,6 +145,14 @@ class Job(Described, Struct, frozen=True, gc=False):
         return self.state.disabled_reason
 
     @property
+    def ended(self) -> bool:
+        """Whether its schedule has nothing left. Its status is "disabled" then.
+
+        A job whose last run has failed for good has not ended. It is disabled, with that failure as the reason.
+        """
+        return self.state.phase is Phase.DISABLED and self.state.disabled_reason == ENDED
+
+    @property
     def unreadable(self) -> str | None:
         """The parts of the job that the store cannot read, if any. Such a job counts as disabled and does not run."""
         of_state = () if self.unreadable_state is None else (self.unreadable_state,)
@@ -123,8 +160,20 @@ class Job(Described, Struct, frozen=True, gc=False):
 
     @property
     def next_run_at(self) -> datetime | None:
-        """When the job runs next, if known."""
-        return _moment(self.state.next_run_at) if self.enabled else None
+        """When the job runs next, if known. During a run, it is the next regular occurrence."""
+        at = self.state.next_run_at
+        if at is None and self.state.activity is not Status.IDLE and self.state.phase is Phase.ACTIVE:
+            at = self._next_regular()
+        return _moment(at) if self.enabled else None
+
+    def _next_regular(self) -> Micros | None:
+        """Return the next regular occurrence; None if it depends on the end of the run in progress."""
+        if self.schedule.counts_from_end or self.schedule.runs_once:
+            return None
+        try:
+            return next_regular(self, max(self.state.last_run_at or 0, self.read_at or 0))
+        except Exception:  # a schedule that no longer computes must not hide the job
+            return None
 
     @property
     def last_run_at(self) -> datetime | None:
@@ -167,6 +216,21 @@ class Job(Described, Struct, frozen=True, gc=False):
         return self.state.retry_count
 
     @property
+    def paused_reason(self) -> str | None:
+        """Why it was paused, if a reason was given."""
+        return self.state.paused_reason
+
+    @property
+    def paused_until(self) -> datetime | None:
+        """When it resumes by itself, if it is paused until a time."""
+        return _moment(self.state.paused_until)
+
+    @property
+    def cursor(self) -> Json:
+        """The JSON value that the last successful run left for the next one. Each access returns a new copy."""
+        return None if self.state.cursor is None else json.loads(self.state.cursor)
+
+    @property
     def created_at(self) -> datetime:
         """When it was added."""
         return from_micros(self.created)
@@ -175,3 +239,12 @@ class Job(Described, Struct, frozen=True, gc=False):
     def updated_at(self) -> datetime:
         """When it was last edited."""
         return from_micros(self.updated)
+
+
+JOB_FIELDS = (
+    *("id", "namespace", "handler", *DESCRIBED, "enabled", "status", "disabled_reason", "ended"),
+    *("paused_reason", "paused_until", "next_run_at"),
+    *("last_run_at", "last_success_at", "last_error_at", "last_error", "last_exit_code", "last_message"),
+    *("consecutive_errors", "retry_count", "cursor", "created_at", "updated_at"),
+)
+"""The fields of a job in JSON."""

@@ -40,7 +40,7 @@ def to_json_text(value: Json, what: str) -> str:
     """Return *value* as JSON text that reads back unchanged. *what* names the field of the job in errors."""
     try:
         if not _is_json(value, MAX_DEPTH):
-            value = plain(value)
+            value = as_json_types(value)
         return _encode(value).decode()
     except RecursionError:
         refuse(
@@ -54,6 +54,34 @@ def to_json_text(value: Json, what: str) -> str:
             "must contain only JSON values: strings, finite numbers, True, False, None, lists, and dicts with "
             f"string keys ({error})",
         )
+
+
+MOST_KEPT = 64 * 1024
+"""The largest JSON, in bytes, that a run can leave: its result, or a cursor."""
+
+
+def to_small_json_text(value: Json, what: str) -> str:
+    """Return *value* as JSON text of at most 64 KiB. *what* names it in errors."""
+    text = to_json_text(value, what) if _may_be_small(value) else None
+    if text is None or len(text) > MOST_KEPT or (not text.isascii() and len(text.encode()) > MOST_KEPT):
+        refuse(what, "must be at most 64 KiB of JSON. Store it elsewhere, and keep a reference to it")
+    return text
+
+
+def _may_be_small(value: Json) -> bool:
+    """Return False if the JSON of *value* is certainly too large. Look at no more of it than that takes."""
+    room = MOST_KEPT
+    unseen: list[Any] = [value]
+    while unseen and room > 0:
+        found = unseen.pop()
+        room -= len(found) if type(found) is str else 1
+        if type(found) is dict:
+            room -= 2 * len(found)  # a key and its value have at least a colon and a comma
+            unseen += found.values() if room > 0 else ()
+        elif type(found) in (list, tuple):
+            room -= len(found) - 1
+            unseen += found if room > 0 else ()
+    return room >= 0
 
 
 def _is_json(value: Json, levels: int) -> bool:
@@ -74,7 +102,7 @@ def _is_json(value: Json, levels: int) -> bool:
     return True
 
 
-def plain(value: object) -> Json:
+def as_json_types(value: object) -> Json:
     """Return *value* as plain JSON types: dataclasses and models as dicts, tuples as lists.
 
     Raise a `TypeError` or a `ValueError` if JSON cannot represent it, and a `RecursionError` if it is nested too

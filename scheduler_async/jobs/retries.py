@@ -112,11 +112,13 @@ class Retry:
     ) -> Retry:
         """Postpone the next regular run after each failure in a row, by the first of *delays*, then the second, …
 
-        A delay never makes a run earlier: a job that is due later anyway runs at its regular time. `Retry.backoff()`
-        waits at least 30 s, 1 min, 5 min, 15 min and 1 h, and disables the job after 5 failures in a row.
+        A delay never makes a run earlier: a job that is due later anyway runs at its regular time. If regular times
+        fall into the delay, the job runs once when it is over. A job whose schedule has no regular time left, such as
+        `At`, runs again after the delay.
 
         delays=("30s", "1m", "5m", "15m", "60m")
-            Durations. The last one also holds for all further failures.
+            Durations. The last one also holds for all further failures. The fifth default counts only with another
+            *disable_after*, because the fifth failure disables the job.
         disable_after=5
             Disables the job after this many failures in a row. None: never.
         """

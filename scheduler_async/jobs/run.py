@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, Protocol, Self
 
@@ -13,10 +13,13 @@ from msgspec.structs import force_setattr
 
 from scheduler_async.jobs.enums import Outcome, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
-from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.json_forms import Form, form_of
+from scheduler_async.jobs.json_text import Json, to_small_json_text
 from scheduler_async.jobs.output import Output
+from scheduler_async.jobs.progress import ProgressReport, read_report
+from scheduler_async.jobs.stop_signal import AnyEvent, RunSignal, StopSignal, signal_of
 from scheduler_async.texts import storable
-from scheduler_async.timekeeping.instants import Micros, from_micros
+from scheduler_async.timekeeping.instants import Micros, from_micros, iso_text
 
 
 class Attempt(Struct, frozen=True, gc=False):
@@ -82,12 +85,33 @@ class Ending(Struct, frozen=True, gc=False, kw_only=True):
     """Whether the handler asked to disable the job."""
     output: str | None = None
     """The last 64 KiB of the run's output."""
+    reason: str | None = None
+    """Why the run was cancelled, if a caller gave a reason."""
+    result: str | None = None
+    """The JSON of the value that the handler returned."""
+    traceback: str | None = None
+    cursor: str | None = None
+    """The JSON of the cursor that a successful run leaves: "null" clears it. None leaves the cursor as it is."""
+    on_request: bool = False
+    """Whether a caller has cancelled the run. Such a run is not run again."""
+    progress: ProgressReport | None = None
+    """What the handler reported last, if anything."""
 
     def __post_init__(self) -> None:
-        if self.error is not None:
-            force_setattr(self, "error", storable(self.error))
-        if self.message is not None:
-            force_setattr(self, "message", storable(self.message))
+        for name in ("error", "message", "reason", "traceback"):
+            text = getattr(self, name)
+            if text is not None:
+                force_setattr(self, name, storable(text))
+
+    @property
+    def tells_more(self) -> bool:
+        """Whether there is more to write than the row of the run: texts, a progress report, a request to forget."""
+        return self.output is not None or self.traceback is not None or self.progress is not None or self.on_request
+
+
+def cancelled_on_request(reason: str | None) -> Ending:
+    """Return how a run ended that a caller has cancelled."""
+    return Ending(outcome=Outcome.CANCELLED, error="It was cancelled on request.", reason=reason, on_request=True)
 
 
 class EndedRun(Struct, frozen=True, gc=False):
@@ -95,7 +119,8 @@ class EndedRun(Struct, frozen=True, gc=False):
 
     run: ClaimedRun
     ending: Ending
-    started_at: Micros
+    started_at: Micros | None
+    """When its handler was called; None if it never was."""
     finished_at: Micros
 
 
@@ -128,22 +153,35 @@ class RunRow:
     trigger: Trigger
     outcome: Outcome | None
     """None while the run is in progress."""
-    reason: SkipReason | None = None
+    reason: SkipReason | str | None = None
+    """Why occurrences were skipped, or the run was interrupted or cancelled. The reason of a cancellation is text."""
     missed: int = 0
     error: str | None = None
     message: str | None = None
     exit_code: int | None = None
     node: str | None = None
+    claimed_at: datetime | None = None
+    """When a scheduler took the run, shortly before `started_at`."""
+    result: Json = None
+    """The JSON value that the handler returned."""
+    progress: float | None = None
+    """How much is done, from 0 to 1, as the handler last reported it."""
+    progress_message: str | None = None
+    traceback: str | None = None
+    """The traceback of a failure. Only `get_run` reads it."""
+    payload: Json = None
+    """The payload that this run got. Only `get_run` reads it."""
+
+    def to_json(self) -> Form:
+        """Return the row as JSON knows it."""
+        return form_of(self, (field.name for field in fields(self)))
 
 
-class StopSignal(Protocol):
-    """A signal to long runs that the scheduler is stopping, such as an `asyncio.Event`."""
+class Reporter(Protocol):
+    """Stores what runs report while they go on. Any thread may call it."""
 
-    def is_set(self) -> bool:
-        """Return whether the scheduler is stopping."""
-
-    def wait(self) -> Awaitable[object]:
-        """Wait until the scheduler is stopping."""
+    def note(self, run: Run, *, output: bool) -> None:
+        """Store the progress of *run* soon, or its *output*."""
 
 
 @dataclass(frozen=True, init=False)
@@ -158,7 +196,7 @@ class Run:
     attempt: int
     trigger: Trigger
     stopping: StopSignal = field(repr=False)
-    """Set when the scheduler stops. A long run can watch it, and end early."""
+    """Set when the scheduler stops, or cancels the run. A long run can watch it, and end early."""
     _output: Output = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -171,7 +209,7 @@ class Run:
         fired_at: datetime,
         attempt: int,
         trigger: Trigger,
-        stopping: StopSignal,
+        stopping: AnyEvent | StopSignal,
     ) -> None:
         self.__dict__.update(
             id=id,
@@ -181,18 +219,21 @@ class Run:
             fired_at=fired_at,
             attempt=attempt,
             trigger=trigger,
-            stopping=stopping,
+            stopping=signal_of(stopping),
         )
 
     @classmethod
-    def begun(cls, claimed: ClaimedRun, now: Micros, stopping: StopSignal) -> Self:
+    def begun(
+        cls, claimed: ClaimedRun, now: Micros, stopping: AnyEvent | StopSignal, reporter: Reporter | None = None
+    ) -> Self:
         """Return a run that begins *now*. Attributes that most handlers never use are computed on first access."""
         run = cls.__new__(cls)
         known = {
             "id": claimed.id,
             "attempt": claimed.attempt,
             "trigger": claimed.trigger,
-            "stopping": stopping,
+            "_stopping": stopping,
+            "_reporter": reporter,
             "_claimed": claimed,
             "_began": now,
         }
@@ -200,14 +241,66 @@ class Run:
         return run
 
     def write(self, text: str | bytes) -> None:
-        """Append *text* to the output of the run. `Scheduler.run_output` returns the last 64 KiB."""
+        """Append *text* to the output of the run. `Scheduler.run_output` returns the last 64 KiB, also meanwhile."""
         self._output.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
+        self._report(output=True)
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how much of the work is done, for `RunRow.progress` and `RunRow.progress_message`.
+
+        *done* counts up to *total*; without a total, it is a share from 0 to 1. If the total is unknown, report how
+        much is done in the *message*. The scheduler stores the latest report once a second, so call it as often as you
+        like, from any thread.
+        """
+        self.__dict__["_progress"] = read_report(done, total, message)
+        self._report(output=False)
+
+    def tell_to_stop(self) -> None:
+        """Set `stopping`, since the run is cancelled."""
+        signal = self.stopping
+        if isinstance(signal, RunSignal):
+            signal.set()
+
+    def _report(self, *, output: bool) -> None:
+        reporter: Reporter | None = self.__dict__.get("_reporter")
+        if reporter is not None:
+            reporter.note(self, output=output)
+
+    @property
+    def reported(self) -> ProgressReport | None:
+        """The latest progress report, if there is any."""
+        return self.__dict__.get("_progress")
 
     @property
     def written(self) -> str | None:
         """The stored part of the output, if there is any."""
         output: Output | None = self.__dict__.get("_output")
         return None if output is None else output.text()
+
+    @property
+    def cursor(self) -> Json:
+        """The JSON value that the last successful run left, for incremental work; None if there is none.
+
+        Assign a new value to it: `run.cursor = {"last_id": 17}`. If the run succeeds, the store keeps it in the
+        transaction that records the success. If the run fails or is cancelled, the earlier value stays. Each access
+        returns a new copy, so that a change inside of it has no effect.
+        """
+        text = self.__dict__.get("_cursor") or self.job.state.cursor
+        return None if text is None else json.loads(text)
+
+    @cursor.setter
+    def cursor(self, value: Json) -> None:
+        self.__dict__["_cursor"] = to_small_json_text(value, "cursor")
+
+    @property
+    def new_cursor(self) -> str | None:
+        """The JSON of the cursor that the handler has assigned, if it has."""
+        text: str | None = self.__dict__.get("_cursor")
+        return text
+
+    def to_json(self) -> Form:
+        """Return the run as JSON knows it."""
+        return form_of(self, RUN_FIELDS)
 
     @property
     def job_id(self) -> str:
@@ -234,8 +327,15 @@ class Run:
     @property
     def idempotency_key(self) -> str:
         """A key that every attempt at one occurrence shares, and no other run has."""
-        moment = self.scheduled_for.isoformat().replace("+00:00", "Z")
+        moment = iso_text(self.scheduled_for)
         return f"{self.job.key}@{moment}" + (f"#{self.id}" if self.trigger is Trigger.MANUAL else "")
+
+
+RUN_FIELDS = (
+    *("id", "job_id", "namespace", "user_id", "payload", "scheduled_for", "fired_at", "delay_ms", "attempt"),
+    *("trigger", "idempotency_key", "cursor"),
+)
+"""The fields of a run in JSON."""
 
 
 class _WorkedOut:
@@ -255,6 +355,16 @@ for _name, _find in {
     "payload": lambda known: json.loads(known["_claimed"].payload_json),
     "scheduled_for": lambda known: from_micros(known["_claimed"].scheduled_for),
     "fired_at": lambda known: from_micros(known["_began"]),
+    "stopping": lambda known: signal_of(known["_stopping"]),
     "_output": lambda _: Output(),
 }.items():
     setattr(Run, _name, _WorkedOut(_name, _find))  # set after @dataclass, which would take them for defaults
+
+
+def _set_attribute(run: Run, name: str, value: object) -> None:
+    """Set the cursor. Every other attribute of a run is read-only."""
+    (object.__setattr__ if name == "cursor" else _refuse_attribute)(run, name, value)
+
+
+_refuse_attribute = Run.__setattr__
+Run.__setattr__ = _set_attribute  # type: ignore[method-assign, assignment]  # a frozen dataclass cannot define it

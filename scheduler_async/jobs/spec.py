@@ -101,6 +101,13 @@ class JobSpec(Described):
         """Return this spec with *unreadable* columns, whose values are placeholders."""
         return self._with("description", replace(self.description, unreadable=unreadable))
 
+    def in_namespace(self, namespace: str, user_id: str | None) -> JobSpec:
+        """Return this spec as one of *namespace*, for the user *user_id* unless it names one."""
+        spec = self if self.namespace == namespace else self._with("namespace", namespace)
+        if user_id is None or self.description.user_id is not None:
+            return spec
+        return spec._with("description", replace(self.description, user_id=user_id))
+
     def with_schedule(self, schedule: Schedule) -> JobSpec:
         """Return this spec with another schedule."""
         return self._with("description", replace(self.description, schedule=schedule))

@@ -8,7 +8,7 @@ Claiming a crowd, which is many jobs due at one time, takes longer. The loop sta
 
 A change to a job that is claimed ahead takes the claim back first: `Engine.undisturbed` calls `Claimer.put_back`, and
 `claiming.unclaim` says what the job looks like then. If another process holds the claim, the change waits until the run
-has started (`Claimer.begun_elsewhere`).
+has started (`Claimer.begun_elsewhere`, called by `engine/editor.py`).
 """
 
 from __future__ import annotations

@@ -11,16 +11,15 @@ from scheduler_async.errors import JobEndedError
 from scheduler_async.jobs.description import field_of
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.json_text import to_small_json_text
 from scheduler_async.jobs.run import Skip
 from scheduler_async.jobs.spec import SPEC_FIELDS, JobSpec
 from scheduler_async.jobs.unreadable import reason_of
-from scheduler_async.rules.missed import jittered, merged, next_regular, passed_over
+from scheduler_async.rules.missed import jittered, next_regular, passed_over
 from scheduler_async.rules.next_run import (
-    comes_during_its_run,
     disabled,
-    owed,
     owes_since_its_claim,
-    was_disabled_before,
+    uncounted,
     with_next_run,
 )
 from scheduler_async.rules.terms import Transition
@@ -42,18 +41,26 @@ def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:
 
 
 EDITABLE = tuple(name for name in SPEC_FIELDS if name not in ("id", "namespace", "on_conflict"))
+CURSOR = "cursor"
+"""The field of a state that an edit can change, too."""
 
 
 def edited_spec(job: Job, changes: Mapping[str, Any]) -> JobSpec:
     """Return the spec of *job* with *changes*, which are checked like new arguments. Other fields stay unchanged."""
-    unknown = sorted(changes.keys() - set(EDITABLE))
+    unknown = sorted(changes.keys() - {*EDITABLE, CURSOR})
     if unknown:
-        raise TypeError(f"Cannot change {_listed(unknown)} of a job. Choose from {_listed(EDITABLE)}.")
+        raise TypeError(f"Cannot change {_listed(unknown)} of a job. Choose from {_listed((*EDITABLE, CURSOR))}.")
     kept = {name: getattr(job, name) for name in (*EDITABLE, "id", "namespace") if name != "enabled"}
-    edited = JobSpec(**{**kept, "enabled": is_wanted(job), **changes})
+    described = {name: value for name, value in changes.items() if name != CURSOR}
+    edited = JobSpec(**{**kept, "enabled": is_wanted(job), **described})
     replaced = {*changes, "updated_at"}  # every edit writes it
     left = tuple(problem for problem in job.description.unreadable if field_of(problem.column) not in replaced)
     return edited.lacking(left) if left else edited
+
+
+def edited_cursor(changes: Mapping[str, Any]) -> str | None:
+    """Return the JSON of the cursor that *changes* set: "null" clears it. None leaves it as it is."""
+    return to_small_json_text(changes[CURSOR], CURSOR) if CURSOR in changes else None
 
 
 def is_wanted(job: Job) -> bool:
@@ -79,13 +86,19 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
     is_rescheduled = spec.schedule != job.schedule or job.description.lacks("schedule")
     if is_rescheduled:
         edited = replace(edited, anchor=now)
-        skips = owed(job, now, SkipReason.MISFIRE)
-        if owes_since_its_claim(job) and not was_disabled_before(state):
-            skips = merged(job, state.last_run_at or now, now, SkipReason.ALREADY_RUNNING)
+        skips = uncounted(job, now, SkipReason.MISFIRE)
         if state.disabled_reason == ENDED:
             state = replace(state, phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
-        state = replace(state, retry_of=None, attempts=0, regular_at=None, retry_count=0, period_start=None)
         is_idle = state.activity is Status.IDLE
+        state = replace(
+            state,
+            retry_of=None,
+            attempts=0,
+            regular_at=None,
+            retry_count=0,
+            period_start=None,
+            counted_until=None if is_idle and state.phase is Phase.ACTIVE else now,
+        )
         never_ran = state.last_run_at is None and is_idle
         first = spec.schedule.first_micros(now) if never_ran or spec.schedule.runs_once else None
         following = jittered(edited, first if first is not None else spec.schedule.next_micros(now, now))
@@ -96,24 +109,23 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
     edited = edited.with_state(state)
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)
-        edited = change.job
-        skips = skips if is_rescheduled else change.skips
+        edited, skips = change.job, skips + change.skips
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
-        edited = resume(edited, now).job
+        change = resume(edited, now)
+        edited, skips = change.job, skips + change.skips
     return Transition(edited, skips)
 
 
-def pause(job: Job, now: Micros) -> Transition:
-    """Pause a job until it is resumed. Due occurrences are skipped, except that of a one-shot."""
+def pause(job: Job, now: Micros, reason: str | None = None, until: Micros | None = None) -> Transition:
+    """Pause a job until it is resumed, or *until* a time. Due occurrences are skipped, except that of a one-shot."""
     state = job.state
-    if state.phase is not Phase.ACTIVE:
-        return Transition(job)
-    if job.schedule.runs_once or job.schedule.counts_from_end or comes_during_its_run(state):
-        return Transition(job.with_state(replace(state, phase=Phase.PAUSED)))
-    skips = owed(job, now, SkipReason.PAUSED)
-    state = _past_what_is_owed(job, now) if skips else state
-    has_ended = state.disabled_reason == ENDED
-    return Transition(job.with_state(state if has_ended else replace(state, phase=Phase.PAUSED)), skips)
+    skips: tuple[Skip, ...] = ()
+    if state.phase is Phase.ACTIVE:
+        state, skips = _settled(job, now, SkipReason.PAUSED)
+        state = replace(state, phase=Phase.PAUSED, counted_until=now) if state.disabled_reason != ENDED else state
+    if state.phase is Phase.PAUSED:
+        state = replace(state, paused_reason=reason, paused_until=until)
+    return Transition(job.with_state(state), skips)
 
 
 def resume(job: Job, now: Micros) -> Transition:
@@ -130,47 +142,74 @@ def resume(job: Job, now: Micros) -> Transition:
         interruptions=0,
         retry_count=0,
         period_start=None,
+        counted_until=_counted_when_active(state, now),
+        paused_reason=None,
+        paused_until=None,
     )
-    if owes_since_its_claim(job):
-        return Transition(job.with_state(fresh))  # the ending of the run in progress sets the next run
-    if job.schedule.runs_once:
+    if job.schedule.runs_once and not owes_since_its_claim(job):
         # It still has to run once: late, and as a further attempt if there was one before.
         at = jittered(job, job.schedule.first_micros(now))
         return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or at)))
+    was_away = state.phase is not Phase.ACTIVE
+    skips = uncounted(job, now, SkipReason.BACKOFF) if was_away else ()
+    if owes_since_its_claim(job):
+        return Transition(job.with_state(fresh), skips)  # the ending of the run in progress sets the next run
     if job.schedule.counts_from_end:
         planned = state.regular_at or state.next_run_at or now
         return Transition(job.with_state(with_next_run(job, fresh, max(planned, now), now)))
     is_paused = state.phase is Phase.PAUSED
-    was_not_missed = is_paused and ((state.next_run_at or 0) > now or comes_during_its_run(state))
-    if state.regular_at is None and (state.phase is Phase.ACTIVE or was_not_missed):
-        return Transition(job.with_state(fresh))
+    was_not_missed = is_paused and (state.next_run_at or 0) > now
+    if state.regular_at is None and (not was_away or was_not_missed):
+        return Transition(job.with_state(fresh), skips)
     following = next_regular(job, now)
     if following is None and state.retry_of is not None:  # retry the last occurrence
-        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now)))
-    skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF) if state.phase is Phase.ACTIVE else ()
+        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now)), skips)
+    if not was_away:
+        skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
     return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)
 
 
+def _counted_when_active(state: JobState, now: Micros) -> Micros | None:
+    """Return until when the occurrences of a job that becomes active *now* have their rows, if a run needs to know."""
+    if state.activity is Status.IDLE:
+        return None
+    return state.counted_until if state.phase is Phase.ACTIVE else now
+
+
 def disable(job: Job, reason: str, now: Micros) -> Transition:
-    """Disable a job for *reason*. The occurrences that it owes get a row."""
-    skips = owed(job, now, SkipReason.DISABLED)
-    if job.state.activity is Status.IDLE:
-        return Transition(job.with_state(disabled(job.state, reason, now)), skips)
+    """Disable a job for *reason*. Due occurrences are skipped, except that of a one-shot. An ended job stays ended."""
+    if job.ended:
+        return Transition(job)
+    state, skips = _settled(job, now, SkipReason.DISABLED) if job.enabled else (job.state, ())
+    if state.activity is Status.IDLE:
+        return Transition(job.with_state(disabled(state, reason, now)), skips)
     # Keep the next run until the run in progress has ended, because the job may be resumed before that.
-    state = _past_what_is_owed(job, now) if skips else job.state
     if state.disabled_reason != ENDED:
-        state = replace(state, phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now)
+        gone = disabled(state, reason, now)
+        state = replace(gone, next_run_at=state.next_run_at, regular_at=state.regular_at)
     return Transition(job.with_state(state), skips)
 
 
-def _past_what_is_owed(job: Job, now: Micros) -> JobState:
-    """Return the state after the due occurrences have got a row. A one-shot, a delay and a retry remain owed."""
+def remove(job: Job, now: Micros) -> Transition:
+    """Return the last rows of a job that is removed."""
+    return Transition(job, uncounted(job, now, SkipReason.MISFIRE))
+
+
+def _settled(job: Job, now: Micros, reason: SkipReason) -> tuple[JobState, tuple[Skip, ...]]:
+    """Return the state of a job after each occurrence up to *now* has got its row, and the rows.
+
+    A one-shot, a delay and a retry remain owed.
+    """
+    state = job.state
     if job.schedule.runs_once or job.schedule.counts_from_end:
-        return job.state
+        return state, ()
+    skips = uncounted(job, now, reason)
+    if not skips or state.next_run_at is None:  # the ending of the run in progress sets the next run
+        return state, skips
     following = next_regular(job, now)
-    if job.state.retry_of is not None:
-        return replace(job.state, regular_at=following)
-    return with_next_run(job, job.state, following, now)
+    if state.retry_of is not None:
+        return replace(state, regular_at=following), skips
+    return with_next_run(job, state, following, now), skips
 
 
 def _listed(words: Sequence[str]) -> str:

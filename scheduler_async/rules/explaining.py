@@ -31,9 +31,11 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
     if state.phase is Phase.DISABLED:
         return (SkipReason.ENDED if state.disabled_reason == ENDED else SkipReason.DISABLED), None
     if state.phase is Phase.PAUSED:
-        return SkipReason.PAUSED, None
+        return SkipReason.PAUSED, state.paused_until
     if state.next_run_at is None:
         return SkipReason.MANUAL_ONLY, None
+    if not room.has_scheduler:
+        return SkipReason.NO_SCHEDULER, state.next_run_at if state.next_run_at > now else None
     if not room.clock_is_believed:
         return SkipReason.NOT_DUE, None
     if state.next_run_at > now:
@@ -76,19 +78,23 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         "hours have passed. If the clock is right, restart the scheduler.",
         SkipReason.DISABLED: f"is disabled: {str(state.disabled_reason).rstrip('.')}.",
         SkipReason.ENDED: "has ended: its schedule has no further occurrences.",
-        SkipReason.PAUSED: "is paused.",
+        SkipReason.PAUSED: _paused(job, zone),
         SkipReason.MANUAL_ONLY: "runs only when it is triggered.",
         SkipReason.ALREADY_RUNNING: f"is already {state.activity}; a job has one run at a time.",
         SkipReason.BACKOFF: f"waits after {failures}{problem}; the next attempt is {when}.",
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}; it runs again {when}.",
         SkipReason.MISFIRE: 'missed its time. Its misfire policy is "skip": it runs at the next occurrence.',
+        SkipReason.NO_SCHEDULER: "is due, but no scheduler is running."
+        if until is None
+        else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
         SkipReason.STOPPING: "is due, but the scheduler is stopping and starts no new runs.",
-        SkipReason.NO_HANDLER: f"is due, but no handler {quoted(job.handler)} is registered here.",
+        SkipReason.NO_HANDLER: f"is due, but no running scheduler has its handler {quoted(job.handler)}.",
         SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} is full; it starts when a slot frees.",
         SkipReason.AT_CAPACITY: "is due, but the concurrency limit is reached; it starts when a slot frees.",
         SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full; it starts when there is room.",
     }
     remedies = {
+        SkipReason.NO_SCHEDULER: "Start one on this store.",
         SkipReason.DISABLED: "resume_job() enables it.",
         SkipReason.PAUSED: "resume_job() resumes it.",
         SkipReason.MANUAL_ONLY: "trigger_job() runs it.",
@@ -100,6 +106,12 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         sentence=f"Job {name} {sentences[reason]}",
         remedy=None if reason is None or job.unreadable else remedies.get(reason),
     )
+
+
+def _paused(job: Job, zone: tzinfo) -> str:
+    until = "" if job.paused_until is None else f" until {describe_instant(job.paused_until, zone)}"
+    why = "" if job.paused_reason is None else f": {job.paused_reason.rstrip('.')}"
+    return f"is paused{until}{why}."
 
 
 def _when(until: Micros | None, now: Micros, zone: tzinfo) -> str:

@@ -1,7 +1,8 @@
 """Groups: jobs that share a limit on how many of them run at once, each within its namespace. Pure.
 
 `Rooms` says how many runs each group may still start. A claim counts the runs of each group in its transaction, and
-takes no more than `Rooms` allows: SQLite through `stores/ready_queue.py`, PostgreSQL in the SQL of its claim.
+takes no more than `Rooms` allows: SQLite through `stores/ready_queue.py`, PostgreSQL in the SQL of its claim. The
+limits are those of the scheduler that claims. A manual run is counted, and starts even if its group is full.
 """
 
 from __future__ import annotations

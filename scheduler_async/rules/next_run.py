@@ -8,7 +8,7 @@ from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.run import Skip
-from scheduler_async.rules.missed import passed_over
+from scheduler_async.rules.missed import merged, passed_over
 from scheduler_async.rules.terms import Rules
 from scheduler_async.timekeeping.instants import Micros
 
@@ -19,11 +19,6 @@ def owes_since_its_claim(job: Job) -> bool:
     """Return whether the ending of the run in progress must record the occurrences that pass during the run."""
     state = job.state
     return state.activity is not Status.IDLE and state.next_run_at is None and job.anchor <= (state.last_run_at or 0)
-
-
-def was_disabled_before(state: JobState) -> bool:
-    """Return whether the run in progress was triggered while the job was disabled."""
-    return state.disabled_at is not None and state.disabled_at <= (state.last_run_at or 0)
 
 
 def comes_during_its_run(state: JobState) -> bool:
@@ -39,7 +34,15 @@ def comes_during_its_run(state: JobState) -> bool:
 def disabled(state: JobState, reason: str, now: Micros) -> JobState:
     """Return *state* as disabled at *now*. *reason* is a sentence for users."""
     return replace(
-        state, next_run_at=None, regular_at=None, phase=Phase.DISABLED, disabled_reason=reason, disabled_at=now
+        state,
+        next_run_at=None,
+        regular_at=None,
+        phase=Phase.DISABLED,
+        disabled_reason=reason,
+        disabled_at=now,
+        counted_until=state.counted_until if state.phase is Phase.DISABLED else now,
+        paused_reason=None,
+        paused_until=None,
     )
 
 
@@ -53,6 +56,11 @@ def retry_policy(job: Job, rules: Rules) -> Retry:
     return NO_RETRY if job.schedule.runs_once else rules.retry
 
 
+def with_cursor(state: JobState, cursor: str) -> JobState:
+    """Return *state* with another cursor, given as JSON. "null" clears it."""
+    return replace(state, cursor=None if cursor == "null" else cursor)
+
+
 def with_next_run(job: Job, state: JobState, following: Micros | None, now: Micros) -> JobState:
     """Return *state* with its next regular run. A job whose schedule has no occurrence left has ended."""
     if following is None and job.schedule.runs_by_itself:
@@ -60,14 +68,27 @@ def with_next_run(job: Job, state: JobState, following: Micros | None, now: Micr
     return replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None)
 
 
-def owed(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
-    """Return the due occurrences that did not run, as a row. Occurrences during a pause are not owed."""
+AWAY = {Phase.PAUSED: SkipReason.PAUSED, Phase.DISABLED: SkipReason.DISABLED}
+"""Why a job does not run in a phase."""
+
+
+def uncounted(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
+    """Return the row of all occurrences up to *now* that have none, and do not run any more.
+
+    *reason* is for occurrences that are due. Those of a stretch in which the job was paused or disabled, and those that
+    passed during a run, have reasons of their own.
+    """
     state = job.state
-    since = state.regular_at if state.regular_at is not None else state.next_run_at
+    if state.phase is not Phase.ACTIVE:
+        return merged(job, now if state.counted_until is None else state.counted_until, now, AWAY[state.phase])
+    if owes_since_its_claim(job):
+        return merged(job, counted_since(state, state.last_run_at or now), now, SkipReason.ALREADY_RUNNING)
     if state.retry_of is not None and state.regular_at is None:
         return ()  # only a retry, whose occurrence already has rows
-    if state.phase is not Phase.DISABLED and comes_during_its_run(state):
-        reason = SkipReason.ALREADY_RUNNING
-    elif state.phase is not Phase.ACTIVE:
-        return ()
-    return passed_over(job, since, now, reason)
+    since = state.regular_at if state.regular_at is not None else state.next_run_at
+    return passed_over(job, since, now, SkipReason.ALREADY_RUNNING if comes_during_its_run(state) else reason)
+
+
+def counted_since(state: JobState, began: Micros) -> Micros:
+    """Return from when on the occurrences during a run that *began* then have no row."""
+    return began if state.counted_until is None else max(began, state.counted_until)

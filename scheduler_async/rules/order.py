@@ -1,7 +1,8 @@
 """The order in which due jobs start when not all can start. Pure.
 
-Stores order due jobs by the same key in SQL, next to their claims: `stores/*/claims.py`. `stores/ready_queue.py` keeps
-the jobs that wait.
+A lower number goes first. Stores order due jobs by the same key in SQL, next to their claims: `stores/*/claims.py`.
+PostgreSQL sorts only the jobs that have been due longest, of each handler and priority. `stores/ready_queue.py` keeps
+the jobs that wait on SQLite.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from msgspec import Struct
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Retry
-from scheduler_async.jobs.run import Attempt, Skip
+from scheduler_async.jobs.run import Attempt, Ending, Skip
 from scheduler_async.timekeeping.instants import MINUTE, Micros
 
 
@@ -24,6 +24,8 @@ class Rules(Struct, frozen=True, gc=False, kw_only=True):
 class Room(Struct, frozen=True, gc=False, kw_only=True):
     """The capacity that the scheduler has for a job. None means no limit."""
 
+    has_scheduler: bool = True
+    """Whether a scheduler is alive on the store."""
     has_handler: bool = True
     stopping: bool = False
     free_slots: int | None = None
@@ -42,6 +44,8 @@ class Transition(Struct, frozen=True, gc=False):
     """The event for observers, besides those about runs. None if there is none."""
     attempt: Attempt | None = None
     """The attempt that a claim starts."""
+    ending: Ending | None = None
+    """How the run of a dead node ended, if not as interrupted: a caller had cancelled it."""
 
     @property
     def state(self) -> JobState:

@@ -62,11 +62,13 @@ class Interference(IntEnum):
     CANCELLED = 1
     """The scheduler stops."""
     TIMED_OUT = 2
-    DISOWNED = 3
+    REQUESTED = 3
+    """A caller has cancelled the run: it is not run again."""
+    DISOWNED = 4
     """This node no longer owns the run: its result is dropped."""
 
 
-NONE, CANCELLED, TIMED_OUT, DISOWNED = Interference
+NONE, CANCELLED, TIMED_OUT, REQUESTED, DISOWNED = Interference
 
 
 @dataclass(eq=False, slots=True)
@@ -83,6 +85,8 @@ class ActiveRun:
     began_at: Micros | None = None
     """When its handler was called; None if that has not happened."""
     interference: Interference = NONE
+    reason: str | None = None
+    """Why a caller has cancelled it, in the caller's words."""
     ending: Ending | None = None
     """How it ended; None if it never began."""
     ended_at: Micros = 0
@@ -90,8 +94,6 @@ class ActiveRun:
     """Called when it has ended."""
     error: BaseException | None = None
     """What its handler raised."""
-    traceback: str | None = None
-    """Where its handler raised that, as it goes to the log."""
     outcome: Outcome | None = None
     after: Transition | None = None
     """How it ended and what the job looks like then, once that is committed."""
@@ -113,7 +115,7 @@ class ActiveRun:
     def settle(self) -> None:
         """Note that its ending is committed, or dropped."""
         self.step(OVER)
-        self.error = self.traceback = None  # they may be megabytes, and callers may hold the run for long
+        self.error = None  # it may hold megabytes, and callers may hold the run for long
         if self._news is not None:
             self._tell(self._news)
 
@@ -140,11 +142,6 @@ class ActiveRun:
     def is_disowned(self) -> bool:
         """Return whether this node no longer owns the run."""
         return self.interference is DISOWNED
-
-    @property
-    def started_at(self) -> Micros:
-        """Return when it began, for the run log; a run that never began is recorded as of its claim."""
-        return self.claimed.claimed_at if self.began_at is None else self.began_at
 
     async def begun_or_over(self) -> None:
         """Wait until the handler has been called, or will never be."""

@@ -1,39 +1,57 @@
-"""How a run ended, by what its handler returned or raised. No other module looks at these objects. Pure."""
+"""How a run ended, by what its handler returned or raised. No other module looks at these objects. Pure.
+
+A JSON value that a handler returned is the result of the run. Other values are left out.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TypeGuard
 
+from scheduler_async.errors import InvalidJobError, PayloadError
 from scheduler_async.jobs.enums import Outcome
+from scheduler_async.jobs.json_text import to_small_json_text
 from scheduler_async.jobs.result import Result
 from scheduler_async.jobs.run import Ending
-from scheduler_async.texts import describe_error, name_of_class, storable
+from scheduler_async.texts import describe_error, message_of, name_of_class, storable, traceback_of
 
 # How most runs end.
 SUCCESS = Ending(outcome=Outcome.SUCCESS)
 
 # Handlers often return these types. To examine a value of another type takes a microsecond.
-_PLAIN = frozenset({bytes, dict, float, int, list, set, str, tuple})
+_PLAIN = frozenset({bool, bytes, dict, float, int, list, set, str, tuple})
 
 
-def ending_of(answer: object) -> Ending:
-    """Return how a run ended whose handler returned *answer*."""
-    if answer is None or answer is True:
+def _ignore(_problem: str) -> None:
+    """Do nothing about a result that is left out."""
+
+
+def ending_of(answer: object, left_out: Callable[[str], None] = _ignore) -> Ending:
+    """Return how a run ended whose handler returned *answer*.
+
+    A JSON value becomes the result of the run. If it is too large, or not JSON, the run has no result, and *left_out*
+    is called with the reason.
+    """
+    if answer is None:
         return SUCCESS
     if answer is False:
         return Ending(outcome=Outcome.SUCCESS, disable=True)
     try:
-        return _ending_of_object(answer)
+        return _ending_of_object(answer, left_out)
     except BaseException as error:  # user classes may do anything when they are examined
         return Ending(outcome=Outcome.ERROR, error=f"The handler returned a bad value: {describe_error(error)}")
 
 
 def ending_of_exception(error: BaseException) -> Ending:
-    """Return how a run ended whose handler raised *error*."""
-    return Ending(outcome=Outcome.ERROR, error=describe_error(error))
+    """Return how a run ended whose handler raised *error*. This calls code of the user's."""
+    return Ending(outcome=Outcome.ERROR, error=describe_error(error), traceback=traceback_for_record(error))
+
+
+def traceback_for_record(error: BaseException | None) -> str | None:
+    """Return where a handler failed; None if it did not, or was not called because its payload is wrong."""
+    return None if error is None or issubclass(type(error), PayloadError) else traceback_of(error)
 
 
 def can_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
@@ -44,9 +62,9 @@ def can_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
         return False
 
 
-def _ending_of_object(answer: object) -> Ending:
+def _ending_of_object(answer: object, left_out: Callable[[str], None]) -> Ending:
     if type(answer) in _PLAIN:
-        return SUCCESS
+        return _with_result(answer, left_out)
     if type(answer) is Ending:  # a subclass could not be recorded
         return answer
     if isinstance(answer, Outcome):
@@ -56,7 +74,18 @@ def _ending_of_object(answer: object) -> Ending:
         is_plain = type(answer) is Result
         return _told(answer if is_plain else Result(answer.outcome, message=answer.message, exit_code=answer.exit_code))
     problem = _unfinished(answer)
-    return SUCCESS if problem is None else Ending(outcome=Outcome.ERROR, error=problem)
+    return _with_result(answer, left_out) if problem is None else Ending(outcome=Outcome.ERROR, error=problem)
+
+
+def _with_result(answer: object, left_out: Callable[[str], None]) -> Ending:
+    """Return the success of a run whose handler returned *answer*, which is its result if it is a JSON value."""
+    try:
+        return Ending(outcome=Outcome.SUCCESS, result=to_small_json_text(answer, "the result"))
+    except InvalidJobError as error:
+        left_out(message_of(error))
+    except BaseException as error:  # user classes may do anything when they are converted
+        left_out(f"converting it raised {describe_error(error)}")
+    return SUCCESS
 
 
 def _told(result: Result) -> Ending:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from scheduler_async.errors import HandlerNotFoundError, InvalidJobError, SchedulerError, quoted
+from scheduler_async.errors import HandlerNotFoundError, InvalidJobError, SchedulerError, StoreError, quoted
+from scheduler_async.jobs.names import check_name
 from scheduler_async.jobs.run import Run
 from scheduler_async.running.endings import can_be_awaited, ending_of_exception
 from scheduler_async.running.signature import Arguments, Handler, name_of_function
 from scheduler_async.shielding import carried_through
+from scheduler_async.texts import name_of_class
 from scheduler_async.timekeeping.clock import Clock
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class Handlers:
         self._by_name: dict[str, Callable[[Run], Awaitable[object]]] = {}
         self._functions: dict[str, Handler] = {}
         self._arguments: dict[str, Arguments] = {}
+        self._tentative: dict[str, int] = {}  # registered for calls that may still fail, and for how many of them
         self._fallback_arguments: Arguments | None = None
         self._fallback: Callable[[Run], Awaitable[object]] | None = None
         self._threads: CapacityLimiter | None = None
@@ -57,12 +61,14 @@ class Handlers:
             )
         call, arguments = self._adapted(function), Arguments.of(function)
         self._by_name[name], self._functions[name], self._arguments[name] = call, function, arguments
+        self._tentative.pop(name, None)
 
     def remove(self, name: str) -> None:
         """Remove the handler with this name. Runs in progress keep it."""
         if name not in self._by_name:
             raise HandlerNotFoundError(name)
         del self._by_name[name], self._functions[name], self._arguments[name]
+        self._tentative.pop(name, None)
 
     def register_fallback(self, function: Handler) -> None:
         """Use *function* for every job whose handler name is not registered."""
@@ -70,24 +76,66 @@ class Handlers:
         self._fallback_arguments = Arguments.of(function)
 
     def name_of(self, handler: str | Handler) -> str:
-        """Return the name of *handler*, which is a name or a registered function."""
+        """Return the name of *handler*, which is a name or a function. Register a function that is not registered."""
         if isinstance(handler, str):
             return handler
         for name, function in self._functions.items():
             if function == handler:
                 return name
-        label = name_of_function(handler)
-        raise InvalidJobError(
-            f"Function {label}() is not registered. Put @scheduler.handler({quoted(label)}) above it, "
-            "or pass the name of a handler.",
-            "handler",
-        )
+        own_name = getattr(handler, "__name__", None)
+        if not isinstance(own_name, str) or own_name == "<lambda>":
+            kind = "lambda" if own_name == "<lambda>" else name_of_class(type(handler))
+            raise InvalidJobError(
+                f"A {kind} has no name under which a job could find its handler after a restart. Register it with "
+                'scheduler.handler("send")(function), and pass handler="send".',
+                "handler",
+            )
+        self.register(check_name(own_name, "handler"), handler)
+        return own_name
+
+    @contextmanager
+    def forgotten_on_error(self) -> Iterator[set[str]]:
+        """Yield a set for `register_for`. If the call is refused, remove the handlers again that it has registered.
+
+        They stay if another call uses them meanwhile. They also stay if the call is cancelled or the store fails, since
+        the store may have added the job all the same.
+        """
+        used: set[str] = set()
+        try:
+            yield used
+        except StoreError:
+            self._confirm(used)
+            raise
+        except Exception:
+            for name in used & self._tentative.keys():
+                self._tentative[name] -= 1
+                if not self._tentative[name]:
+                    self.remove(name)
+            raise
+        except BaseException:
+            self._confirm(used)
+            raise
+        self._confirm(used)
+
+    def register_for(self, used: set[str], function: Handler) -> None:
+        """Register *function* under its name, if it is not registered, for the call that *used* belongs to."""
+        known = set(self._by_name)
+        name = self.name_of(function)
+        if name not in known:
+            self._tentative[name] = 0
+        if name in self._tentative and name not in used:
+            self._tentative[name] += 1
+            used.add(name)
+
+    def _confirm(self, used: set[str]) -> None:
+        for name in used:
+            self._tentative.pop(name, None)
 
     def check_payload(self, name: str, payload_json: str) -> None:
         """Raise a `PayloadError` if the handler *name* is registered here and does not accept the payload."""
         arguments = self._arguments.get(name, self._fallback_arguments)
-        if arguments is not None and arguments.reader is not None:
-            arguments.payload_of(msgspec.json.decode(payload_json))
+        if arguments is not None and arguments.checks_payload:
+            arguments.check(msgspec.json.decode(payload_json))
 
     def find(self, name: str) -> Callable[[Run], Awaitable[object]] | None:
         """Return the function to call for jobs with this handler name, or None."""
@@ -148,7 +196,7 @@ def _answer_of(arguments: Arguments, function: Handler, run: Run) -> object:
     """Return the answer of *function*. If it exits the program, that is an error that ends only its thread."""
     try:
         return arguments.call(function, run)
-    except (SystemExit, KeyboardInterrupt) as error:
+    except KeyboardInterrupt as error:  # raised again, it would end the event loop
         return ending_of_exception(error)
     except BaseException as error:
         return _Raised(error)

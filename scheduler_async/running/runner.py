@@ -12,31 +12,35 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler_async.errors import PayloadError
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.events import Observer
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import ClaimedRun, Ending, Run
-from scheduler_async.logs import is_heard, say
+from scheduler_async.jobs.run import ClaimedRun, Ending, Reporter, Run, cancelled_on_request
+from scheduler_async.jobs.stop_signal import Stopping
+from scheduler_async.logs import say
 from scheduler_async.running.active_run import (
     CANCELLED,
     CLAIMED,
     DISOWNED,
     ENDED,
     HELD,
+    REQUESTED,
     STARTING,
     TIMED_OUT,
     ActiveRun,
     Interference,
 )
-from scheduler_async.running.endings import ending_of, ending_of_exception
+from scheduler_async.running.endings import SUCCESS, ending_of, ending_of_exception, traceback_for_record
 from scheduler_async.running.handlers import _current_run
 from scheduler_async.running.timeouts import Deadlines
-from scheduler_async.texts import traceback_of
+from scheduler_async.stores.cache import Cache
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.durations import describe_duration
 
 Call = Callable[[Run], Awaitable[object]]
+
+# For so many jobs, remember that a result of theirs was left out.
+MOST_WARNED = 10_000
 
 
 class Runner:
@@ -52,21 +56,27 @@ class Runner:
         begin: Callable[[ActiveRun], Awaitable[bool]],
         ended: Callable[[ActiveRun, Ending | None], None],
         dropped: Callable[[ActiveRun], None],
+        reporter: Reporter | None = None,
     ) -> None:
         """*find* returns the handler of a name. *begin* returns whether a queued run may start.
 
         *ended* is called with the ending, or with None if the run never began.
 
         *dropped* is called instead when a run has ended that this node no longer owns.
+
+        *reporter* stores what runs report while they go on.
         """
         self._clock = clock
         self._slots = None if max_concurrent is None else asyncio.Semaphore(max_concurrent)
         self._observers = observers
         self._find, self._begin, self._ended, self._dropped = find, begin, ended, dropped
+        self._reporter = reporter
         self._active: dict[int, ActiveRun] = {}
         self._running = 0
         self._deadlines = Deadlines(clock, self._time_out)
-        self.stopping = asyncio.Event()
+        self._warned: Cache[int, None] = Cache(MOST_WARNED)
+        self.stopping = Stopping()
+        clock.follow(self)
 
     def __len__(self) -> int:
         return len(self._active)
@@ -84,6 +94,10 @@ class Runner:
         """Return how many handlers are running. Other threads may ask, too."""
         return self._running
 
+    def find(self, run_id: int) -> ActiveRun | None:
+        """Return the run with this id; None if it is not one of these."""
+        return self._active.get(run_id)
+
     def current(self) -> ActiveRun | None:
         """Return the run whose handler, directly or indirectly, makes this call; None if it is not one of these."""
         run = _current_run.get()
@@ -97,6 +111,18 @@ class Runner:
                 return active.claimed.job, active.claimed.id
         run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None  # since Python 3.12
         return None if run is None else (run.job, run.id)
+
+    def in_progress(self) -> list[tuple[str, list[asyncio.Task[Any]]]]:
+        """Return the job and the tasks of each run whose handler has been called and has not returned.
+
+        Since Python 3.12, the tasks that the handler has started are among them.
+        """
+        found = {id(active.run): (active.claimed.key, [active.task]) for active in self if active.task and active.run}
+        for task in asyncio.all_tasks() if found else ():
+            run = task.get_context().get(_current_run) if hasattr(task, "get_context") else None
+            if id(run) in found:
+                found[id(run)][1].append(task)
+        return list(found.values())
 
     def admit(self, claimed: ClaimedRun, *, is_held: bool) -> ActiveRun:
         """Add a claimed run, before it starts."""
@@ -128,6 +154,16 @@ class Runner:
         if active.is_held:
             self._end_unbegun(active)
 
+    def cancel_on_request(self, active: ActiveRun, reason: str | None) -> None:
+        """Cancel a run for a caller, and do not run it again. If its handler has returned, nothing changes."""
+        if active.has_ended or (active.task is not None and active.task.done()):
+            return
+        if active.interference < REQUESTED:
+            active.reason = reason
+            self._interfere(active, REQUESTED)
+            if active.is_held:
+                self._end_unbegun(active)
+
     def disown(self, active: ActiveRun) -> None:
         """Cancel a run that this node no longer owns, and drop its result."""
         active.interfere(DISOWNED)
@@ -153,7 +189,7 @@ class Runner:
                 return None
             call = found
         now = self._clock.micros()
-        run = Run.begun(active.claimed, now, self.stopping)
+        run = Run.begun(active.claimed, now, self.stopping, self._reporter)
         _current_run.set(run)  # in the context of this task alone
         if self._observers:
             active.observers = [observer.run_begins(run) for observer in self._observers]
@@ -165,12 +201,14 @@ class Runner:
         try:
             return await call(run)
         except SystemExit as error:  # a handler that fails must not take the others down
+            active.error = error
             return ending_of_exception(error)
         except KeyboardInterrupt as error:
             # A task of the handler that raises it leaves the event loop with it. When the loop is entered again, to
             # stop the scheduler, awaiting the task raises it again. A second exit would prevent the stop.
             if get_asyncgen_hooks().firstiter is entered:
                 raise
+            active.error = error
             return ending_of_exception(error)
         finally:
             if active.limit is not None:
@@ -181,6 +219,8 @@ class Runner:
 
     def _interfere(self, active: ActiveRun, reason: Interference) -> None:
         active.interfere(reason)
+        if active.run is not None:
+            active.run.tell_to_stop()  # a thread cannot be cancelled
         if active.task is not None:
             active.task.cancel()
 
@@ -191,7 +231,8 @@ class Runner:
     def _end(self, active: ActiveRun, task: asyncio.Task[object]) -> None:
         """Report how a run ended. Called when its task is done, even if that was cancelled before its first step."""
         active.task = None
-        active.error = error = None if task.cancelled() else task.exception()
+        raised = None if task.cancelled() else task.exception()
+        error = active.error = active.error if raised is None else raised
         if active.began_at is None:
             if error is not None:
                 self._report_false_start(active, error)
@@ -202,19 +243,40 @@ class Runner:
             self._tell_observers(active, None)
             self._drop(active)
             return
-        ending = _ending_of(active, task)
-        if error is not None:
-            active.traceback = _traceback_for_log(error)  # not under a lock: this calls user code
+        ending = self._ending_of(active, task)  # not under a lock: this calls user code
         if active.observers:
             self._tell_observers(active, ending)
         self._ended(active, ending)
+
+    def _ending_of(self, active: ActiveRun, task: asyncio.Task[object]) -> Ending:
+        """Return how a run ended, with what its handler left; let go of what the handler got."""
+        run = active.run
+        assert run is not None
+        active.run = None
+        if active.interference >= TIMED_OUT or task.cancelled() or task.exception() is not None:
+            ending = _ending_of_trouble(active)
+        else:
+            answer = task.result()
+            ending = SUCCESS if answer is None else ending_of(answer, partial(self._warn_of_result, active.claimed))
+        output, progress, cursor = run.written, run.reported, run.new_cursor
+        if cursor is not None and ending.outcome.is_success:
+            ending = replace(ending, cursor=cursor)
+        return ending if output is None and progress is None else replace(ending, output=output, progress=progress)
+
+    def _warn_of_result(self, run: ClaimedRun, problem: str) -> None:
+        """Warn that the result of a run is not kept, once for each job."""
+        if run.uid not in self._warned:
+            self._warned.put(run.uid, None)
+            words = "Run %d of %s succeeded, but the value that its handler returned is not kept: %s"
+            say(WARNING, words, run.id, run.key, problem, extra=run.named)
 
     def _end_unbegun(self, active: ActiveRun) -> None:
         active.step(ENDED)
         if active.is_disowned:
             self._drop(active)
         else:
-            self._ended(active, None)
+            is_asked = active.interference is REQUESTED
+            self._ended(active, cancelled_on_request(active.reason) if is_asked else None)
 
     def _report_false_start(self, active: ActiveRun, error: BaseException) -> None:
         if not active.is_disowned:
@@ -231,21 +293,15 @@ class Runner:
             observer(ending, active.error)
 
 
-def _ending_of(active: ActiveRun, task: asyncio.Task[object]) -> Ending:
-    """Return how a run ended, with what its handler wrote; let go of what the handler got."""
-    assert active.run is not None
-    output, active.run = active.run.written, None
-    is_plain = active.interference < TIMED_OUT and active.error is None and not task.cancelled()
-    ending = ending_of(task.result()) if is_plain else _ending_of_trouble(active)
-    return ending if output is None else replace(ending, output=output)
-
-
 def _ending_of_trouble(active: ActiveRun) -> Ending:
     """Return how a run ended that took too long, was cancelled, or raised an exception."""
     if active.interference is TIMED_OUT:
         assert active.limit is not None
         words = f"It ran longer than {describe_duration(active.limit)}, and was cancelled."
-        return Ending(outcome=Outcome.TIMEOUT, error=words)
+        return Ending(outcome=Outcome.TIMEOUT, error=words, traceback=traceback_for_record(active.error))
+    if active.interference is REQUESTED:
+        ending = cancelled_on_request(active.reason)
+        return ending if active.error is None else replace(ending, error=ending_of_exception(active.error).error)
     was_cancelled = active.interference is CANCELLED
     if active.error is not None:
         ending = ending_of_exception(active.error)
@@ -253,8 +309,3 @@ def _ending_of_trouble(active: ActiveRun) -> Ending:
     if was_cancelled:
         return Ending(outcome=Outcome.CANCELLED, error="The scheduler was stopped.")
     return Ending(outcome=Outcome.ERROR, error="CancelledError: the handler was cancelled from within.")
-
-
-def _traceback_for_log(error: BaseException) -> str | None:
-    """Return where a handler failed; None if it was not called, for its payload is wrong, or if the log is off."""
-    return None if issubclass(type(error), PayloadError) or not is_heard(WARNING) else traceback_of(error)

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, ClassVar
 
 from scheduler_async.errors import InvalidScheduleError
-from scheduler_async.schedules.base import JSON_VERSION, Duration, Instant, Schedule, fill_in, iso_text
+from scheduler_async.schedules.base import JSON_VERSION, Duration, Instant, Schedule, fill_in
 from scheduler_async.timekeeping.instants import (
     Micros,
     describe_instant,
+    iso_text,
     parse_instant,
     to_micros,
 )

@@ -21,6 +21,7 @@ from scheduler_async.timekeeping.instants import (
     Micros,
     describe_instant,
     from_micros,
+    iso_text,
     parse_instant,
     span,
     to_micros,
@@ -124,8 +125,8 @@ class Schedule(ABC):
             "kind": self.kind,
             **self._parts(),
             "jitter": jitter_text(self.jitter),
-            "start": iso_text(self.start),
-            "end": iso_text(self.end),
+            "start": iso_or_none(self.start),
+            "end": iso_or_none(self.end),
         }
         return {name: value for name, value in form.items() if value is not None}
 
@@ -225,6 +226,6 @@ def check_flag(value: object) -> bool:
     return value
 
 
-def iso_text(moment: datetime | None) -> str | None:
+def iso_or_none(moment: datetime | None) -> str | None:
     """Return *moment* as it stands in JSON forms."""
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+    return None if moment is None else iso_text(moment)

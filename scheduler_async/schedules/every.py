@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, ClassVar
 
-from scheduler_async.schedules.base import Duration, Instant, Schedule, check_flag, fill_in, iso_text
+from scheduler_async.schedules.base import Duration, Instant, Schedule, check_flag, fill_in, iso_or_none
 from scheduler_async.timekeeping.durations import (
     describe_duration,
     format_interval,
@@ -94,7 +94,7 @@ class Every(Schedule):
             return None
 
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
-        origin = self._origin(anchor)
+        origin = anchor if self._anchor is None else self._anchor
         if origin is None:
             origin = now
         if self._start is not None:
@@ -141,7 +141,7 @@ class Every(Schedule):
     def _parts(self) -> dict[str, Any]:
         return {
             "interval": format_interval(self.interval),
-            "anchor": iso_text(self.anchor),
+            "anchor": iso_or_none(self.anchor),
             "immediately": self.immediately or None,
         }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import DecodeError, ValidationError, convert, to_builtins
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from scheduler_async.errors import StoreError
@@ -172,10 +173,20 @@ def read_state(columns: Row) -> JobState:
 
 def _are_texts(state: JobState) -> bool:
     """Return whether all strings are valid UTF-8. Most states have none."""
-    message, reason, error = state.last_message, state.disabled_reason, state.last_error
-    if message is reason is error is None:
+    message, reason, error, pause = state.last_message, state.disabled_reason, state.last_error, state.paused_reason
+    if message is reason is error is pause is state.cursor is None:
         return True
-    return all(found is None or is_text(found) for found in (message, reason, error))
+    if state.cursor is not None and not _is_json(state.cursor):
+        return False
+    return all(found is None or is_text(found) for found in (message, reason, error, pause))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode(text)
+    except (DecodeError, UnicodeError):
+        return False
+    return True
 
 
 def unreadable_state(columns: Row, problem: Unreadable) -> JobState:

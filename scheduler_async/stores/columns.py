@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import fields
 
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
-from scheduler_async.jobs.job import Count, JobState, Moment
+from scheduler_async.jobs.job import Count, JobState, JsonText, Moment
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.manual import Manual
@@ -130,6 +130,7 @@ _STATE_KINDS = {
     Moment | None: Kind(BIGINT, optional(moment)),
     int | None: Kind(BIGINT, optional(number)),
     str | None: Kind(TEXT, optional(text)),
+    JsonText | None: Kind(TEXT, optional(_read_json)),
 }
 
 STATE = {field.name: _STATE_KINDS[field.type] for field in fields(JobState)}
@@ -138,5 +139,5 @@ STATE = {field.name: _STATE_KINDS[field.type] for field in fields(JobState)}
 STATE_TYPES = {name: kind.type for name, kind in STATE.items()}
 """The columns of a state and their types in PostgreSQL."""
 
-STATE_TEXTS = tuple(field.name for field in fields(JobState) if field.type == str | None)
+STATE_TEXTS = tuple(field.name for field in fields(JobState) if field.type in (str | None, JsonText | None))
 """The columns of a state that hold text from handlers and users."""

@@ -1,9 +1,15 @@
-"""Convert filters of jobs and runs to SQL conditions. Pure; the dialects differ only in their parameters."""
+"""Convert filters of jobs, runs and changes to SQL conditions. Pure; the dialects differ only in their parameters."""
 
 from __future__ import annotations
 
 from scheduler_async.jobs.enums import Phase, Status
-from scheduler_async.stores.messages import JobFilter, RunFilter
+from scheduler_async.stores.messages import FEW_JOBS, ChangeFilter, JobFilter, RunFilter
+
+# Whether the schedule of a disabled job has ended. The index on disabled jobs contains this expression.
+HAS_ENDED = "coalesce(disabled_reason, '') = 'ended'"
+
+# Whether a change is neither a trigger nor a cancellation. PostgreSQL has an index with this condition.
+IS_DECISION = "c.action NOT IN ('trigger', 'cancel')"
 
 
 class Conditions:
@@ -17,11 +23,13 @@ class Conditions:
 
     def require(self, text: str, *values: object) -> None:
         """Add a condition. Each {} in *text* stands for one of *values*."""
-        numbers = []
-        for value in values:
-            numbers.append(self.next())
-            self.values.append(value)
-        self._texts.append(text.format(*numbers))
+        self._texts.append(text.format(*[self.take(value) for value in values]))
+
+    def take(self, value: object) -> str:
+        """Add a value, and return its parameter."""
+        parameter = self.next()
+        self.values.append(value)
+        return parameter
 
     def next(self) -> str:
         """Return the next parameter."""
@@ -51,14 +59,17 @@ def conditions_of_jobs(wanted: JobFilter, parameter: str) -> Conditions:
             where.require(f"{column} = {{}}", value)
     if wanted.due_before is not None:
         where.require("s.phase = 'active' AND s.next_run_at < {}", wanted.due_before)
+    if wanted.ended is not None:
+        ended = f"coalesce(s.phase, '') = 'disabled' AND {HAS_ENDED}"
+        where.require(ended if wanted.ended else f"NOT ({ended})")
     return where
 
 
-def conditions_of_runs(wanted: RunFilter, parameter: str, *, exists: bool) -> Conditions:
+def conditions_of_runs(wanted: RunFilter, parameter: str, *, exists: bool, id: str = "r.id") -> Conditions:
     """Return the conditions of *wanted* for a run `r` of a job `j`.
 
     If the filter names one job, *exists* tells whether that job exists. If not, it selects the runs of removed jobs
-    with that name.
+    with that name. For *id*, see `require_of_runs`.
     """
     where = Conditions(parameter)
     if wanted.run is not None:
@@ -71,8 +82,39 @@ def conditions_of_runs(wanted: RunFilter, parameter: str, *, exists: bool) -> Co
         where.require("j.id = {}", wanted.id)
     elif wanted.namespace is not None:
         where.require("j.namespace = {}", wanted.namespace)
-    if wanted.outcome is not None:
-        where.require("r.outcome = {}", wanted.outcome.value)
-    if wanted.since is not None:
-        where.require("r.claimed_at >= {}", wanted.since)
+    require_of_runs(where, wanted, id)
     return where
+
+
+def conditions_of_changes(wanted: ChangeFilter, parameter: str) -> Conditions:
+    """Return the conditions of *wanted* for a change `c` of a job `j`. Jobs that it names are found separately."""
+    where = Conditions(parameter)
+    if wanted.id is None and wanted.namespace is not None:
+        where.require("j.namespace = {}", wanted.namespace)
+    if wanted.since is not None:
+        where.require("c.at >= {}", wanted.since)
+    if wanted.decisions_only:
+        where.require(IS_DECISION)
+    return where
+
+
+# Each half has an index of its own.
+JOBS_OF_NAMESPACE = """
+    SELECT uid FROM job WHERE namespace = {} AND removed_at IS NULL
+     UNION ALL
+    SELECT uid FROM job WHERE namespace = {} AND removed_at IS NOT NULL
+"""
+COUNT_FEW_JOBS = f"SELECT count(*) FROM ({JOBS_OF_NAMESPACE} LIMIT {FEW_JOBS + 1}) AS of_namespace"
+
+
+def require_of_runs(where: Conditions, wanted: RunFilter, id: str = "r.id") -> None:
+    """Add the conditions of *wanted* for the columns of a run `r`. *id* is the expression of its id."""
+    for condition, value in (
+        ("r.outcome = {}", None if wanted.outcome is None else wanted.outcome.value),
+        ("r.trigger = {}", None if wanted.trigger is None else wanted.trigger.value),
+        ("r.claimed_at >= {}", wanted.since),
+        ("r.claimed_at <= {}", wanted.until),
+        (f"{id} < {{}}", wanted.before),
+    ):
+        if value is not None:
+            where.require(condition, value)

@@ -13,8 +13,8 @@ from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.copy_records import LeftOut, Ruling, RunRecord, Verdict
+from scheduler_async.stores.liveness import BEAT, MARGIN, is_gone, may_live
 from scheduler_async.stores.messages import NodeRow, RunFilter
-from scheduler_async.stores.nodes import BEAT, MARGIN, is_gone, may_live
 from scheduler_async.stores.protocol import Store
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros

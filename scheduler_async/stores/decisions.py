@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,10 +11,10 @@ from msgspec.structs import replace
 from scheduler_async.jobs.enums import Outcome, Phase, Status, Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip
+from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip, cancelled_on_request
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
-from scheduler_async.rules.edits import disable
+from scheduler_async.rules.edits import disable, remove, resume
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.next_run import disabled
 from scheduler_async.rules.terms import Rules, Transition
@@ -21,6 +22,9 @@ from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeRow
 from scheduler_async.stores.unreadable import is_count, shown_moment
 from scheduler_async.timekeeping.instants import Micros
+
+# Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
+DISABLED, CANCELLED = Phase.DISABLED, Outcome.CANCELLED
 
 
 def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
@@ -38,7 +42,7 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
 
     A job that is claimed ahead of its time counts as claimed at its time.
     """
-    if job.state.phase is Phase.DISABLED:
+    if job.state.phase is DISABLED:
         return Transition(job, kind=EventKind.DISABLED)
     due = job.state.next_run_at
     moment = now if due is None or due < now else due
@@ -46,20 +50,32 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
         taken = claim(job, moment, rules, activity)
     except Exception as error:  # one job must not stop the others
         return _failing(job, error, now)
-    return replace(taken, kind=EventKind.DISABLED) if taken.job.state.phase is Phase.DISABLED else taken
+    return replace(taken, kind=EventKind.DISABLED) if taken.job.state.phase is DISABLED else taken
 
 
-def claimed_by_hand(job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool) -> ClaimedRun:
-    """Claim a manual run of an idle job. Without *payload_json*, it gets the payload of the job."""
+def claimed_by_hand(
+    job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool, requested_at: Micros | None = None
+) -> ClaimedRun:
+    """Claim a manual run of an idle job. Without *payload_json*, it gets the payload of the job.
+
+    *requested_at* is the time of the request, if another process has asked for the run.
+    """
     taken = claim_manually(job, now)
     assert taken.attempt is not None
+    scheduled_for = now if requested_at is None else shown_moment(requested_at)
     return ClaimedRun.of(
         id=run_id,
         job=job.with_state(replace(taken.state, activity=Status.QUEUED if queued else Status.RUNNING)),
-        attempt=taken.attempt,
+        attempt=replace(taken.attempt, scheduled_for=now if scheduled_for is None else scheduled_for),
         payload_json=job.description.payload_json if payload_json is None else payload_json,
         before=job.state,
     )
+
+
+def is_running(job: Job, now: Micros) -> bool:
+    """Return whether a run of *job* is in progress. One that was claimed ahead of its time has not begun."""
+    state = job.state
+    return state.activity is not Status.IDLE and (state.last_run_at is None or state.last_run_at <= now)
 
 
 def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Micros | None, int]:
@@ -78,17 +94,11 @@ def _failing(job: Job, error: Exception, now: Micros) -> Transition:
 
 def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
     """Return the change of *job* after a run. A schedule that raises an error disables the job."""
-    return _after(job, ended.run, ended.ending, ended.started_at, ended.finished_at, rules)
-
-
-def _after(
-    job: Job, run: Attempt, ending: Ending, started_at: Micros | None, finished_at: Micros, rules: Rules
-) -> Transition:
     try:
-        left = after_run(job, run, ending, finished_at, rules, started_at)
+        left = after_run(job, ended.run, ended.ending, ended.finished_at, rules, ended.started_at)
     except Exception as error:  # one job must not stop the others
-        return _failing(job, error, finished_at)
-    is_disabled = left.job.state.phase is Phase.DISABLED and job.state.phase is not Phase.DISABLED
+        return _failing(job, error, ended.finished_at)
+    is_disabled = left.job.state.phase is DISABLED and job.state.phase is not DISABLED
     return replace(left, kind=EventKind.DISABLED) if is_disabled else left
 
 
@@ -123,13 +133,42 @@ def process_gone(node: NodeRow) -> str:
     return f"The process of this run has died ({node.identity.name})."
 
 
+def never_begun(run: ClaimedRun, reason: str | None) -> EndedRun:
+    """Return the ending of a run that a caller has cancelled before its handler was called."""
+    return EndedRun(run, cancelled_on_request(reason), None, run.claimed_at)
+
+
+def cancelled_by_stop(ended: Iterable[EndedRun]) -> list[int]:
+    """Return the runs that a stop has cancelled. A request to cancel them may have come too late to be noticed."""
+    return [item.run.id for item in ended if item.ending.outcome is CANCELLED and not item.ending.on_request]
+
+
+def with_cancel_requests(ended: Sequence[EndedRun], cancels: Mapping[int, str | None]) -> Sequence[EndedRun]:
+    """Return *ended* with the requests to cancel them. *cancels* are the requested runs, with the reasons."""
+    if not cancels:
+        return ended
+    return [
+        replace(item, ending=replace(item.ending, reason=cancels[item.run.id], on_request=True))
+        if item.run.id in cancels
+        else item
+        for item in ended
+    ]
+
+
 def interrupted(
-    job: Job, run_id: int | None, row: Sequence[Any], problem: str, now: Micros, rules: Rules
+    job: Job,
+    run_id: int | None,
+    row: Sequence[Any],
+    problem: str,
+    now: Micros,
+    rules: Rules,
+    cancels: Mapping[int, str | None] = MappingProxyType({}),
 ) -> tuple[Transition, EndedRun]:
     """Return the change of a claimed *job* whose run was interrupted, and the ending of that run.
 
-    *row* contains the occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id*
-    are None if there is no such row. A job whose state cannot be read stays unchanged.
+    *cancels* are the runs that callers had cancelled, with their reasons: such a run counts as cancelled. *row*
+    contains the occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id* are
+    None if there is no such row. A job whose state cannot be read stays unchanged.
     """
     *told, started_at = row
     tried = _attempt_of(job, *told)
@@ -137,10 +176,14 @@ def interrupted(
         id=run_id or 0, job=job, attempt=tried, payload_json=job.description.payload_json, before=job.state
     )
     ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
+    if run_id is not None and run_id in cancels:
+        ending = replace(cancelled_on_request(cancels[run_id]), error=problem)
     at = _noticed_at(now, tried.claimed_at)
-    is_readable = not has_unreadable_state(job)
-    edit = _after(job, run, ending, shown_moment(started_at), at, rules) if is_readable else Transition(job)
-    return edit, EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
+    ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
+    if has_unreadable_state(job):
+        return Transition(job), ended
+    left = after(job, replace(ended, started_at=shown_moment(started_at)), rules)
+    return replace(left, ending=ending) if ending.on_request else left, ended
 
 
 def _attempt_of(
@@ -173,9 +216,49 @@ def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
         freed, at = unclaim(job, run.job, run.before, run)
     except Exception:  # one job must not stop the others; a claim notices the problem
         now = job.state
-        state = replace(run.before, phase=now.phase, disabled_reason=now.disabled_reason, disabled_at=now.disabled_at)
+        state = replace(
+            run.before,
+            phase=now.phase,
+            disabled_reason=now.disabled_reason,
+            disabled_at=now.disabled_at,
+            counted_until=now.counted_until,
+            paused_reason=now.paused_reason,
+            paused_until=now.paused_until,
+            cursor=now.cursor,
+            cursor_edits=now.cursor_edits,
+        )
         return job.with_state(state), (), job.updated
     return freed.job, freed.skips, at
+
+
+def is_readable(job: Job) -> bool:
+    """Return whether all of *job* can be read, so that the rules can decide about it."""
+    return not has_unreadable_state(job) and not job.description.unreadable
+
+
+def can_be_purged(job: Job, spared: Collection[tuple[str, str]]) -> bool:
+    """Return whether a disabled job may be removed: it can be read, and its name is not in *spared*."""
+    return not has_unreadable_state(job) and (job.namespace, job.id) not in spared
+
+
+def resumed_by_itself(job: Job) -> Transition:
+    """Resume a job that was paused until a time, as of that time."""
+    until = job.state.paused_until
+    assert until is not None
+    try:
+        return replace(resume(job, until), kind=EventKind.RESUMED)
+    except Exception as error:  # one job must not stop the others
+        return _failing(job, error, until)
+
+
+def rows_of_removal(job: Job, now: Micros) -> tuple[Skip, ...]:
+    """Return the last rows of a job that is removed *now*. A job that cannot be read has none."""
+    if not is_readable(job):
+        return ()
+    try:
+        return remove(job, now).skips
+    except Exception:  # a schedule that fails has no occurrences that could be counted
+        return ()
 
 
 def disabled_by(job: Job, reason: str, now: Micros) -> Transition:

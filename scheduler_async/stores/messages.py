@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple, Protocol, Self
 
 from scheduler_async.errors import StoreError
-from scheduler_async.jobs.enums import Outcome, Priority, Status
+from scheduler_async.jobs.enums import Outcome, Priority, Status, Trigger
+from scheduler_async.jobs.history import NodeFate
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.progress import ProgressReport
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.timekeeping.instants import DAY, Micros
 
 MOST_UNHANDLED = 1000
 """A claim reports at most this many jobs that wait for a handler."""
+
+
+MOST_ATTEMPTS = 100
+"""`Store.runs_about` returns at most this many attempts of each kind. More do not matter."""
 
 
 MIGRATED = "Store %s migrated from schema version %d to %d"
@@ -55,6 +63,11 @@ class Change(Protocol):
         """The function that decides."""
         ...
 
+    @property
+    def adds(self) -> bool:
+        """Whether the job is expected to be new. A store may look for it in another order then."""
+        ...
+
 
 class Decision(NamedTuple):
     """A change that a function decides."""
@@ -62,6 +75,7 @@ class Decision(NamedTuple):
     namespace: str
     id: str
     decide: Decide
+    adds: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +137,41 @@ class NodeIdentity:
     process_start: str
 
 
+class AlreadyRequested(NamedTuple):
+    """The answer of a store that was asked for a run while another one is waiting."""
+
+    run: int
+
+
+class Cancellation(Enum):
+    """The answer of a store that was asked to cancel a run."""
+
+    UNKNOWN = "unknown"
+    """There is no such run."""
+    ENDED = "ended"
+    """The run had ended."""
+    REQUESTED = "requested"
+    """The node that has claimed the run will cancel it."""
+    DONE = "done"
+    """The run had not been taken up. It is recorded as cancelled."""
+
+
+class Report(NamedTuple):
+    """What a run of this node has reported since the last time."""
+
+    run: int
+    progress: ProgressReport | None
+    """None if there is no new report."""
+    output: str | None
+    """The end of its output; None if it has written nothing new."""
+
+
 REMOVED = "The job was removed."
 """The error of a run that was cancelled because its job was removed."""
+
+
+PURGED = {True: "its schedule ended long ago", False: "it was disabled for long"}
+"""Why an old job was removed, by whether its schedule had ended."""
 
 
 NEVER_BEAT = -1
@@ -171,6 +218,8 @@ class NodeStatus:
     """Time since the last heartbeat, by the clock of the store."""
     running: int
     """How many runs the node has claimed and not finished."""
+    handlers: frozenset[str] | None = None
+    """The handlers that the node has. None means any, or that they are not known."""
     skew: Micros = 0
     """How far its clock was ahead of the store's clock at the last heartbeat. Zero if all nodes share one clock."""
 
@@ -187,7 +236,14 @@ class JobFilter:
     priority: Priority | None = None
     metadata: Mapping[str, object] | None = None
     due_before: Micros | None = None
+    ended: bool | None = None
+    """Whether the schedule has nothing left."""
     limit: int | None = None
+
+    @property
+    def may_be_running(self) -> bool:
+        """Whether a job with a run in progress can meet the conditions."""
+        return self.due_before is None and self.status in (None, Status.QUEUED, Status.RUNNING)
 
 
 def has_metadata(job: Job, wanted: Mapping[str, object]) -> bool:
@@ -216,5 +272,79 @@ class RunFilter:
     namespace: str | None = None
     id: str | None = None
     outcome: Outcome | None = None
+    trigger: Trigger | None = None
     since: Micros | None = None
+    """The time of the claim or of the skip, at the earliest."""
+    until: Micros | None = None
+    """The same, at the latest."""
+    before: int | None = None
+    """Only rows with a smaller id."""
     limit: int | None = None
+
+    @property
+    def names_jobs(self) -> bool:
+        """Whether the rows are found through their jobs."""
+        return self.namespace is not None or self.id is not None
+
+    @property
+    def is_of_namespace(self) -> bool:
+        """Whether the rows of all jobs of a namespace are wanted."""
+        return self.namespace is not None and self.id is None and self.run is None
+
+    @property
+    def is_bounded_by_time(self) -> bool:
+        """Whether the rows of all jobs of the store, or of a namespace, are of a stretch of time."""
+        return self.id is None and self.run is None and not (self.since is None and self.until is None)
+
+
+class RunDetails(NamedTuple):
+    """What a run got and left that its row of the run log does not contain."""
+
+    traceback: str | None = None
+    payload: Json = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeFilter:
+    """A filter for changes of jobs, newest first. None means any."""
+
+    namespace: str | None = None
+    id: str | None = None
+    since: Micros | None = None
+    decisions_only: bool = False
+    """Leave out triggers and cancellations."""
+    limit: int | None = None
+
+
+FEW_JOBS = 1000
+"""The rows of a namespace with at most this many jobs are found job by job. Otherwise, the rows of all are looked at,
+newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLife:
+    """A row of the lives of nodes."""
+
+    identity: NodeIdentity
+    since: Micros
+    until: Micros | None
+    how: NodeFate | str
+    is_there: bool
+    """Whether the store has a row of the node: the node lives, or no other node has noticed that it died."""
+    age: Micros | None = None
+    """Time since the last heartbeat, by the clock of the store, if there is a row."""
+
+
+# Lives of at least this length are found through an index of their own.
+LONG_LIFE: Micros = DAY
+
+# So many lives of nodes at the same time tell enough.
+MOST_LIVES = 100
+
+
+def last_alive(since: Micros, beat_at: object, now: Micros) -> Micros:
+    """Return until when a lost node was known to live: its last heartbeat, or *now* if that is not known.
+
+    Heartbeats use the clock of the machine, and everything else that of the scheduler, which may be virtual.
+    """
+    return beat_at if isinstance(beat_at, int) and since <= beat_at <= now else now

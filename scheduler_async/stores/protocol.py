@@ -9,18 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
+from scheduler_async.jobs.history import NO_ACTOR, Actor, ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
+from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
+    AlreadyRequested,
+    Cancellation,
     Change,
+    ChangeFilter,
     Claims,
     ClaimTerms,
     JobFilter,
     NodeIdentity,
+    NodeLife,
     NodeRow,
     NodeStatus,
+    Report,
+    RunDetails,
     RunFilter,
 )
 from scheduler_async.timekeeping.clock import Clock
@@ -52,8 +60,14 @@ class Store(Protocol):
     async def close(self) -> None:
         """Close the store."""
 
-    async def change(self, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
-        """Make all *changes*, or none if one of them raises."""
+    async def change(
+        self, changes: Sequence[Change], now: Micros, by: Actor = NO_ACTOR, *, quota: Quota | None = None
+    ) -> list[Transition | None]:
+        """Make all *changes*, or none if one of them raises. Record each, with who made it.
+
+        If they add jobs, call `Quota.check_jobs` of *quota* with the number of jobs in its namespace. Transactions with
+        a quota of the same namespace do not overlap, so that no two processes exceed it together.
+        """
 
     async def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
         """Call *decide* for jobs whose next run is after *now*, and store the results. None leaves a job unchanged.
@@ -61,8 +75,10 @@ class Store(Protocol):
         Review up to *limit* jobs with numbers above *after*. Return the number to continue from, or None at the end.
         """
 
-    async def remove(self, namespace: str, id: str, now: Micros, own_run: int | None = None) -> Job | None:
-        """Remove a job, and return it as it was. Its rows in the run log remain until `purge_removed`.
+    async def remove(
+        self, namespace: str, id: str, now: Micros, own_run: int | None = None, by: Actor = NO_ACTOR
+    ) -> Job | None:
+        """Remove a job, and return it as it was. Its runs and changes remain until `purge_removed`.
 
         A run in progress is recorded as cancelled, unless it is *own_run*, the run that removes its own job. That run
         continues and is recorded when it ends.
@@ -77,8 +93,34 @@ class Store(Protocol):
     async def list_runs(self, wanted: RunFilter) -> list[RunRow]:
         """Return rows of the run log, newest first."""
 
+    async def runs_about(self, uid: int, start: Micros, end: Micros) -> list[RunRow]:
+        """Return the rows of a job about a time: attempts at occurrences from *start*, before *end*.
+
+        Return also the last row of skipped occurrences that begins before *end*, and the run of the same claim.
+        """
+
+    async def list_changes(self, wanted: ChangeFilter) -> list[ChangeRow]:
+        """Return changes of jobs, newest first."""
+
+    async def details_of(self, run: int) -> RunDetails:
+        """Return the traceback of a run, and the payload that it got. Both are None if there is no such run."""
+
     async def output_of(self, run: int) -> str | None:
         """Return the output of a run. Return None if it has none, or if there is no such run."""
+
+    async def request_start(
+        self, namespace: str, id: str, payload_json: str | None, now: Micros, by: Actor = NO_ACTOR
+    ) -> int | Job | AlreadyRequested | None:
+        """Ask for a manual run of a job by any node that has its handler. Write its row, and return its id.
+
+        Return the job itself if it is running, the other run if one is waiting, and None if the job is missing.
+        """
+
+    async def request_cancel(self, run: int, reason: str | None, now: Micros, by: Actor = NO_ACTOR) -> Cancellation:
+        """Ask the node that has claimed a run to cancel it. Cancel a run that no node has taken up."""
+
+    async def report(self, reports: Sequence[Report]) -> None:
+        """Store the progress and the output of runs that have not ended."""
 
     async def running_by_group(self) -> dict[str, int]:
         """Return how many jobs of each group any node has claimed, by `group_key`."""
@@ -104,10 +146,18 @@ class Store(Protocol):
         *,
         node: int,
         queued: bool,
+        by: Actor = NO_ACTOR,
     ) -> ClaimedRun | Job | None:
-        """Claim one job regardless of its schedule.
+        """Claim one job regardless of its schedule, and record who triggered it.
 
         Return the job itself if it is already claimed, None if it is missing.
+        """
+
+    async def claim_requested(self, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], bool]:
+        """Claim runs that `request_start` has asked for, in order, regardless of schedules and group limits.
+
+        Return also whether more of them wait for a run to end here or elsewhere. Raise `NodeLost` if this node has no
+        row.
         """
 
     async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
@@ -119,8 +169,8 @@ class Store(Protocol):
     async def finish(self, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         """Record how runs ended and what comes next. Return None for each run that this node no longer owns."""
 
-    async def join(self, identity: NodeIdentity, now: Micros) -> int:
-        """Register a node. Return its number."""
+    async def join(self, identity: NodeIdentity, now: Micros, handlers: Sequence[str] | None = None) -> int:
+        """Register a node with the names of its *handlers*; None means any name. Return its number."""
 
     async def beat(self, node: int) -> list[NodeRow]:
         """Record a heartbeat of *node*. Return all nodes, and the owners of claims that have no row.
@@ -129,17 +179,39 @@ class Store(Protocol):
         `NodeLost` if *node* has no row.
         """
 
+    async def note_handlers(self, node: int, handlers: Sequence[str] | None) -> None:
+        """Record the names of the handlers that *node* has now. None means any name."""
+
     async def held(self, node: int) -> set[int]:
         """Return the ids of the runs that *node* has claimed and not finished."""
 
-    async def leave(self, node: int) -> None:
-        """Remove a node."""
+    async def cancels(self, node: int) -> dict[int, str | None]:
+        """Return the runs of *node* that it should cancel, with the reasons."""
+
+    async def leave(self, node: int, now: Micros | None = None) -> None:
+        """Remove a node that leaves at *now*."""
 
     async def nodes(self) -> list[NodeStatus]:
         """Return all nodes, including dead ones, ordered by when they joined. The caller need not be a node."""
 
+    async def node_lives(self, since: Micros | None = None, limit: int | None = None) -> list[NodeLife]:
+        """Return the lives of nodes, newest first: all of them, or those that did not end before *since*.
+
+        With *limit*, return only so many: those that have not ended, then those that ended last.
+        """
+
+    async def lives_about(self, start: Micros, end: Micros) -> list[NodeLife]:
+        """Return the lives of nodes, newest first, that include a time from *start*, before *end*.
+
+        Return also the last one that ended before, the first one that began after, and those that have not ended. If
+        very many include that time, some of them are enough.
+        """
+
     async def recover(self, dead: Sequence[NodeRow], now: Micros, rules: Rules) -> list[tuple[Transition, ClaimedRun]]:
         """Record the runs of *dead* nodes as interrupted, and remove the nodes. Spare a node with a new heartbeat.
+
+        A run that a caller has asked to cancel is recorded as cancelled, and is not run again. The same applies to
+        `interrupt_unknown`, to `release`, and to a `finish` with the outcome "cancelled".
 
         A claim that cannot be read stays unchanged, unless its job was removed.
         """
@@ -155,6 +227,12 @@ class Store(Protocol):
     async def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
         """Disable every job without a user, and return the jobs. Runs in progress continue."""
 
+    async def resume_paused(self, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
+        """Resume up to *limit* jobs that were paused until a time that has come. Each resumes as of that time.
+
+        Return the changes, and when the next pause ends.
+        """
+
     async def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
         """Return those of the jobs that have more than *keep* rows."""
 
@@ -162,10 +240,22 @@ class Store(Protocol):
         """Delete all but the newest *keep* rows of these jobs. Rows about a time after *now* remain."""
 
     async def purge_removed(self, before: Micros, limit: int) -> int:
-        """Delete the runs of up to *limit* jobs that were removed before a time. Return the number of jobs."""
+        """Delete up to *limit* jobs that were removed before a time, with runs and changes. Return their number."""
 
-    async def purge_disabled(self, before: Micros, limit: int) -> list[Job]:
-        """Delete up to *limit* jobs that were disabled before a time. Return them."""
+    async def purge_disabled(
+        self, before: Micros, limit: int, now: Micros, *, ended: bool, spared: Collection[tuple[str, str]] = ()
+    ) -> list[Job]:
+        """Remove up to *limit* jobs that were disabled before a time, and return them. Record the removals.
+
+        *ended* chooses between jobs whose schedules have ended, and those that were disabled for another reason.
+        Jobs with the names in *spared*, each a namespace and an id, remain.
+        """
+
+    async def purge_history(self, before: Micros, limit: int) -> int:
+        """Delete up to *limit* changes, and as many lives of nodes, from before a time.
+
+        Return the larger number of both: there may be more if it is *limit*.
+        """
 
     async def count(self) -> tuple[int, int]:
         """Return the number of jobs, and the number of ended runs."""

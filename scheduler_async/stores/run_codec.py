@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from scheduler_async.errors import quoted
 from scheduler_async.jobs.enums import Outcome, SkipReason, Trigger
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.run import EndedRun, RunRow, Skip
 from scheduler_async.jobs.unreadable import Unreadable
+from scheduler_async.stores.change_codec import is_placeholder
 from scheduler_async.stores.codec import Row, read_job, read_state
 from scheduler_async.stores.columns import PLACE
 from scheduler_async.stores.copy_records import LeftOut, RunRecord
+from scheduler_async.stores.messages import RunDetails
 from scheduler_async.stores.unreadable import (
     Reader,
     first_problem,
@@ -26,6 +31,28 @@ from scheduler_async.stores.unreadable import (
 )
 from scheduler_async.timekeeping.instants import Micros, from_micros
 
+# Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
+INTERRUPTED = Outcome.INTERRUPTED
+
+
+def _read_reason(value: Any) -> SkipReason | str:
+    """Read a `SkipReason`, or the text that a caller gave for a cancellation."""
+    return _REASONS.get(value) or text(value)
+
+
+def _read_json(value: Any) -> Json:
+    found: Json = json.loads(text(value))
+    return found
+
+
+def _read_share(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise ValueError(f"{quoted(value)} is not a number between 0 and 1")
+    return float(value)
+
+
+_REASONS = {reason.value: reason for reason in SkipReason}
+
 RUN: dict[str, Reader] = {
     "id": number,
     **dict.fromkeys(("job_id", "namespace"), lambda _: None),  # columns of the job
@@ -34,11 +61,15 @@ RUN: dict[str, Reader] = {
     "attempt": number,
     "trigger": Trigger,
     "outcome": optional(Outcome),
-    "reason": optional(SkipReason),
+    "reason": optional(_read_reason),
     "missed": number,
     **dict.fromkeys(("error", "message"), optional(text)),
     "exit_code": optional(number),
     "node": optional(text),
+    "claimed_at": moment,
+    "result": optional(_read_json),
+    "progress": optional(_read_share),
+    "progress_message": optional(text),
 }
 """The columns of a row of the run log, and the values that each may hold."""
 
@@ -80,14 +111,14 @@ def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
 def _is_sound_run(columns: Sequence[Any]) -> bool:
     """Return whether `RUN` finds no problem that `_run_row` would miss, and the name of the job can be displayed."""
     (run_id, job_id, namespace, scheduled_for, started_at, finished_at, attempt, _, _, _, missed, error, message,
-     exit_code, node) = columns  # fmt: skip
-    for value in (run_id, scheduled_for, attempt, missed):
+     exit_code, node, claimed_at, _, _, progress_message) = columns  # fmt: skip
+    for value in (run_id, scheduled_for, attempt, missed, claimed_at):
         if type(value) is not int:
             return False
     for value in (started_at, finished_at, exit_code):
         if value is not None and type(value) is not int:
             return False
-    for value in (error, message, node):
+    for value in (error, message, node, progress_message):
         if value is not None and (type(value) is not str or not is_text(value)):
             return False
     return all(type(value) is str and is_text(value) for value in (job_id, namespace))
@@ -109,6 +140,10 @@ def _run_row(
     message: str | None,
     exit_code: int | None,
     node: str | None,
+    claimed_at: Micros | None,
+    result: str | None,
+    progress: float | None,
+    progress_message: str | None,
 ) -> RunRow:
     return RunRow(
         id=run_id,
@@ -122,12 +157,16 @@ def _run_row(
         attempt=attempt,
         trigger=Trigger(trigger),
         outcome=None if outcome is None else Outcome(outcome),
-        reason=None if reason is None else SkipReason(reason),
+        reason=None if reason is None else _read_reason(reason),
         missed=missed,
         error=error,
         message=message,
         exit_code=exit_code,
         node=node,
+        claimed_at=None if claimed_at is None else from_micros(claimed_at),
+        result=None if result is None else _read_json(result),
+        progress=None if progress is None else _read_share(progress),
+        progress_message=progress_message,
     )
 
 
@@ -166,39 +205,89 @@ def read_job_to_copy(description: Row, columns: Row) -> Job | LeftOut:
 def ending_values(item: EndedRun) -> Row:
     """Return the columns that an ending writes to the row of its run."""
     ending = item.ending
-    reason = SkipReason.INTERRUPTED._value_ if ending.outcome is Outcome.INTERRUPTED else None
     return (
         item.started_at,
         item.finished_at,
         ending.outcome._value_,
-        reason,
+        SkipReason.INTERRUPTED._value_ if ending.outcome is INTERRUPTED else ending.reason,
         ending.error,
         ending.message,
         ending.exit_code,
+        ending.result,
         item.run.id,
     )
+
+
+def details_of_run(traceback: object, own: object, edits: Iterable[object], current: object) -> RunDetails:
+    """Return the traceback of a run, and the payload that it got.
+
+    *own* is the JSON of a payload that only this run got. Otherwise it got the payload of its job, which is the
+    *current* one unless it was edited since. *edits* contain the fields that the edits since the claim have changed,
+    as they were before, oldest first. A payload that was too large to keep with an edit is None.
+    """
+    payloads = [own] if own is not None else [*_payloads_before(edits), current]
+    return RunDetails(None if traceback is None else shown_text(traceback), _json_or_none(payloads[0]))
+
+
+def _payloads_before(edits: Iterable[object]) -> Iterator[object]:
+    """Return the JSON of the payloads that edits have replaced."""
+    for before in edits:
+        fields = _json_or_none(before)
+        if isinstance(fields, dict) and "payload" in fields:
+            yield None if is_placeholder(fields["payload"]) else json.dumps(fields["payload"])
+
+
+def _json_or_none(value: object) -> Json:
+    """Read JSON from a column. Damaged JSON is None."""
+    try:
+        return None if value is None else _read_json(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+TEXTS_OF_RUNS = ("output", "traceback")
+"""The tables with long texts of runs, apart from their rows, which are read more often. Each is a field of `Ending`."""
+
+
+def texts_of(ended: Iterable[EndedRun], table: str) -> list[tuple[int, str]]:
+    """Return the texts of runs that belong in *table*, by run."""
+    texts = ((item.run.id, getattr(item.ending, table)) for item in ended)
+    return [(run, text) for run, text in texts if text is not None]
+
+
+def progress_of(ended: Iterable[EndedRun]) -> list[tuple[float | None, str | None, int]]:
+    """Return the progress reports of runs, as columns before the run."""
+    return [(*item.ending.progress, item.run.id) for item in ended if item.ending.progress is not None]
 
 
 def row_of(item: EndedRun, node: str | None) -> RunRow:
     """Return the row of a run that has ended."""
     run, ending = item.run, item.ending
+    progress, progress_message = ending.progress or (None, None)
+    began = item.started_at
     return RunRow(
         id=run.id,
         job_id=run.name[1],
         namespace=run.name[0],
         scheduled_for=from_micros(run.scheduled_for),
-        started_at=from_micros(item.started_at),
+        started_at=None if began is None else from_micros(began),
         finished_at=from_micros(item.finished_at),
-        duration_ms=max(item.finished_at - item.started_at, 0) / 1000,
-        delay_ms=max(item.started_at - run.scheduled_for, 0) / 1000,
+        duration_ms=None if began is None else max(item.finished_at - began, 0) / 1000,
+        delay_ms=None if began is None else max(began - run.scheduled_for, 0) / 1000,
         attempt=run.attempt,
         trigger=run.trigger,
         outcome=ending.outcome,
-        reason=SkipReason.INTERRUPTED if ending.outcome is Outcome.INTERRUPTED else None,
+        reason=SkipReason.INTERRUPTED if ending.outcome is INTERRUPTED else ending.reason,
         error=ending.error,
         message=ending.message,
         exit_code=ending.exit_code,
         node=node,
+        claimed_at=from_micros(run.claimed_at),
+        result=None if ending.result is None else _read_json(ending.result),
+        progress=progress,
+        progress_message=progress_message,
+        traceback=ending.traceback,
+        payload=_read_json(run.payload_json),
     )
 
 
@@ -218,6 +307,7 @@ def row_of_skip(job: Job, skip: Skip, now: Micros) -> RunRow:
         outcome=Outcome.SKIPPED,
         reason=skip.reason,
         missed=skip.missed,
+        claimed_at=from_micros(now),
     )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from scheduler_async.timekeeping.durations import parse_interval
 from scheduler_async.timekeeping.instants import SECOND, Micros, from_micros
@@ -24,11 +24,21 @@ class Timer(Protocol):
         """Cancel the callback."""
 
 
+class RunsInProgress(Protocol):
+    """The runs of a scheduler, for a clock that waits for them."""
+
+    def in_progress(self) -> Iterable[tuple[str, Iterable[asyncio.Task[Any]]]]:
+        """Return the job and the tasks of each run whose handler has been called and has not returned."""
+
+
 class Clock(ABC):
     """The clock that a scheduler goes by: `SystemClock`, or `scheduler_async.testing.VirtualClock` in tests."""
 
     tells_of_jumps = False
     """Whether the clock calls the listeners of `on_jump`, so that the scheduler need not wake up to look for jumps."""
+
+    is_virtual = False
+    """Whether a test moves the clock. When a test ends, runs in progress are cancelled."""
 
     @abstractmethod
     def micros(self) -> Micros:
@@ -78,6 +88,9 @@ class Clock(ABC):
     def on_jump(self, _listener: Callable[[], object], /) -> Callable[[], None]:
         """Call a listener when the wall clock jumps, if this clock knows. Return a function that ends it."""
         return lambda: None
+
+    def follow(self, _runs: RunsInProgress, /) -> None:  # noqa: B027 - only a clock of tests needs to know
+        """Learn of the runs of a scheduler that goes by this clock."""
 
     def working(self) -> AbstractContextManager[None]:
         """Return a scope for work that is under way off the event loop, such as a query to the store."""

@@ -42,6 +42,11 @@ def span(duration: timedelta) -> Micros:
     return duration // _MICROSECOND
 
 
+def iso_text(moment: datetime) -> str:
+    """Return *moment*, which is in UTC, as it stands in JSON: "2026-06-15T09:00:00Z"."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
 def describe_instant(moment: datetime, zone: str | tzinfo = UTC) -> str:
     """Return *moment* for people, in *zone*: "2026-06-15 09:00 UTC", with seconds unless they are 0."""
     zone = as_tzinfo(zone)

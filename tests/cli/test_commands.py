@@ -12,7 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ import pytest
 
 from scheduler_async import Delay, Every, Misfire, Priority, Scheduler, Status
 from scheduler_async.stores.sqlite.schema import newest
+from scheduler_async.timekeeping.clock import SystemClock
+from scheduler_async.timekeeping.instants import DAY
 from tests.cast import line_of, started
 from tests.postgres_server import url_of_schema
 from tests.prepared import Prepared
@@ -33,7 +35,7 @@ PROGRAM = [sys.executable, "-m", "scheduler_async"]
 PATIENCE = 60.0  # seconds
 COMMANDS = (
     *("add", "edit", "remove", "pause", "resume", "trigger", "list", "show", "log", "stats", "preview", "explain"),
-    *("nodes", "next", "copy", "cron", "run"),
+    *("nodes", "next", "copy", "cron", "run", "changes", "cancel", "status"),
 )
 
 
@@ -90,14 +92,23 @@ def running(here: Path, *arguments: str, **options: Any) -> AbstractContextManag
 
 
 def on_terminal(
-    here: Path, *arguments: str, columns: int = 100, env: Mapping[str, str] | None = None, until: str | None = None
+    here: Path,
+    *arguments: str,
+    columns: int = 100,
+    env: Mapping[str, str] | None = None,
+    steps: Sequence[tuple[str, Callable[[], object]]] = (),
+    until: str | None = None,
 ) -> str:
-    """What somebody sees who runs the program in a terminal, and interrupts it when there is what they wait for."""
+    """What somebody sees who runs the program in a terminal, and interrupts it when there is what they wait for.
+
+    Before that, they take *steps*: each has what they wait for first, after the step before it.
+    """
     theirs, ours = pty.openpty()
     size = {"COLUMNS": str(columns), "LINES": "30"}
     process = _prepared.begin(arguments, here, environment({**size, **(env or {})}), [ours, ours, ours])
     os.close(ours)
-    seen = b""
+    seen, begun = b"", 0
+    waiting = [*steps, *([] if until is None else [(until, lambda: os.kill(process, signal.SIGINT))])]
     try:
         while select.select([theirs], [], [], PATIENCE)[0]:
             try:
@@ -107,13 +118,21 @@ def on_terminal(
             if not data:
                 break
             seen += data
-            if until is not None and re.search(until, seen.decode(errors="replace"), re.DOTALL):
-                os.kill(process, signal.SIGINT)
-                until = None
+            if waiting and re.search(waiting[0][0], seen[begun:].decode(errors="replace"), re.DOTALL):
+                _, act = waiting.pop(0)
+                act()
+                begun = len(seen)
         _prepared.end()
     finally:
         os.close(theirs)
     return seen.decode().replace("\r\n", "\n")
+
+
+def run_elsewhere(store: Path) -> None:
+    """Let a scheduler on another machine be alive on the store, so that jobs wait for their time and not for one."""
+    tomorrow = SystemClock().micros() + DAY
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("INSERT INTO node VALUES (99, 'elsewhere', 'far', 1, 's', 1, 1, ?, NULL)", (tomorrow,))
 
 
 # ---------------------------------------------------------------- the life of a job
@@ -254,6 +273,7 @@ def test_a_zone_may_be_an_offset(offset: str, here: Path) -> None:
     assert added["schedule"]["tz"] == "UTC-05:30"
     assert moment["schedule"]["at"] == "2099-01-15T14:30:00Z"
     assert following["occurrences"][0]["there"].endswith("T03:00:00-05:30")
+    run_elsewhere(here / "scheduler.db")
     assert "(UTC-05:30)" in well(here, "explain", "a").out
 
 
@@ -282,6 +302,8 @@ def test_another_cron_expression_keeps_its_zone(here: Path) -> None:
 def test_an_explanation_names_commands_and_the_readers_time(arguments: list[str], words: str, here: Path) -> None:
     well(here, "add", "a", "true", "--every", "1h", "--namespace", "t")
     changed = well(here, *arguments, "--namespace", "t")
+
+    run_elsewhere(here / "scheduler.db")
 
     explained = well(here, "explain", "a", "--namespace", "t").out
 
@@ -801,6 +823,33 @@ def test_run_takes_the_scheduler_of_a_program(here: Path) -> None:
     assert process.returncode == 0
     assert "from the program" in well(here, "log", "declared", "--output", "--store", "own.db").out
     assert well(here, "trigger", "declared", "--app", "mine:scheduler").out == "from the program\n"
+
+
+PROGRAM_WITHOUT_LINE_ENDS = PROGRAM_WITH_SCHEDULER.replace('run.write("from the program")', 'print("hi", end="")')
+
+
+def test_a_line_that_a_handler_leaves_unfinished_is_ended(here: Path) -> None:
+    """Otherwise the report of a run would begin in the middle of what its handler printed: "hideclared: success"."""
+    (here / "mine.py").write_text(PROGRAM_WITHOUT_LINE_ENDS.replace('1s"', '1s", immediately=True'))
+
+    passed = well(here, "cron", "--app", "mine:scheduler")
+    triggered = on_terminal(here, "trigger", "declared", "--app", "mine:scheduler", env={"NO_COLOR": "1"})
+
+    assert passed.out == "hi\n1 task executed (1 success)\n"
+    assert triggered.splitlines() == ["hi", "declared: success"]
+
+
+def test_run_ends_a_line_that_a_handler_leaves_unfinished(here: Path) -> None:
+    """A program that reads the lines of --json finds each of them whole."""
+    (here / "mine.py").write_text(PROGRAM_WITHOUT_LINE_ENDS)
+
+    with running(here, "run", "mine:scheduler", "--json") as process:
+        printed = line_of(process)
+        row = json.loads(line_of(process))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+
+    assert (printed.strip(), row["job_id"]) == ("hi", "declared")
 
 
 def test_a_program_has_the_garbage_collector_that_starting_does_without(here: Path) -> None:
@@ -1450,3 +1499,35 @@ def test_help_names_every_command_and_says_what_all_else_is(here: Path) -> None:
             what, words, *_ = [*re.split(r" {2,}", line), ""]
             assert words, f"{command} does not say what {what} is"
             assert not words.startswith("["), f"{command} does not say what {what} is"
+
+
+# ---------------------------------------------------------------- changes
+
+
+def test_changes_tell_who_did_what_by_the_command_line(here: Path) -> None:
+    """Also of a job that was removed, and never ran."""
+    well(here, "add", "a", "true", "--every", "1h")
+    well(here, "edit", "a", "--timeout", "5m")
+    well(here, "pause", "a")
+    well(here, "resume", "a")
+    well(here, "trigger", "a")
+    well(here, "add", "gone", "true", "--namespace", "tenant")
+    well(here, "remove", "tenant/gone")
+
+    rows = well(here, "changes", "--json").json
+    table = well(here, "changes", "a", "--limit", "2").out.splitlines()
+
+    assert [(row["namespace"], row["action"]) for row in rows] == [
+        ("tenant", "remove"),
+        ("tenant", "add"),
+        *(("default", action) for action in ("trigger", "resume", "pause", "edit", "add")),
+    ]
+    assert {row["via"] for row in rows} == {"cli"}
+    assert all(row["actor"] for row in rows)
+    assert (rows[5]["before"], rows[5]["after"]) == ({"timeout": None}, {"timeout": "5m"})
+    assert [row["action"] for row in well(here, "changes", "tenant/gone", "--json").json] == ["remove", "add"]
+    assert well(here, "changes", "--since", "1h", "--namespace", "tenant", "--json").json == rows[:2]
+    assert [line.split()[0] for line in table] == ["slug", "a", "a"]
+    assert "No changes." in well(here, "changes", "a", "--limit", "0").out
+    assert call(here, "changes", "nobody").code == 1
+    assert call(here, "changes", "--since", "soon").code == 2

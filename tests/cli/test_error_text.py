@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 import pytest
 
@@ -21,7 +22,9 @@ from scheduler_async import (
     SkipReason,
 )
 from scheduler_async.cli.error_text import explained, sentence_of
-from scheduler_async.rules.edits import add
+from scheduler_async.rules.edits import add, pause
+from scheduler_async.timekeeping.instants import to_micros
+from tests.cast import NOON
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,10 @@ from scheduler_async.rules.edits import add
             'Job "a" is already running. Only one run of a job may be in progress. Try again when it has ended.',
         ),
         (
+            JobAlreadyRunningError("a", requested_run=7),
+            'A run of job "a" is already requested (run 7). "scheduler-async cancel 7" withdraws it.',
+        ),
+        (
             SchedulerShutdownError(5.0, 2),
             "2 runs have not ended in time. The next scheduler on this store records them as interrupted.",
         ),
@@ -77,12 +84,38 @@ def job() -> Job:
     return add(JobSpec(Manual(), handler="command"), id="a", handler="command", now=0)
 
 
+@pytest.mark.parametrize("at", [None, NOON], ids=["now", "then"])
 @pytest.mark.parametrize("reason", [None, *SkipReason])
-def test_no_explanation_names_a_call(reason: SkipReason | None, job: Job) -> None:
-    explanation = Explanation(reason=reason, until=None, sentence='Job "a" waits.', remedy=None)
+def test_no_explanation_names_a_call(reason: SkipReason | None, at: datetime | None, job: Job) -> None:
+    explanation = Explanation(reason=reason, until=None, sentence='Job "a" waits.', remedy=None, at=at)
 
     sentence = explained(job, explanation)
 
     assert sentence.startswith('Job "a" waits.')
     assert not re.search(r"\(\)|_job", sentence)
     assert sentence.count("scheduler-async") == sentence.count('"scheduler-async')
+
+
+def test_a_reason_of_the_past_has_a_remedy_only_if_it_still_holds(job: Job) -> None:
+    """To resume a job that is not paused would reset its failures."""
+    then = Explanation(reason=SkipReason.PAUSED, until=None, sentence='Job "a" was paused.', at=NOON)
+    paused = pause(job, to_micros(NOON)).job
+
+    assert explained(job, then) == 'Job "a" was paused.'
+    assert explained(paused, then).endswith('It is paused now. "scheduler-async resume a" lets it start again.')
+
+
+@pytest.mark.parametrize(
+    ("handler", "command"),
+    [
+        pytest.param("command", '"scheduler-async run" starts one', id="a command"),
+        pytest.param("mine", "MODULE:", id="else"),
+    ],
+)
+def test_without_a_scheduler_the_command_that_starts_one_is_named(handler: str, command: str) -> None:
+    job = add(JobSpec(Manual(), handler=handler), id="a", handler=handler, now=0)
+    explanation = Explanation(
+        reason=SkipReason.NO_SCHEDULER, until=None, sentence='Job "a" is due.', remedy="Start one."
+    )
+
+    assert command in explained(job, explanation)

@@ -51,10 +51,24 @@ READABLE = {
 }
 
 # What a command is given: one that needs more says so here.
-GIVEN = {"slug": EVIL, "expression": "0 9 * * *", "source": "scheduler.db", "destination": "new.db", "command": "true"}
-MORE = {"log": ["--output"], "edit": ["--every", "1h"], "preview": ["--window", "1d"], "copy": ["--anyway"]}
+GIVEN = {
+    "run_id": "1",
+    "slug": EVIL,
+    "expression": "0 9 * * *",
+    "source": "scheduler.db",
+    "destination": "new.db",
+    "command": "true",
+}
+MORE = {
+    "explain": ["--at", "now"],
+    "pause": ["--until", "2h", "--reason", EVIL],
+    "log": ["--output"],
+    "edit": ["--every", "1h"],
+    "preview": ["--window", "1d"],
+    "copy": ["--anyway"],
+}
 # Those that have nothing of a store to show.
-SILENT = {"add", "next", "cron"}
+SILENT = {"add", "next", "cron", "cancel"}
 PROGRAM = cast(click.Group, get_command(app))
 CONTEXT = click.Context(PROGRAM)
 COMMANDS = {name: cast(click.Command, PROGRAM.get_command(CONTEXT, name)) for name in PROGRAM.list_commands(CONTEXT)}
@@ -81,7 +95,7 @@ async def fill(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE state SET next_run_at = 1 WHERE next_run_at IS NOT NULL")
         tomorrow = SystemClock().micros() + DAY  # nobody has to wait to see whether it lives
-        db.execute("INSERT INTO node VALUES (99, 'n', 'h', 1, 's', 1, 1, ?)", (tomorrow,))
+        db.execute("INSERT INTO node VALUES (99, 'n', 'h', 1, 's', 1, 1, ?, NULL)", (tomorrow,))
         db.execute("UPDATE state SET activity = 'running', node = 99 WHERE uid = 2")
 
 

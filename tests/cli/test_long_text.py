@@ -12,6 +12,7 @@ from scheduler_async.cli.long_text import shortened, size
 from tests.cli.test_commands import (
     on_terminal,
     prepared,  # noqa: F401 - a fixture that they need
+    run_elsewhere,
     well,
     without_colours,
 )
@@ -69,6 +70,7 @@ async def here(tmp_path: Path) -> Path:
     await scheduler.run_pending()
     await scheduler.trigger_job("talks")
     await scheduler.stop()
+    run_elsewhere(tmp_path / "scheduler.db")
     return tmp_path
 
 

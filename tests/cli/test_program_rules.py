@@ -18,6 +18,7 @@ from tests.cli.test_commands import (
     PROGRAM,
     environment,
     prepared,  # noqa: F401 - a fixture that they need
+    run_elsewhere,
     well,
 )
 
@@ -43,6 +44,7 @@ async def here(tmp_path: Path) -> Path:
         await scheduler.add_job(PASSED, handler="elsewhere", id="merged")
         await scheduler.add_job(Every("10m"), handler="command", id="command", payload={"command": "true"})
         await scheduler.stop()
+    run_elsewhere(tmp_path / "scheduler.db")
     return tmp_path
 
 

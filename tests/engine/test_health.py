@@ -263,7 +263,7 @@ async def test_a_pass_that_hangs_is_told_of(moody: MoodyStore) -> None:
     scheduler.handler("work")(Worker(clock))
     async with scheduler:
         await scheduler.add_job(Every("1m"), handler="work", id="a")
-        while scheduler.state().tick_count == 0:
+        while scheduler.state().next_wake_at is None:  # until the end of its first pass
             await clock.advance("0s")
         moody.hangs_at = {"claim_due"}
 

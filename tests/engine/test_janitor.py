@@ -9,8 +9,10 @@ import pytest
 
 from scheduler_async import StoreError, StoreOutdatedError
 from scheduler_async.engine.janitor import UPKEEP_LOOK, UPKEEP_SLICE, Janitor
+from scheduler_async.options import duration_or_none
 from scheduler_async.testing import VirtualClock
-from scheduler_async.timekeeping.instants import Micros, span
+from scheduler_async.timekeeping.durations import parse_interval
+from scheduler_async.timekeeping.instants import DAY, Micros, span
 from tests.engine.parts import NOON_MICROS, Parts, new_job
 
 KEEP = 100
@@ -29,7 +31,7 @@ async def test_only_jobs_with_enough_new_rows_are_looked_at(clock: VirtualClock)
 
     await janitor.purge()
 
-    assert parts.store.asked == [("overgrown", ([2], KEEP)), ("purge_runs", ([2], KEEP, NOON_MICROS))]
+    assert parts.store.asked[:2] == [("overgrown", ([2], KEEP)), ("purge_runs", ([2], KEEP, NOON_MICROS))]
     assert janitor.grown == {1: KEEP // 10}
 
 
@@ -41,7 +43,7 @@ async def test_at_the_end_every_job_with_new_rows_is_looked_at(clock: VirtualClo
 
     await janitor.purge(threshold=0)
 
-    assert parts.store.asked == [("overgrown", ([1], KEEP))]
+    assert parts.store.questions() == ["overgrown", "purge_history"]
     assert janitor.grown == {}
 
 
@@ -80,10 +82,10 @@ async def test_rows_that_come_during_a_purge_count_for_the_next(clock: VirtualCl
 
 async def test_all_jobs_that_are_long_disabled_are_removed_and_announced(clock: VirtualClock) -> None:
     parts = Parts(clock, purge_disabled_after=timedelta(days=1))
-    gone = [[new_job("a"), new_job("b")], [new_job("c")], []]
+    gone = [[new_job("a"), new_job("b")], [new_job("c")], [], []]
     moments: list[Micros] = []
 
-    def purge_disabled(before: Micros, limit: int) -> list[object]:
+    def purge_disabled(before: Micros, limit: int, now: Micros, **_: object) -> list[object]:
         moments.append(before)
         return [*gone.pop(0)]
 
@@ -111,6 +113,43 @@ async def test_a_store_that_fails_is_asked_again(clock: VirtualClock, caplog: py
     await clock.advance("1m")
     upkeep.cancel()
 
-    assert parts.store.questions() == ["purge_disabled"] * 3
+    assert parts.store.questions() == ["purge_disabled"] * 4 + ["purge_history"]
     assert "Cannot remove old runs" in caplog.text
     assert parts.troubles.outdated is not None
+
+
+@pytest.mark.parametrize(
+    ("after", "ended_after", "asked"),
+    [
+        pytest.param("30d", None, [("30d", True), ("30d", False)], id="all disabled jobs, ended ones too"),
+        pytest.param(None, "7d", [("7d", True)], id="only ended jobs"),
+        pytest.param("30d", "7d", [("7d", True), ("30d", False)], id="ended jobs earlier"),
+        pytest.param("1d", "7d", [("1d", True), ("1d", False)], id="an ended job is a disabled one"),
+        pytest.param(None, None, [], id="none"),
+    ],
+)
+async def test_ended_jobs_have_a_time_of_their_own(
+    clock: VirtualClock, after: str | None, ended_after: str | None, asked: list[tuple[str, bool]]
+) -> None:
+    parts = Parts(clock, purge_disabled_after=duration_or_none(after), purge_ended_after=duration_or_none(ended_after))
+    found: list[tuple[Micros, bool]] = []
+
+    async def purge_disabled(before: Micros, limit: int, now: Micros, *, ended: bool, **_: object) -> list[object]:
+        found.append((now - before, ended))
+        return []
+
+    parts.store.purge_disabled = purge_disabled  # type: ignore[attr-defined]
+
+    await new_janitor(parts).purge()
+
+    assert found == [(span(parse_interval(time)), ended) for time, ended in asked]
+
+
+async def test_the_past_is_forgotten_after_ninety_days_in_slices(clock: VirtualClock) -> None:
+    parts = Parts(clock)
+    left = [UPKEEP_SLICE, UPKEEP_SLICE, 3]
+    parts.store.answers["purge_history"] = lambda before, limit: left.pop(0)
+
+    await new_janitor(parts).purge()
+
+    assert parts.store.asked == [("purge_history", (NOON_MICROS - 90 * DAY, UPKEEP_SLICE))] * 3

@@ -10,8 +10,10 @@ import pytest
 
 from scheduler_async import At, Every, Manual, Retry, Scheduler, SQLiteStore, StoreError
 from scheduler_async.jobs.events import Event
+from scheduler_async.jobs.history import NO_ACTOR, Actor
 from scheduler_async.jobs.run import Ending, Run
 from scheduler_async.logs import say
+from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.messages import Change, Claims, ClaimTerms, NodeIdentity, NodeRow
 from scheduler_async.testing import VirtualClock
@@ -87,9 +89,11 @@ class TalkingStore(SQLiteStore):
         await super().open()
         say(logging.WARNING, "opened")
 
-    async def change(self, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
+    async def change(
+        self, changes: Sequence[Change], now: Micros, by: Actor = NO_ACTOR, *, quota: Quota | None = None
+    ) -> list[Transition | None]:
         say(logging.WARNING, "changed")
-        return await super().change(changes, now)
+        return await super().change(changes, now, by, quota=quota)
 
     async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
         say(logging.WARNING, "claimed")
@@ -99,9 +103,9 @@ class TalkingStore(SQLiteStore):
             raise StoreError("The answer was lost.")
         return claims
 
-    async def join(self, identity: NodeIdentity, now: Micros) -> int:
+    async def join(self, identity: NodeIdentity, now: Micros, handlers: Sequence[str] | None = None) -> int:
         self._fail()
-        return await super().join(identity, now)
+        return await super().join(identity, now, handlers)
 
     async def beat(self, node: int) -> list[NodeRow]:
         self._fail()
@@ -173,14 +177,10 @@ async def test_start_and_stop(idle: Scheduler, store: TalkingStore, clock: Virtu
     async def declared() -> None: ...
 
     await idle.start()
-    await idle.disable_job("declared")
     await clock.advance("20h")
     await idle.stop()
-    await idle.start()
-    clock.set(clock.now() + (clock.now() - NOON))
-    await idle.stop()
 
-    for what in ("opened", "added", "started", "stopped", "Scheduler started", "Scheduler stopped", "removed"):
+    for what in ("opened", "added", "started", "stopped", "Scheduler started", "Scheduler stopped"):
         assert listener.has_heard(what), what
     assert listener.held == []
 

@@ -15,9 +15,9 @@ from scheduler_async.engine.membership import Membership
 from scheduler_async.outbox import QuietLock
 from scheduler_async.rules.terms import Transition
 from scheduler_async.running.active_run import ActiveRun, Stage
-from scheduler_async.stores import nodes
+from scheduler_async.stores import liveness
+from scheduler_async.stores.liveness import BEAT, LEASE, MARGIN
 from scheduler_async.stores.messages import NodeLost, NodeRow
-from scheduler_async.stores.nodes import BEAT, LEASE, MARGIN
 from scheduler_async.testing import VirtualClock
 from tests.engine.parts import Parts, active_run, claimed_run, new_job
 
@@ -106,7 +106,7 @@ async def test_a_node_whose_first_beat_fails_has_not_joined(parts: Parts) -> Non
 
 
 async def test_runs_of_a_dead_node_are_recorded_and_announced(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "is_gone", lambda identity: True)
+    monkeypatch.setattr(liveness, "is_gone", lambda identity: True)
     member = Member(parts)
     dead = NodeRow.missing(OTHER, "gone")
     parts.store.answers |= {"beat": [dead], "recover": [(Transition(new_job()), claimed_run(3))]}

@@ -213,7 +213,7 @@ async def test_a_function_in_a_thread_that_timed_out_is_not_started_again_before
     await scheduler.add_job(
         Every("1m", immediately=True), handler="plain", id="a", timeout="1s", retry=Retry.in_window(1)
     )
-    await clock.advance("3m")
+    await clock.advance("3m", wait_for_runs=False)
 
     assert (await job_of(scheduler)).status is Status.RUNNING
     work.go.set()
@@ -227,7 +227,7 @@ async def test_stop_waits_for_a_thread_even_if_it_is_cancelled(scheduler: Schedu
     work = InThread()
     scheduler.handler("plain")(work)
     await scheduler.add_job(At(NOON), handler="plain", id="a")
-    await clock.advance()
+    await clock.advance(wait_for_runs=False)
 
     with pytest.raises(SchedulerShutdownError):
         await scheduler.stop(timeout=0.01, cancel=True)
@@ -276,6 +276,22 @@ async def test_a_handler_cannot_wait_for_the_slot_it_holds(
     await clock.advance()
 
     assert "run_pending() must not be called in a handler" in told[0]
+
+
+async def test_a_task_that_outlives_its_handler_may_stop_the_scheduler(
+    scheduler: Scheduler, clock: VirtualClock
+) -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    @scheduler.handler("ends it all")
+    async def ends_it_all() -> None:
+        tasks.append(asyncio.create_task(scheduler.stop()))
+
+    await scheduler.add_job(At(NOON), handler="ends it all", id="a")
+    await clock.advance()
+    await tasks[0]
+
+    assert scheduler.status == "stopped"
 
 
 @pytest.mark.parametrize("timeout", ["soon", -1, True, [], float("nan")], ids=repr)
@@ -477,18 +493,28 @@ async def test_who_is_taken_for_dead_joins_again_to_run_by_hand(
 
 
 async def test_a_pass_that_is_cancelled_has_begun_what_it_claimed(
-    new_scheduler: NewScheduler, path: Path, worker: Worker, clock: VirtualClock
+    new_scheduler: NewScheduler,
+    path: Path,
+    worker: Worker,
+    clock: VirtualClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is left behind that is marked and does not run."""
     scheduler = new_scheduler(path)
+    claims, claim_due = asyncio.Event(), scheduler._store.claim_due
+
+    async def noted(*terms: Any) -> Any:
+        claims.set()
+        return await claim_due(*terms)
+
     worker.blocks = True
     await scheduler.add_job(Every("1h"), handler="work", id="a")
     await scheduler.run_pending()
     await clock.advance("1h")
 
+    monkeypatch.setattr(scheduler._store, "claim_due", noted)
     passing = asyncio.create_task(scheduler.run_pending())
-    while not scheduler._engine.locks.claiming.locked():
-        await asyncio.sleep(0)
+    await claims.wait()
     passing.cancel()
     await asyncio.wait([passing])
 

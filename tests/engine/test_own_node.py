@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.stores.liveness import new_identity
 from scheduler_async.stores.messages import NodeLost
-from scheduler_async.stores.nodes import new_identity
 from scheduler_async.testing import VirtualClock
 
 

@@ -22,7 +22,7 @@ import pytest
 from scheduler_async import At, Delay, Every, JobSpec, Manual, Outcome, Run, Schedule, Scheduler
 from scheduler_async.engine import membership
 from scheduler_async.rules.claim_ahead import LONGEST_REACH
-from scheduler_async.stores import nodes
+from scheduler_async.stores import liveness
 from scheduler_async.timekeeping.instants import SECOND, from_micros
 from tests.cast import line_of, started
 
@@ -163,9 +163,9 @@ FREEZES = f"""
     import asyncio, sys
     from scheduler_async import Scheduler
     from scheduler_async.engine import membership
-    from scheduler_async.stores import nodes
+    from scheduler_async.stores import liveness
 
-    for module in (membership, nodes):
+    for module in (membership, liveness):
         for name, value in {SHORT_LEASES}.items():
             setattr(module, name, value)
 
@@ -205,7 +205,7 @@ async def test_a_process_that_froze_lets_go_of_what_was_taken_over(
     shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not know that it stood still: the store does, and does not listen to it."""
-    for module in (membership, nodes):
+    for module in (membership, liveness):
         for name, value in SHORT_LEASES.items():
             monkeypatch.setattr(module, name, value, raising=False)
     scheduler = Scheduler(shared)

@@ -47,7 +47,7 @@ from scheduler_async import (
 from scheduler_async.jobs.events import EventStream
 from scheduler_async.jobs.run import EndedRun
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.stores import nodes
+from scheduler_async.stores import liveness
 from scheduler_async.stores.messages import Claims, ClaimTerms, NodeIdentity, NodeRow, RunFilter
 from scheduler_async.stores.sqlite import connection as sqlite_connection
 from scheduler_async.testing import VirtualClock
@@ -55,7 +55,7 @@ from scheduler_async.timekeeping.instants import Micros
 from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, SECOND, NewScheduler, Worker, job_of
 
 
-async def skips_of(scheduler: Scheduler, id: str = "a") -> list[tuple[SkipReason | None, int]]:
+async def skips_of(scheduler: Scheduler, id: str = "a") -> list[tuple[SkipReason | str | None, int]]:
     """The rows of occurrences that did not run, oldest first."""
     rows = await scheduler.run_log(id, limit=None, outcome="skipped")
     return [(row.reason, row.missed) for row in reversed(rows)]
@@ -144,7 +144,7 @@ async def test_outcome_counters_and_next_run_are_committed_together(
     await clock.advance("10s")
     after, (row_after,) = await job_of(scheduler), await scheduler.run_log("a")
 
-    assert (during.status, during.consecutive_errors, during.next_run_at) == (Status.RUNNING, 0, None)
+    assert (during.status, during.consecutive_errors, during.state.next_run_at) == (Status.RUNNING, 0, None)
     assert (row_during.outcome, row_during.finished_at) == (None, None)
     assert (after.status, after.consecutive_errors, after.next_run_at) == (Status.IDLE, 1, NOON + 2 * MINUTE)
     assert (row_after.outcome, row_after.finished_at) == (Outcome.ERROR, NOON + 70 * SECOND)
@@ -746,8 +746,8 @@ async def die_running(path: Path, clock: VirtualClock, host: str | None = None) 
     """
     store = SQLiteStore(path)
     await store.open()
-    identity = nodes.new_identity()
-    nodes.retire(identity)
+    identity = liveness.new_identity()
+    liveness.retire(identity)
     if host is not None:
         identity = NodeIdentity(name=f"{host}:1", host=host, pid=1, process_start="1")
     node = await store.join(identity, clock.micros())
@@ -888,7 +888,7 @@ async def test_a_lease_is_renewed_as_long_as_its_owner_lives(
     leases_in_virtual_time: None,
 ) -> None:
     """A run of ten leases is not taken for dead, even by those who can judge it only by its beats."""
-    monkeypatch.setattr(nodes, "is_gone", lambda identity: False)
+    monkeypatch.setattr(liveness, "is_gone", lambda identity: False)
     first, second = new_scheduler(path), new_scheduler(path)
     worker.takes = "5m"
     await first.start()
@@ -910,9 +910,9 @@ class DeafStore(SQLiteStore):
         self._fail()
         return await super().beat(node)
 
-    async def join(self, identity: NodeIdentity, now: Micros) -> int:
+    async def join(self, identity: NodeIdentity, now: Micros, handlers: Sequence[str] | None = None) -> int:
         self._fail()
-        return await super().join(identity, now)
+        return await super().join(identity, now, handlers)
 
     async def version(self) -> int:
         self._fail()
@@ -940,7 +940,7 @@ async def test_a_run_that_outlives_its_lease_is_cancelled_and_writes_nothing(
     leases_in_virtual_time: None,
 ) -> None:
     """Who cannot show that it lives lets go before others take over: never do two of them run it."""
-    monkeypatch.setattr(nodes, "is_gone", lambda identity: False)
+    monkeypatch.setattr(liveness, "is_gone", lambda identity: False)
     deaf = DeafStore(path)
     first, second = new_scheduler(deaf), new_scheduler(path, knows_work=False)
     taken_over: list[int] = []
@@ -1022,7 +1022,7 @@ async def test_a_late_result_is_dropped(
 
     other = SQLiteStore(path)
     await other.open()
-    me = await other.join(nodes.new_identity(), clock.micros())
+    me = await other.join(liveness.new_identity(), clock.micros())
     dead = [node for node in await other.beat(me) if node.id != me]
     await other.recover(dead, clock.micros(), Rules())
     await other.leave(me)
@@ -1996,7 +1996,7 @@ async def test_no_job_waits_although_a_recovery_by_the_new_time_is_what_was_reco
     first = new_scheduler(path)
     await first.add_job(Every("1m"), handler="work", id="a")
     await clock.advance("1m")
-    dying, identity = SQLiteStore(path), nodes.new_identity()
+    dying, identity = SQLiteStore(path), liveness.new_identity()
     await dying.open()
     node = await dying.join(identity, clock.micros())
     await dying.claim_due(clock.micros(), ClaimTerms(node=node, limit=1, slots=None, handlers=None, rules=Rules()))
@@ -2005,7 +2005,7 @@ async def test_no_job_waits_although_a_recovery_by_the_new_time_is_what_was_reco
     await clock.advance("30m")
     await first.stop()
     await dying.close()
-    nodes.retire(identity)
+    liveness.retire(identity)
 
     clock.set(NOON + 10 * MINUTE)
     second = new_scheduler(path)
@@ -2414,7 +2414,7 @@ async def test_an_unknown_priority_is_refused(priority: Any, scheduler: Schedule
         ({"on_conflict": "ignore"}, InvalidJobError),
         ({"schedule": "5m"}, InvalidJobError),
         ({"handler": ""}, InvalidJobError),
-        ({"handler": print}, InvalidJobError),
+        pytest.param({"handler": lambda: None}, InvalidJobError, id="a function without a name"),
     ],
     ids=str,
 )

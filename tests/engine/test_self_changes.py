@@ -14,7 +14,6 @@ import pytest
 from scheduler_async import Every, Manual, Outcome, Scheduler
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, MINUTE, NewScheduler, Worker
-from tests.postgres_server import url_of_schema
 
 Change = Callable[[Scheduler], Awaitable[Any]]
 
@@ -26,13 +25,6 @@ CHANGES: dict[str, Change] = {
     "upsert": lambda scheduler: scheduler.add_job(Every("1h"), handler="selfish", id="a", on_conflict="replace"),
     "cancel": lambda scheduler: scheduler.namespace("default").cancel("a"),
 }
-
-
-@pytest.fixture(params=["memory", "file", pytest.param("postgres", marks=pytest.mark.once)])
-def every_store(request: pytest.FixtureRequest, path: Path) -> str:
-    if request.param == "postgres":
-        return url_of_schema(str(path))
-    return ":memory:" if request.param == "memory" else str(path)
 
 
 def selfish(scheduler: Scheduler, change: Change, clock: VirtualClock) -> list[str]:
@@ -178,10 +170,11 @@ async def test_the_runs_of_a_removed_job_can_be_read_and_are_not_inherited(
     assert len(await scheduler.run_log("a")) == 3
 
 
-async def test_a_removed_job_that_never_ran_leaves_nothing_and_no_other_its_payload(
-    new_scheduler: NewScheduler, path: Path
+async def test_a_removed_job_takes_its_payload_along_in_the_end(
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock
 ) -> None:
-    scheduler = new_scheduler(path)
+    """It remains for its runs and changes, until `keep_removed` ends."""
+    scheduler = new_scheduler(path, keep_removed="7d")
     for job_id in ("never", "once"):
         await scheduler.add_job(
             Manual(), handler="work", id=job_id, payload={"secret": job_id}, metadata={"secret": job_id}
@@ -191,8 +184,12 @@ async def test_a_removed_job_that_never_ran_leaves_nothing_and_no_other_its_payl
     for job_id in ("never", "once"):
         await scheduler.remove_job(job_id)
 
+    await scheduler.start()
+    await clock.advance("8d")
+
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT id, payload, metadata FROM job").fetchall() == [("once", "null", "{}")]
+        assert db.execute("SELECT id, payload, metadata FROM job").fetchall() == []
+        assert db.execute("SELECT before, after FROM change").fetchall() == []
 
 
 @pytest.mark.parametrize(("keep", "after_a_week"), [("7d", 0), ("30d", 2), (None, 2)])

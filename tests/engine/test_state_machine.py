@@ -3,8 +3,8 @@
 Hypothesis adds, edits, pauses, triggers and removes jobs, also in the last moments before they are due. It lets their
 handlers fail, hang, give up and change their own jobs. It moves the clock, steps it and makes it jump. It stops the
 scheduler in the middle of other calls, kills it in the middle of a sentence, and starts another on the same file. The
-model knows only arithmetic: which points of its grid a job went past while it was active. Each must have run or have a
-row that says why not, none twice, and none that came while the job was paused. A stopped scheduler leaves no call
+model knows only arithmetic: which points of its grid a job went past. Each must have run or have a row that says why
+not, none twice; those that came while the job was paused share a row that says so. A stopped scheduler leaves no call
 without an answer, no open row and no claim.
 """
 
@@ -46,11 +46,13 @@ from scheduler_async import (
     PostgresStore,
     Retry,
     Run,
+    RunEndedError,
     RunRow,
     Schedule,
     Scheduler,
     SchedulerError,
     SchedulerShutdownError,
+    SkipReason,
     SQLiteStore,
     Status,
     Store,
@@ -59,11 +61,12 @@ from scheduler_async import (
 )
 from scheduler_async.engine import claimer, engine, lookahead
 from scheduler_async.engine import held_runs as waiting
+from scheduler_async.jobs.enums import Phase as EnginePhase
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules import claim_ahead
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, ClaimAhead
+from scheduler_async.stores.liveness import retire
 from scheduler_async.stores.messages import JobFilter, RunFilter
-from scheduler_async.stores.nodes import retire
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.timekeeping.wall_clock import JUMP
@@ -218,7 +221,7 @@ class Tracked:
     errors: int = 0
     """How many failures in a row there should be."""
     went_past: set[Micros] = field(default_factory=set)
-    """The points that came while it was active: each must run, or have a row."""
+    """The points that came: each must run, or have a row."""
     covered: set[Micros] = field(default_factory=set)
     away: list[tuple[Micros, Micros]] = field(default_factory=list)
     """When it was paused or disabled: later than, up to."""
@@ -229,6 +232,8 @@ class Tracked:
     """The latest the clock has been."""
     lenient_until: Micros = 0
     """The clock went back from here: up to this moment points come again, and only runs must not be repeated."""
+    until: Micros | None = None
+    """When it resumes by itself, if it is paused until then."""
     is_unsure: bool = False
     """Somebody changed it, and nobody knows when, or whether that got through: it is as the store says."""
 
@@ -240,15 +245,21 @@ class Tracked:
     def change_phase(self, phase: Phase, now: Micros) -> None:
         """What it went past so far, it went past in its phase until now."""
         self.pass_time(self.high, now, now)
-        self.phase = phase
+        self.phase, self.until = phase, None
 
     def pass_time(self, start: Micros, end: Micros, active_until: Micros) -> None:
         """The wall clock went from *start* to *end*; the job was given up on the way if *active_until* is earlier."""
+        if self.phase == "paused" and self.until is not None and self.until <= end:
+            until, self.until = self.until, None
+            self.pass_time(start, until, until)
+            self.phase, self.errors = "active", 0
+            start = max(start, until)
+            active_until = max(active_until, until)
         start = max(start, self.high)
         self.high = max(self.high, end)
         active_until = min(max(active_until, start), end)
-        if self.phase == "active" and self.grid is not None:
-            self.went_past.update(self.grid.points(start, active_until))
+        if self.grid is not None:
+            self.went_past.update(self.grid.points(start, end))
         away_since = active_until if self.phase == "active" else start
         if away_since < end:
             self.away.append((away_since, end))
@@ -259,14 +270,6 @@ class Tracked:
 
     def was_away(self, point: Micros) -> bool:
         return any(after < point <= until for after, until in self.away)
-
-    def was_running(self, point: Micros) -> bool:
-        return any(
-            row.started_at is not None
-            and to_micros(row.started_at) <= point
-            and (row.finished_at is None or point <= to_micros(row.finished_at))
-            for row in self.rows.values()
-        )
 
 
 CRON_STEPS = {"* * * * *": MINUTE, "*/5 * * * *": 5 * MINUTE, "0 * * * *": HOUR}
@@ -353,6 +356,9 @@ def schedule_of(drawn: tuple[str, Any], now: Micros) -> Schedule:
             return At(from_micros(now + minutes * MINUTE))
         case _:
             return Manual()
+
+
+NOT_KNOWN = (SkipReason.NOT_DUE, SkipReason.NOT_CREATED, SkipReason.PURGED)
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -639,6 +645,33 @@ class EngineMachine(RuleBasedStateMachine):
         async def act() -> None:
             await self.scheduler.pause_job(model.id)
             model.phase = "paused" if model.phase == "active" else model.phase
+            model.until = None
+
+        self.do(act())
+
+    @precondition(has_jobs)
+    @rule(which=WHICH, minutes=MINUTES)
+    def pause_for_a_while(self, which: int, minutes: int) -> None:
+        model = self.pick(which)
+        until = self.clock.micros() + minutes * MINUTE
+
+        async def act() -> None:
+            await self.scheduler.pause_job(model.id, until=from_micros(until))
+            model.phase = "paused" if model.phase == "active" else model.phase
+            model.until = until if model.phase == "paused" else None
+
+        self.do(act())
+
+    @precondition(has_jobs)
+    @rule(which=WHICH)
+    def cancel(self, which: int) -> None:
+        """A run in progress ends as cancelled, and is not run again."""
+        model = self.pick(which)
+
+        async def act() -> None:
+            for number in list(model.unfinished):
+                with suppress(RunEndedError):
+                    await self.scheduler.cancel_run(number, reason="enough")
 
         self.do(act())
 
@@ -694,6 +727,17 @@ class EngineMachine(RuleBasedStateMachine):
             self.launch(self.scheduler.run_pending(), "run_pending")
 
         self.do(act())
+
+    @precondition(has_jobs)
+    @rule(which=WHICH, place=st.integers(0, 1000))
+    def ask_about_the_past(self, which: int, place: int) -> None:
+        """Of every point that came, the scheduler knows whether it ran, and if not, why."""
+        model = self.pick(which)
+        points = sorted(point for point in model.went_past if point > model.lenient_until)
+        if points and not model.is_unsure:
+            point = points[place % len(points)]
+            answer = self.run(self.scheduler.explain(model.id, at=from_micros(point)))
+            assert answer.reason not in NOT_KNOWN, f"{from_micros(point)} of {model.id}: {answer}"
 
     def launch(self, call: Coroutine[Any, Any, object], name: str) -> None:
         """Make a *call* that need not come to its end before the scheduler is stopped."""
@@ -1008,7 +1052,7 @@ class EngineMachine(RuleBasedStateMachine):
         for row in rows:
             self.take_row(model, row)
         model.new_schedule(job.schedule, job.anchor)
-        model.phase = job.state.phase.value
+        model.phase, model.until = job.state.phase.value, job.state.paused_until
         model.errors, model.is_unsure = job.consecutive_errors, False
         model.high = max(model.high, now)
         model.lenient_until = max(model.lenient_until, model.high + EARLIEST_CLAIM)
@@ -1073,13 +1117,13 @@ class EngineMachine(RuleBasedStateMachine):
             if point <= model.lenient_until:
                 continue  # the clock went back, and this point came again
             assert point not in model.covered, f"{row} stands for {from_micros(point)}, which has its row"
-            assert not model.was_away(point) or model.was_running(point), (
+            assert not model.was_away(point) or row.reason in (SkipReason.PAUSED, SkipReason.DISABLED), (
                 f"{row} stands for {from_micros(point)}, when the job was paused or disabled"
             )
         model.covered.update(points)
 
     def check_grid(self, model: Tracked, job: Job, floor: Micros | None = None) -> None:
-        """Every point that came while the job was active has its row, up to what is still owed or running.
+        """Every point that came has its row, up to what is still owed or running, or lies in the current pause.
 
         Not counted are points before a moment from which the clock went back, since they come again, or do not.
         """
@@ -1089,7 +1133,10 @@ class EngineMachine(RuleBasedStateMachine):
         if floor is None:
             floor = 2**62
             state = job.state
-            if state.regular_at is not None:
+            if state.phase is not EnginePhase.ACTIVE:
+                assert state.counted_until is not None
+                floor = state.counted_until + 1
+            elif state.regular_at is not None:
                 floor = state.regular_at
             elif state.next_run_at is not None and state.retry_of is None:
                 floor = state.next_run_at
@@ -1119,10 +1166,10 @@ class EngineMachine(RuleBasedStateMachine):
             assert job.next_run_at is not None, f"nothing will ever wake {job}"
             assert job.state.next_run_at is not None
             if self.early_claim(job) is None:  # it waits for its timer, wherever the clock has stepped meanwhile
-                self.check_that_it_does_not_wait_out_a_jump(job, job.state.next_run_at - now)
+                self.check_that_it_does_not_wait_out_a_jump(model, job, now, job.state.next_run_at)
                 assert job.state.next_run_at > now or self.max_concurrent, f"{job} is due, and does not run"
 
-    def check_that_it_does_not_wait_out_a_jump(self, job: Job, wait: Micros) -> None:
+    def check_that_it_does_not_wait_out_a_jump(self, model: Tracked, job: Job, now: Micros, next_run: Micros) -> None:
         """It waits for no longer than its schedule says, or its policy after a failure."""
         schedule, state = job.schedule, job.state
         if isinstance(schedule, Every | Delay):
@@ -1133,9 +1180,11 @@ class EngineMachine(RuleBasedStateMachine):
             return  # a one-shot keeps its moment
         if state.retry_of is not None or state.regular_at is not None:
             longest = max(longest, HOUR)
-        # What ran before the clock went back is left out as soon as it could be claimed: then the next one comes.
-        longest += longest * (schedule.jitter is not None) + EARLIEST_CLAIM + self.unnoticed
-        is_excused = (job.id, state.next_run_at) in self.excused
+        # What ran before the clock went back does not run again: the one after it comes.
+        attempts = (row for row in model.rows.values() if row.attempt and row.trigger is not Trigger.MANUAL)
+        have_run = {row.scheduled_for for row in attempts if from_micros(now) < row.scheduled_for}
+        longest += longest * ((schedule.jitter is not None) + len(have_run)) + EARLIEST_CLAIM + self.unnoticed
+        wait, is_excused = next_run - now, (job.id, next_run) in self.excused
         assert wait <= longest or is_excused, f"{job.id} waits for {wait / SECOND:g} s: {state}"
 
     def check_that_there_was_a_reason(self, model: Tracked, job: Job) -> None:

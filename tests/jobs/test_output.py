@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +77,8 @@ async def test_what_a_run_writes_is_kept_with_it(store: str, new_scheduler: NewS
     assert await scheduler.run_output(failed) == "Hello €"
     assert await scheduler.run_output(threaded) == "from a thread"
     assert await scheduler.run_output(999) is None
-    assert [await scheduler.get_run(run) for run in (threaded, failed, first)] == await scheduler.run_log()
+    rows = [await scheduler.get_run(run) for run in (threaded, failed, first)]
+    assert [row and replace(row, traceback=None, payload=None) for row in rows] == await scheduler.run_log()
     assert await scheduler.get_run(999) is None
 
     timed_out = await scheduler.trigger_job("a", payload="hang")

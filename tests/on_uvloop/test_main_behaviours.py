@@ -35,6 +35,12 @@ from tests.engine.test_rulings import (
     test_the_queue_bounds_what_is_claimed_beyond_the_slots,
 )
 from tests.running.test_watchdog import complaints, test_a_handler_that_blocks_is_named
+from tests.test_from_thread import test_a_thread_adds_triggers_and_reads
+from tests.test_real_awaits import (
+    test_it_does_not_wait_for_what_a_test_releases,
+    test_it_waits_for_a_plain_function,
+    test_it_waits_for_something_real,
+)
 from tests.test_scheduler import (
     test_a_plain_function_runs_in_a_thread,
     test_no_run_begins_after_stop,

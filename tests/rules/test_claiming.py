@@ -175,7 +175,8 @@ def test_a_claimed_job_is_not_claimed_again() -> None:
 
     assert decide(story.job, NOON + HOUR, OPEN, RULES) == (SkipReason.ALREADY_RUNNING, None)
     assert story.job.status is Status.QUEUED
-    assert story.job.next_run_at is None
+    assert story.job.state.next_run_at is None
+    assert story.job.next_run_at == from_micros(NOON + 20 * SECOND)
 
 
 # ---------------------------------------------------------------- after failures

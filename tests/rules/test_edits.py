@@ -102,15 +102,18 @@ def test_an_edit_after_a_run_leaves_a_row_for_owed_occurrences() -> None:
     assert skips == (Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 2 * HOUR, missed=2),)
 
 
-def test_an_edit_of_a_disabled_job_leaves_no_row() -> None:
+def test_an_edit_of_a_disabled_job_ends_one_stretch_and_begins_another() -> None:
     story = Story(Every("1h"))
     story.pass_at(NOON + HOUR)
     off = changed(story.job, NOON + HOUR + MINUTE, enabled=False)
 
     change = an_edit(off, NOON + 5 * HOUR, schedule=Every("5m"))
 
-    assert change.skips == ()
+    assert change.skips == (Skip(reason=SkipReason.DISABLED, scheduled_for=NOON + 2 * HOUR, missed=4),)
     assert change.job.status is Status.DISABLED
+    assert resume(change.job, NOON + 5 * HOUR + 10 * MINUTE).skips == (
+        Skip(reason=SkipReason.DISABLED, scheduled_for=NOON + 5 * HOUR + 5 * MINUTE, missed=2),
+    )
 
 
 def test_an_edit_drops_a_pending_retry_but_not_the_count() -> None:
@@ -246,7 +249,7 @@ def test_an_edit_can_change_the_handler() -> None:
 
 def test_an_unknown_field_is_a_type_error() -> None:
     with pytest.raises(
-        TypeError, match=r"Cannot change colour or id of a job\. Choose from schedule, handler, .* or enabled"
+        TypeError, match=r"Cannot change colour or id of a job\. Choose from schedule, handler, .* enabled or cursor"
     ):
         edited_spec(a_job(Every("1h")), {"colour": "red", "id": "b"})
     with pytest.raises(TypeError, match="Cannot change colour of a job"):
@@ -264,7 +267,7 @@ def test_a_paused_stretch_is_not_missed_time() -> None:
     change = resume(story.job, NOON + 5 * HOUR + MINUTE)
 
     assert change.state.next_run_at == NOON + 6 * HOUR
-    assert change.skips == ()
+    assert change.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + HOUR, missed=5),)
 
 
 def test_a_short_pause_changes_nothing() -> None:
@@ -363,7 +366,7 @@ def test_a_resume_does_not_repeat_the_row_of_a_pause() -> None:
 
     assert paused.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + 20 * SECOND, missed=1),)
     assert paused.state.regular_at is None
-    assert resumed.skips == ()
+    assert resumed.skips == (Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + 30 * SECOND, missed=1),)
 
 
 # ---------------------------------------------------------------- resume
@@ -505,14 +508,16 @@ def test_a_retry_gives_way_to_the_next_regular_time_when_its_job_is_resumed() ->
 # ---------------------------------------------------------------- disable
 
 
-def test_disabling_a_postponed_job_leaves_nothing_to_account_for() -> None:
+def test_a_postponed_job_that_is_disabled_accounts_for_its_regular_times() -> None:
     story = Story(Every("10s"))
     story.pass_at(NOON + 10 * SECOND, ERROR)
 
     off = changed(story.job, NOON + 15 * SECOND, enabled=False)
 
     assert off.state.regular_at is None
-    assert resume(off, NOON + HOUR).skips == ()
+    assert resume(off, NOON + MINUTE).skips == (
+        Skip(reason=SkipReason.DISABLED, scheduled_for=NOON + 20 * SECOND, missed=5),
+    )
 
 
 @pytest.mark.parametrize(

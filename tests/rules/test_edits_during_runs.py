@@ -10,7 +10,6 @@ from scheduler_async.jobs.run import Ending, Skip
 from scheduler_async.rules.claiming import claim_manually
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.explaining import decide
-from scheduler_async.rules.next_run import disabled
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, from_micros
 from tests.rules.stories import (
     CANCELLED,
@@ -125,11 +124,11 @@ def test_a_job_disabled_during_a_run_stays_disabled() -> None:
     run = story.start_at(NOON + 10 * SECOND)
     assert run is not None
 
-    story.job = replace(story.job, state=disabled(story.job.state, "cancelled", NOON))
-    story.end_at(NOON + 25 * SECOND, run)
+    story.change(disable(story.job, "cancelled", NOON + 25 * SECOND))
+    story.end_at(NOON + 45 * SECOND, run)
 
     assert (story.job.status, story.job.disabled_reason, story.job.next_run_at) == (Status.DISABLED, "cancelled", None)
-    assert [skip.reason for skip in story.skips] == ["already_running"]
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 1)]
 
 
 # ---------------------------------------------------------------- several changes
@@ -138,7 +137,7 @@ def test_a_job_disabled_during_a_run_stays_disabled() -> None:
 @pytest.mark.parametrize("ending", [SUCCESS, ERROR, GIVE_UP], ids=["succeeds", "fails", "gives up"])
 @pytest.mark.parametrize("paused", [False, True], ids=["left alone", "paused again"])
 def test_a_resume_during_a_triggered_run_accounts_for_each_occurrence_once(paused: bool, ending: Ending) -> None:
-    """Occurrences before the resume count too: they passed while the job was running."""
+    """Those during a second pause wait for its end."""
     story = Story(Every("1m"))
     story.change(disable(story.job, "enough", NOON))
     run = story.trigger_at(NOON)
@@ -148,7 +147,7 @@ def test_a_resume_during_a_triggered_run_accounts_for_each_occurrence_once(pause
 
     story.end_at(NOON + 4 * MINUTE, run, ending)
 
-    assert story.missed == 4
+    assert story.missed == 3 + (not paused or ending.disable)
     if ending.disable:
         assert story.job.status is Status.DISABLED
     else:
@@ -164,24 +163,29 @@ def test_a_job_edited_and_disabled_during_a_run_has_each_row_once() -> None:
 
     story.reschedule(Every("2m"), NOON + 3 * MINUTE)  # two of the old schedule
     story.change(disable(story.job, "enough", NOON + 8 * MINUTE))  # two of the new one
-    story.reschedule(Every("1m"), NOON + 20 * MINUTE)
+    story.reschedule(Every("1m"), NOON + 20 * MINUTE)  # six while it was disabled
     story.end_at(NOON + 30 * MINUTE, run)
 
-    assert [skip.missed for skip in story.skips] == [2, 2]
+    assert [skip.missed for skip in story.skips] == [2, 2, 6]
     assert story.job.status is Status.DISABLED
     story.change(resume(story.job, NOON + 40 * MINUTE))
+    assert story.skips[-1] == Skip(reason=SkipReason.DISABLED, scheduled_for=NOON + 21 * MINUTE, missed=20)
     assert story.job.state.next_run_at == NOON + 41 * MINUTE
 
 
-def test_a_job_disabled_during_a_run_gets_its_row_when_the_run_ends() -> None:
+def test_a_job_disabled_during_a_run_has_one_row_for_the_run_and_one_for_the_time_since() -> None:
     story = Story(Every("1m"))
     run = story.start_at(NOON + MINUTE)
     assert run is not None
 
     story.change(disable(story.job, "enough", NOON + 3 * MINUTE))
     story.end_at(NOON + 5 * MINUTE, run)
+    story.change(resume(story.job, NOON + 6 * MINUTE))
 
-    assert [skip.missed for skip in story.skips] == [4]
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [
+        (SkipReason.ALREADY_RUNNING, 2),
+        (SkipReason.DISABLED, 3),
+    ]
 
 
 def test_a_job_edited_and_disabled_during_a_run_can_be_resumed_during_it() -> None:
@@ -195,7 +199,7 @@ def test_a_job_edited_and_disabled_during_a_run_can_be_resumed_during_it() -> No
     assert story.job.state.next_run_at == NOON + 5 * MINUTE
     story.end_at(NOON + 4 * MINUTE, run)
 
-    assert story.skips == []
+    assert story.skips == [Skip(reason=SkipReason.DISABLED, scheduled_for=NOON + 3 * MINUTE, missed=1)]
     assert story.job.state.next_run_at == NOON + 5 * MINUTE
 
 
@@ -261,7 +265,9 @@ def test_each_schedule_that_a_job_has_during_a_run_leaves_a_row_of_its_own() -> 
 
     assert story.skips == [
         Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR + 2 * MINUTE, missed=2),
-        Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR + 6 * MINUTE, missed=4),
+        Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR + 6 * MINUTE, missed=2),
+        Skip(reason=SkipReason.PAUSED, scheduled_for=NOON + HOUR + 8 * MINUTE, missed=1),
+        Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + HOUR + 9 * MINUTE, missed=1),
     ]
 
 
@@ -330,10 +336,11 @@ def test_a_job_that_is_disabled_edited_and_resumed_is_as_if_it_had_only_been_edi
     assert decide(story.job, NOON + 8 * MINUTE, OPEN, RULES) == (SkipReason.NOT_DUE, moment)
     assert story.job.state.regular_at is None
     assert story.pass_at(moment) is not None
-    assert {skip.reason for skip in story.skips} == {SkipReason.ALREADY_RUNNING}
+    expected = {SkipReason.ALREADY_RUNNING} if edited_first else {SkipReason.ALREADY_RUNNING, SkipReason.DISABLED}
+    assert {skip.reason for skip in story.skips} == expected
 
 
-def test_a_job_that_is_edited_while_it_is_disabled_and_triggered_owes_nothing() -> None:
+def test_a_run_by_hand_does_not_end_the_stretch_in_which_a_job_is_disabled() -> None:
     story = Story(Every("1m"))
     story.change(disable(story.job, "enough", NOON))
     run = story.trigger_at(NOON + SECOND)
@@ -341,5 +348,5 @@ def test_a_job_that_is_edited_while_it_is_disabled_and_triggered_owes_nothing() 
     story.reschedule(Every("2m"), NOON + 10 * MINUTE)
     story.end_at(NOON + 20 * MINUTE, run)
 
-    assert story.skips == []
+    assert story.skips == [Skip(reason=SkipReason.DISABLED, scheduled_for=NOON + MINUTE, missed=10)]
     assert (story.job.status, story.job.state.next_run_at) == (Status.DISABLED, None)

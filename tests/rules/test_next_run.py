@@ -13,10 +13,9 @@ from scheduler_async.rules.edits import disable, pause
 from scheduler_async.rules.next_run import (
     comes_during_its_run,
     disabled,
-    owed,
     owes_since_its_claim,
     retry_policy,
-    was_disabled_before,
+    uncounted,
     with_next_run,
 )
 from scheduler_async.rules.terms import Rules
@@ -95,6 +94,7 @@ def triggered() -> Job:
 
 HOURLY = a_job(Every("1h"))
 MISSED, RUNNING = SkipReason.MISFIRE, SkipReason.ALREADY_RUNNING
+PAUSED, DISABLED = SkipReason.PAUSED, SkipReason.DISABLED
 
 
 @pytest.mark.parametrize(
@@ -104,23 +104,32 @@ MISSED, RUNNING = SkipReason.MISFIRE, SkipReason.ALREADY_RUNNING
         pytest.param(HOURLY, NOON + HOUR, (MISSED, NOON + HOUR, 1), id="due"),
         pytest.param(HOURLY, NOON + 3 * HOUR, (MISSED, NOON + HOUR, 3), id="due three times"),
         pytest.param(a_job(Manual()), NOON + HOUR, None, id="never due"),
-        pytest.param(pause(HOURLY, NOON).job, NOON + HOUR, None, id="paused before it was due"),
-        pytest.param(disable(HOURLY, "enough", NOON).job, NOON + HOUR, None, id="disabled before it was due"),
+        pytest.param(pause(HOURLY, NOON).job, NOON + 2 * HOUR, (PAUSED, NOON + HOUR, 2), id="paused, due twice since"),
+        pytest.param(
+            disable(HOURLY, "enough", NOON).job, NOON + HOUR, (DISABLED, NOON + HOUR, 1), id="disabled, due since"
+        ),
+        pytest.param(pause(HOURLY, NOON + HOUR).job, NOON + 90 * MINUTE, None, id="due when it was paused"),
+        pytest.param(
+            disable(pause(HOURLY, NOON).job, "enough", NOON + 90 * MINUTE).job,
+            NOON + 2 * HOUR,
+            (DISABLED, NOON + 2 * HOUR, 1),
+            id="paused, then disabled: only the second stretch",
+        ),
         pytest.param(postponed(), NOON + 30 * SECOND, (MISSED, NOON + 20 * SECOND, 2), id="postponed past two"),
         pytest.param(retried(), NOON + HOUR, None, id="only a retry"),
         pytest.param(triggered(), NOON + HOUR, (RUNNING, NOON + HOUR, 1), id="due while it runs by hand"),
         pytest.param(
             pause(triggered(), NOON + 31 * MINUTE).job,
             NOON + HOUR,
-            (RUNNING, NOON + HOUR, 1),
-            id="paused, due while it runs by hand",
+            (PAUSED, NOON + HOUR, 1),
+            id="paused while it runs by hand, due since",
         ),
     ],
 )
-def test_an_owed_occurrence_leaves_a_row(job: Job, now: Micros, row: tuple[SkipReason, Micros, int] | None) -> None:
+def test_what_has_no_row_gets_one(job: Job, now: Micros, row: tuple[SkipReason, Micros, int] | None) -> None:
     expected = () if row is None else (Skip(reason=row[0], scheduled_for=row[1], missed=row[2]),)
 
-    assert owed(job, now, SkipReason.MISFIRE) == expected
+    assert uncounted(job, now, SkipReason.MISFIRE) == expected
 
 
 # ---------------------------------------------------------------- while it runs
@@ -137,17 +146,6 @@ def test_a_running_job_owes_the_occurrences_since_its_claim_unless_an_edit_settl
     edited.reschedule(Every("5m"), NOON + HOUR + MINUTE)
 
     assert [owes_since_its_claim(story.job) for story in (idle, claimed, edited)] == [False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("disabled_at", "expected"),
-    [(None, False), (NOON - 1, True), (NOON, True), (NOON + 1, False)],
-    ids=["never", "before the run", "with the run", "during the run"],
-)
-def test_a_run_knows_whether_its_job_was_disabled_before_it(disabled_at: Micros | None, expected: bool) -> None:
-    state = JobState(activity=Status.RUNNING, last_run_at=NOON, disabled_at=disabled_at)
-
-    assert was_disabled_before(state) is expected
 
 
 RUN = JobState(activity=Status.RUNNING, last_run_at=NOON, next_run_at=NOON + 1)

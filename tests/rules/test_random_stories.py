@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
 from scheduler_async.jobs.enums import ENDED, Phase
-from scheduler_async.jobs.run import Attempt, Ending, Skip
+from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules.claiming import claim_manually
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.finishing import after_run
@@ -30,6 +29,7 @@ from tests.rules.stories import (
     occurrences,
 )
 
+MISFIRES = st.sampled_from(["run_once", "skip"])
 ACTIONS = st.lists(
     st.tuples(
         st.sampled_from(["pass", "fail", "crash", "cancel", "pause", "resume", "edit", "trigger"]),
@@ -44,7 +44,7 @@ ACTIONS = st.lists(
     actions=ACTIONS,
     schedule=st.sampled_from([Every("30s"), Cron("* * * * *", tz="UTC"), Delay("20s"), Every("50s", jitter="10%")]),
     retry=st.sampled_from([None, Retry.in_window(2), Retry.budget(3, "5m"), Retry.none()]),
-    misfire=st.sampled_from(["run_once", "skip"]),
+    misfire=MISFIRES,
 )
 def test_whatever_happens_the_rules_hold(
     actions: Iterable[tuple[str, int, int]], schedule: Schedule, retry: Retry | None, misfire: str
@@ -84,107 +84,130 @@ def test_whatever_happens_the_rules_hold(
     assert all(skip.missed > 0 for skip in story.skips)
 
 
-MEDDLING = st.lists(
+GRIDS = [
+    Every("1m"),
+    Every("40s", jitter="35s"),
+    Every("1m", end=from_micros(NOON + 20 * MINUTE)),
+    Cron("* * * * *", tz="UTC"),
+    Cron("* * * * *", tz="UTC", jitter="1m"),
+]
+OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual()]
+ENDINGS = [SUCCESS, SUCCESS, ERROR, INTERRUPTED, CANCELLED, GIVE_UP]
+RETRIES = [None, Retry.in_window(1, delay="3m"), Retry.budget(3, "10m"), Retry.none(), Retry.backoff(["70s"])]
+DEEDS = st.lists(
     st.tuples(
-        st.sampled_from(["pause", "resume", "disable", "edit", "edit", "edit and disable"]),
-        st.integers(1, 300),
         st.sampled_from(
             [
-                Every("1m"),
-                Every("40s", jitter="35s"),
-                Every("1m", end=from_micros(NOON + 20 * MINUTE)),
-                Cron("* * * * *", tz="UTC"),
-                Cron("* * * * *", tz="UTC", jitter="1m"),
-                Delay("50s"),
-                At(from_micros(NOON + 8 * MINUTE)),
-                Manual(),
+                "start",
+                "start",
+                "end",
+                "end",
+                "trigger",
+                "pause",
+                "resume",
+                "resume",
+                "disable",
+                "edit",
+                "edit, disabled",
             ]
         ),
+        st.sampled_from([0, 1, 30, 60, 61, 150, 300]),
+        st.sampled_from(GRIDS + OTHERS),
+        st.sampled_from(ENDINGS),
     ),
-    max_size=8,
+    max_size=20,
 )
 
 
-@given(
-    start=st.sampled_from(["by its schedule", "late", "by hand", "by hand while paused", "by hand while disabled"]),
-    meddling=MEDDLING,
-    takes=st.integers(1, 300),
-    ending=st.sampled_from([SUCCESS, ERROR, INTERRUPTED, CANCELLED, GIVE_UP]),
-    retry=st.sampled_from([None, Retry.in_window(1, delay="3m"), Retry.budget(3, "10m"), Retry.none()]),
-)
-def test_whatever_is_done_to_a_job_while_it_runs_each_occurrence_has_its_row_once(
-    start: str, meddling: Iterable[tuple[str, int, Schedule]], takes: int, ending: Ending, retry: Retry | None
-) -> None:
-    """Each schedule accounts for the time during which it was in force, and for no other."""
-    story = Story(Every("1m"), retry=retry)
-    now = NOON + (3 if start == "late" else 1) * MINUTE
-    if start.startswith("by hand"):
-        now -= 30 * SECOND
-        if start != "by hand":
-            story.change((pause if "paused" in start else partial(disable, reason="enough"))(story.job, now=now))
-        run: Attempt | None = story.trigger_at(now + 1)
-    else:
-        run = story.start_at(now)
-    assert run is not None
-    story.skips.clear()
-    began = run.claimed_at
-    was_away: list[tuple[Micros, Micros]] = []
+class Ledger:
+    """What becomes of each occurrence of a job, schedule by schedule."""
 
-    def pass_time(seconds: int) -> None:
-        nonlocal now
-        if story.job.state.phase is not Phase.ACTIVE:
-            was_away.append((now, now + seconds * SECOND))
-        now += seconds * SECOND
+    def __init__(self, story: Story) -> None:
+        self.story, self.now = story, NOON
+        self.run: Attempt | None = None
+        self.runs: list[tuple[Micros, Micros]] = []
+        """When a run was in progress."""
+        self.away: list[tuple[Micros, Micros]] = []
+        """When the job was paused or disabled."""
 
-    def settle(job: Job, rows: Iterable[Skip], until: Micros) -> None:
-        """Compare *rows* with the occurrences of *job* from its anchor until *until*."""
-        if isinstance(job.schedule, At | Delay):
-            return  # which is owed still, and leaves a row whenever it is disabled or edited
-        in_force = [at for at in occurrences(job, until) if at > max(began, job.anchor)]
-        assert all(skip.reason in MEANWHILE for skip in rows)
-        told = [at for skip in rows for at in expanded(skip, occurrences(job, now + DAY))]
-        assert len(told) == len(set(told)), "a row too many"
-        assert all(at in in_force for at in told), "a row of another time"
-        left = [at for at in in_force if at not in told and not any(a < at <= b for a, b in was_away)]
-        assert not left, "a row too few"
+    def wait(self, seconds: int) -> None:
+        later = self.now + seconds * SECOND
+        if self.run is not None:
+            self.runs.append((self.now, later))
+        if self.story.job.state.phase is not Phase.ACTIVE:
+            self.away.append((self.now, later))
+        self.now = later
 
-    for action, wait, schedule in meddling:
-        pass_time(wait)
-        if action == "pause":
+    def do(self, deed: str, schedule: Schedule, ending: Ending) -> None:
+        story, now, state = self.story, self.now, self.story.job.state
+        is_idle, at = self.run is None, state.next_run_at
+        if deed == "start" and is_idle and state.phase is Phase.ACTIVE and at is not None and at <= now:
+            self.run = story.start_at(now)
+        elif deed == "trigger" and is_idle:
+            self.run = story.trigger_at(now)
+        elif deed == "end" and self.run is not None:
+            story.end_at(now, self.run, ending)
+            self.run = None
+        elif deed == "pause":
             story.change(pause(story.job, now))
-        elif action == "disable":
+        elif deed == "disable":
             story.change(disable(story.job, "enough", now))
-        elif action == "resume" and story.job.state.disabled_reason != ENDED:
+        elif deed == "resume" and state.disabled_reason != ENDED:
             story.change(resume(story.job, now))
-        elif action.startswith("edit") and schedule != story.job.schedule:
+        elif deed.startswith("edit") and schedule != story.job.schedule:
             before = story.job
-            story.reschedule(schedule, now, **({"enabled": False} if "disable" in action else {}))
-            settle(before, story.skips, now)
+            story.reschedule(schedule, now, **({"enabled": False} if "disabled" in deed else {}))
+            self.check(before, now + 1)
             story.skips.clear()
-    pass_time(takes)
-    was_edited = story.job.anchor > NOON
-    story.end_at(now, run, ending)
+            story.runs.clear()
 
-    settle(story.job, story.skips, now)
-    state = story.job.state
-    assert state.activity is Status.IDLE
-    if state.phase is Phase.DISABLED:
-        assert (state.next_run_at, state.regular_at) == (None, None)
-        return
-    assert was_edited <= (state.retry_of is None)
-    assert (state.regular_at is not None) <= (state.consecutive_errors > 0 or ending is CANCELLED)
-    if not isinstance(story.job.schedule, At | Delay | Manual):
-        owed_from = state.next_run_at if state.regular_at is None else state.regular_at
-        assert owed_from == occurrences(story.job, now + DAY)[len(occurrences(story.job, now))]
+    def check(self, job: Job, owed_from: Micros) -> None:
+        """Each occurrence of the schedule of *job* before *owed_from* has run, or has its row, once."""
+        if isinstance(job.schedule, At | Delay | Manual):
+            return  # one occurrence, which stays owed; or none
+        moments = occurrences(job, self.now + DAY)
+        found = covered(self.story, moments)
+        assert sorted(at for at, _ in found) == [at for at in moments if at < owed_from], job.state
+        for at, reason in found:
+            was_running = any(start <= at <= end for start, end in self.runs)
+            was_away = any(start < at < end for start, end in self.away)
+            if reason in (SkipReason.ALREADY_RUNNING, SkipReason.INTERRUPTED):
+                assert was_running
+                assert not was_away
+            elif reason in (None, SkipReason.MISFIRE, SkipReason.BACKOFF):
+                assert not was_away
+
+    def owed_from(self) -> Micros:
+        """The first occurrence that needs no row yet."""
+        state = self.story.job.state
+        if state.phase is not Phase.ACTIVE:
+            assert state.counted_until is not None
+            return state.counted_until + 1
+        owed = state.regular_at if state.retry_of is not None or state.regular_at is not None else state.next_run_at
+        if owed is not None:
+            return owed
+        if self.run is None:
+            return self.now + 1  # it has ended, or fails for good with its last occurrence
+        return max(self.run.claimed_at, state.counted_until or 0) + 1
 
 
-MEANWHILE = (SkipReason.ALREADY_RUNNING, SkipReason.INTERRUPTED)
-
-
-def expanded(skip: Skip, moments: list[Micros]) -> list[Micros]:
-    """Return the occurrences among *moments* that a row stands for."""
-    first = moments.index(skip.scheduled_for)
-    return moments[first : first + skip.missed]
+@given(schedule=st.sampled_from(GRIDS), deeds=DEEDS, retry=st.sampled_from(RETRIES), misfire=MISFIRES)
+def test_whatever_is_done_to_a_job_each_occurrence_has_run_or_has_its_row_once(
+    schedule: Schedule, deeds: Iterable[tuple[str, int, Schedule, Ending]], retry: Retry | None, misfire: str
+) -> None:
+    """Each schedule accounts for the time during which it was in force, paused and disabled stretches included."""
+    ledger = Ledger(Story(schedule, retry=retry, misfire=misfire))
+    for deed, seconds, other, ending in deeds:
+        ledger.wait(seconds)
+        ledger.do(deed, other, ending)
+        state = ledger.story.job.state
+        ledger.check(ledger.story.job, ledger.owed_from())
+        assert (state.activity is Status.IDLE) == (ledger.run is None)
+        assert (state.counted_until is not None) >= (state.phase is not Phase.ACTIVE)
+        if state.phase is Phase.ACTIVE and ledger.run is None:
+            assert state.counted_until is None
+        if state.phase is Phase.DISABLED and ledger.run is None:
+            assert (state.next_run_at, state.regular_at) == (None, None)
 
 
 JITTERED = [
@@ -221,7 +244,7 @@ def covered(story: Story, moments: list[Micros]) -> list[tuple[Micros, SkipReaso
         max_size=25,
     ),
     retry=st.sampled_from([None, Retry.in_window(2), Retry.budget(3, "5m"), Retry.none(), Retry.backoff(["70s"])]),
-    misfire=st.sampled_from(["run_once", "skip"]),
+    misfire=MISFIRES,
 )
 def test_with_jitter_every_occurrence_is_run_or_accounted_for_once(
     schedule: Schedule, steps: Iterable[tuple[str, int, int]], retry: Retry | None, misfire: str

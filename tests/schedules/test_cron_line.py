@@ -662,7 +662,7 @@ almost_lines = st.lists(
 
 
 @given(text=st.text() | st.text(CRON_ALPHABET, max_size=40) | almost_lines.map(" ".join))
-@settings(max_examples=10_000)
+@settings(max_examples=max(1_000, settings().max_examples))
 @pytest.mark.timeout(300)
 @pytest.mark.deep
 def test_any_text_is_an_expression_or_is_refused_quickly(text: str) -> None:
@@ -679,7 +679,7 @@ def test_any_text_is_an_expression_or_is_refused_quickly(text: str) -> None:
     )
     | st.text("0123456789-:TZ+. ", max_size=40).map("2026-{}".format)
 )
-@settings(max_examples=10_000)
+@settings(max_examples=max(1_000, settings().max_examples))
 @pytest.mark.timeout(300)
 @pytest.mark.deep
 def test_any_text_is_a_schedule_or_is_refused_quickly(text: str) -> None:

@@ -67,7 +67,7 @@ def test_every_field_of_a_description_has_a_column() -> None:
     paths = {column.path for column in DESCRIPTION}
 
     described = {f"description.{name}" for name in Description.__struct_fields__ if name != "unreadable"}
-    others = {*Job.__struct_fields__} - {"description", "state", "unreadable_state"}
+    others = {*Job.__struct_fields__} - {"description", "state", "unreadable_state", "read_at"}
     assert paths == described | others
 
 
@@ -159,9 +159,49 @@ STATES = damaged(
 RUNS = damaged(
     st.sampled_from(
         [
-            (1, "a", "n", NOW, NOW, NOW + 5, 1, "schedule", "success", None, 0, None, "ok", 0, "node"),
-            (1, "a", "n", NOW, None, None, 0, "manual", None, None, 0, None, None, None, None),
-            (1, "a", "n", NOW, None, NOW, 0, "schedule", "skipped", "misfire", 7, "ö", None, None, None),
+            (
+                1,
+                "a",
+                "n",
+                NOW,
+                NOW,
+                NOW + 5,
+                1,
+                "schedule",
+                "success",
+                None,
+                0,
+                None,
+                "ok",
+                0,
+                "node",
+                NOW,
+                "[1]",
+                0.5,
+                "half",
+            ),
+            (1, "a", "n", NOW, None, None, 0, "manual", None, None, 0, None, None, None, None, NOW, None, None, None),
+            (
+                1,
+                "a",
+                "n",
+                NOW,
+                None,
+                NOW,
+                0,
+                "schedule",
+                "skipped",
+                "misfire",
+                7,
+                "ö",
+                None,
+                None,
+                None,
+                NOW,
+                None,
+                None,
+                None,
+            ),
         ]
     )
 )

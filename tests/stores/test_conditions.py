@@ -39,6 +39,7 @@ JOBS: dict[str, tuple[JobSpec, JobState]] = {
     "running, paused": (PLAIN, JobState(activity=Status.RUNNING, phase=Phase.PAUSED)),
     "paused": (PLAIN, replace(DUE, phase=Phase.PAUSED)),
     "disabled": (PLAIN, JobState(phase=Phase.DISABLED)),
+    "ended": (PLAIN, JobState(phase=Phase.DISABLED, disabled_reason="ended")),
     "removed": (PLAIN, DUE),
 }
 RUNS = [  # the number of the run, its job, its outcome and when it was claimed
@@ -93,6 +94,7 @@ WANTED_JOBS: dict[str, Any] = {
     "group": "g",
     "priority": Priority.HIGH,
     "due_before": NOW + 1,
+    "ended": True,
 }
 FOUND_JOBS = {
     "status": {"idle", "ann's"},
@@ -102,6 +104,7 @@ FOUND_JOBS = {
     "group": {"ann's"},
     "priority": {"ann's"},
     "due_before": {"idle", "queued"},
+    "ended": {"ended"},
 }
 
 
@@ -126,6 +129,10 @@ def test_a_job_must_fulfil_all_fields_of_a_filter(db: sqlite3.Connection, both: 
     assert found == FOUND_JOBS[both[0]] & FOUND_JOBS[both[1]]
 
 
+def test_jobs_that_have_not_ended_are_all_others(db: sqlite3.Connection) -> None:
+    assert jobs_found(db, JobFilter(ended=False)) == {*JOBS} - {"ended", "removed"}
+
+
 @pytest.mark.parametrize(
     ("status", "found"),
     [
@@ -133,7 +140,7 @@ def test_a_job_must_fulfil_all_fields_of_a_filter(db: sqlite3.Connection, both: 
         (Status.QUEUED, {"queued"}),
         (Status.RUNNING, {"running", "running, paused"}),
         (Status.PAUSED, {"paused"}),
-        (Status.DISABLED, {"disabled"}),
+        (Status.DISABLED, {"disabled", "ended"}),
     ],
 )
 def test_a_status_selects_the_jobs_that_show_it(db: sqlite3.Connection, status: Status, found: set[str]) -> None:

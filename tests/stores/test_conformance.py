@@ -60,6 +60,7 @@ from scheduler_async.rules.order import order
 from scheduler_async.rules.terms import Room, Rules, Transition
 from scheduler_async.stores.copy_records import LeftOut, Ruling, RunRecord, Verdict
 from scheduler_async.stores.copying import Copy
+from scheduler_async.stores.liveness import LEASE
 from scheduler_async.stores.messages import (
     MOST_UNHANDLED,
     REMOVED,
@@ -73,7 +74,6 @@ from scheduler_async.stores.messages import (
     NodeRow,
     RunFilter,
 )
-from scheduler_async.stores.nodes import LEASE
 from scheduler_async.texts import storable
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.postgres_server import url_of_schema
@@ -874,6 +874,7 @@ async def test_a_row_tells_all_about_its_run(store: Store, node: int) -> None:
             message="half done",
             exit_code=-9,
             node="first",
+            claimed_at=from_micros(NOON + 5 * SECOND),
         )
     ]
 
@@ -907,7 +908,7 @@ async def test_a_claim_marks_the_job_and_writes_the_row_before_anything_runs(sto
     (row,) = await runs(store)
     assert run.job == found
     assert run.before == before.state
-    assert (found.status, found.next_run_at, found.state.last_run_at) == (Status.RUNNING, None, NOON)
+    assert (found.status, found.state.next_run_at, found.state.last_run_at) == (Status.RUNNING, None, NOON)
     assert (row.id, row.outcome, row.node, row.trigger) == (run.id, None, "first", Trigger.SCHEDULE)
     assert (run.scheduled_for, run.attempt, run.claimed_at) == (NOON, 1, NOON)
     assert await store.held(node) == {run.id}
@@ -2509,22 +2510,28 @@ async def test_jobs_that_were_disabled_long_ago_are_forgotten(store: Store, node
     await add(store, "resumed", enabled=False)
     await change_state(store, "resumed", edits.resume)
 
-    first = await store.purge_disabled(NOON + 3 * SECOND, 2)
-    second = await store.purge_disabled(NOON + 3 * SECOND, 2)
+    first = await store.purge_disabled(NOON + 3 * SECOND, 2, NOON + HOUR, ended=False)
+    second = await store.purge_disabled(NOON + 3 * SECOND, 2, NOON + HOUR, ended=False)
 
     assert [job.id for job in first] == ["a", "b"]
     assert [job.id for job in second] == ["c"]
-    assert await store.purge_disabled(NOON + 3 * SECOND, 2) == []
+    assert await store.purge_disabled(NOON + 3 * SECOND, 2, NOON + HOUR, ended=False) == []
     assert sorted(await ids(store)) == ["d", "paused", "resumed", "running"]
 
 
-async def test_what_is_purged_takes_its_runs_along(store: Store, node: int) -> None:
+async def test_the_runs_of_a_purged_job_stay_in_the_log(store: Store, node: int) -> None:
     """As with a removal by hand."""
     await add(store, "a")
     await finish(store, await claim_only(store, node), Ending(outcome=Outcome.SUCCESS, disable=True))
     settled = await job_of(store, "a")
 
-    assert await store.purge_disabled(NOON + HOUR, 10) == [settled]
+    assert await store.purge_disabled(NOON + HOUR, 10, NOON + HOUR, ended=False) == [settled]
+    found = await runs(store, namespace="default", id="a")
+    assert [(row.outcome, row.reason) for row in found] == [
+        (Outcome.SKIPPED, SkipReason.DISABLED),
+        (Outcome.SUCCESS, None),
+    ]
+    assert await store.purge_removed(NOON + 2 * HOUR, 10) == 1
     assert await runs(store) == []
 
 

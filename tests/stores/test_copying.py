@@ -21,7 +21,7 @@ from scheduler_async.jobs.description import Description
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.edits import pause
-from scheduler_async.stores import copying, nodes
+from scheduler_async.stores import copying, liveness
 from scheduler_async.stores.copy_records import Ruling, RunRecord, Verdict
 from scheduler_async.stores.copying import DIED_HERE, NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, recover_dead_nodes, rule
 from scheduler_async.stores.messages import NodeIdentity, RunFilter
@@ -310,8 +310,8 @@ async def dead_and_alive(store: Store) -> None:
 
 def gone() -> NodeIdentity:
     """A node of this process that has ended."""
-    node = nodes.new_identity()
-    nodes.retire(node)
+    node = liveness.new_identity()
+    liveness.retire(node)
     return node
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler_async import At, Cron, Every, Job, JobSpec, Outcome, Schedule, SkipReason, Status, Trigger
-from scheduler_async.jobs.enums import ENDED
+from scheduler_async.jobs.enums import ENDED, Phase
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending, Skip
 from scheduler_async.jobs.unreadable import Unreadable
@@ -305,7 +305,8 @@ def test_a_job_that_was_paused_since_its_claim_stays_paused_when_the_run_is_put_
 @pytest.mark.usefixtures("broken_cron")
 def test_a_run_is_put_back_although_its_schedule_fails() -> None:
     run = replace(a_run(a_job()), before=BROKEN.state)
-    job = pause(replace(run.job, description=BROKEN.description, updated=NOW + MINUTE), NOW + MINUTE).job
+    paused = replace(run.job.state, phase=Phase.PAUSED, counted_until=NOW + MINUTE)
+    job = replace(run.job, description=BROKEN.description, updated=NOW + MINUTE, state=paused)
 
     freed, skips, at = put_back(job, replace(run, job=job))
 

@@ -437,7 +437,7 @@ async def test_handlers_that_no_job_uses_any_more_are_forgotten(store: PostgresS
     await store.remove("default", "job 1", NOON)
     await edit(store, "job 2", handler="edited")
     await change_state(store, "job 3", disable, NOON)
-    await store.purge_disabled(NOON + DAY, 100)
+    await store.purge_disabled(NOON + DAY, 100, NOON + DAY, ended=False)
     await add(store, "again", handler="handler 1")
 
     assert await handlers(admin) == ["handler 0", "handler 4", "edited", "handler 1"]
@@ -814,7 +814,7 @@ async def test_who_loses_the_database_lets_go_of_its_runs_and_joins_again(
     """Others take over what it cannot show to be alive: it must have stopped by then."""
     for name, value in SHORT_LEASES.items():
         monkeypatch.setattr(membership, name, value)
-        monkeypatch.setattr("scheduler_async.stores.nodes." + name, value, raising=False)
+        monkeypatch.setattr("scheduler_async.stores.liveness." + name, value, raising=False)
     monkeypatch.setattr(troubles, "FIRST_RETRY", 0.1)
     for name in ("CONNECT_TIMEOUT", "RUN_TIMEOUT", "READ_TIMEOUT", "BEAT_TIMEOUT"):
         monkeypatch.setattr(postgres, name, 0.2)

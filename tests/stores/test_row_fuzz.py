@@ -21,8 +21,22 @@ from urllib.parse import parse_qsl
 import asyncpg
 import pytest
 
-from scheduler_async import Cron, Delay, Every, JobSpec, Manual, Result, Retry, Run, Scheduler, StoreError
-from scheduler_async.cli import json_output, run_views
+from scheduler_async import (
+    Action,
+    Cron,
+    Delay,
+    Every,
+    JobSpec,
+    Manual,
+    Result,
+    Retry,
+    Run,
+    Scheduler,
+    StoreError,
+    acting_as,
+)
+from scheduler_async.cli import change_views, json_output, run_views
+from scheduler_async.jobs.json_forms import Form
 from scheduler_async.stores.messages import NodeIdentity
 from scheduler_async.stores.run_codec import is_unreadable
 from scheduler_async.testing import VirtualClock
@@ -151,6 +165,8 @@ async def fill(store: str) -> None:
     await scheduler.add_jobs(specs())
     await scheduler.pause_job("job8")
     await scheduler.disable_job("job9")
+    with acting_as("anna", via="test"):
+        await scheduler.update_job("job10", name="ten", payload={"number": 10})
     await scheduler.start()
     while len(await scheduler.run_log(limit=None)) < RUNS - 5:
         await clock.advance(MINUTE)
@@ -233,6 +249,16 @@ async def ask_all(scheduler: Scheduler, there: set[str], case: Case) -> None:
         run_views.story_of(row)
     for node in await scheduler.nodes():
         shown(json_output.node_form(node))
+    for change in await scheduler.changes(limit=None):
+        if not isinstance(change.action, Action) or change.job_id in ("job8", "job9"):
+            shown(change.to_json())
+            change_views.story_of(change)
+            change_views.author_of(change)
+    assert len(await scheduler.changes(since=NOON, limit=None)) >= JOBS // 2
+    assert await scheduler.changes(namespace="default", limit=3)
+    for span in await scheduler.node_history():
+        shown(span.to_json())
+    await scheduler.node_history(NOON)
     for upcoming in await scheduler.preview("5m"):
         shown(json_output.upcoming_form(upcoming))
     assert await scheduler.list_jobs(metadata={"team": 1}, limit=3)
@@ -240,15 +266,17 @@ async def ask_all(scheduler: Scheduler, there: set[str], case: Case) -> None:
         job_or_none = await scheduler.get_job(name)
         assert job_or_none is not None or name in case.spared
         if job_or_none is not None:
-            shown(json_output.job_form(job_or_none))
+            shown(job_or_none.to_json())
             str(await scheduler.explain(name))
+            for change in await scheduler.changes(name):
+                shown(change.to_json())
             await scheduler.run_stats(name)
     newest = rows[0]
     assert await scheduler.get_run(newest.id) is not None
     await scheduler.run_output(newest.id)
 
 
-def shown(form: json_output.Form) -> bytes:
+def shown(form: Form) -> bytes:
     """As `--json` prints it."""
     return json.dumps(form, ensure_ascii=False).encode()
 
@@ -285,7 +313,8 @@ async def test_one_bad_row_of_a_file_harms_no_other(tmp_path: Path) -> None:
 def corrupt_file(path: Path, number: int) -> Case:
     chance = random.Random(number)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
+        named = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+        tables = [name for (name,) in named if db.execute(f"SELECT 1 FROM {name}").fetchone()]
         columns = [(table, row[1]) for table in tables for row in db.execute(f"PRAGMA table_info({table})")]
         while True:
             table, column = chance.choice(columns)
@@ -335,6 +364,8 @@ async def corrupt_database(db: Any, schema: str, number: int) -> Case:
     while True:
         table, column = chance.choice(columns)
         rows = await db.fetch(f"SELECT ctid::text FROM {table} ORDER BY ctid")
+        if not rows:
+            continue
         row = chance.choice([place for (place,) in rows])
         value = chance.choice([a_value(chance), "infinity", "-infinity", "0001-01-01 BC"])
         if isinstance(value, bytes) or (isinstance(value, str) and "\0" in value):

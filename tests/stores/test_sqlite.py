@@ -403,7 +403,7 @@ async def test_handlers_that_no_job_uses_any_more_are_forgotten(path: Path) -> N
         await store.remove("default", "job 1", NOON)
         await edit(store, "job 2", handler="edited")
         await change_state(store, "job 3", disable, NOON)
-        await store.purge_disabled(NOON + DAY, 100)
+        await store.purge_disabled(NOON + DAY, 100, NOON + DAY, ended=False)
         await add(store, "again", handler="handler 1")
 
     names = sql(path, "SELECT name, number FROM handler ORDER BY number")
@@ -945,7 +945,7 @@ async def test_a_run_whose_job_cannot_be_read_any_more_can_be_recovered(path: Pa
         ((told, _),) = await store.recover([seen], NOON + MINUTE, RULES)
 
         assert told.job.status is Status.DISABLED
-        assert (await store.purge_disabled(NOON, 10)) == []
+        assert (await store.purge_disabled(NOON, 10, NOON, ended=False)) == []
         assert await ids(store) == ["bad"]
     assert sql(path, "SELECT outcome FROM run") == [("interrupted",)]
 

@@ -1,4 +1,5 @@
-"""Processes, their server, and the way between them, one at a time taken away; and processes that never rest.
+"""Processes, their server, and the way between them, one at a time taken away; processes that never rest; and kills
+while others steer.
 
 The long form is a benchmark.
 """
@@ -28,6 +29,8 @@ ROOT = Path(__file__).parents[2]
         pytest.param("postgres-restart", id="the server is restarted"),
         pytest.param("restless-server", id="schedulers stop and start on a server"),
         pytest.param("restless-file", id="schedulers stop and start on a file"),
+        pytest.param("steer-server", id="processes are killed and steered on a server"),
+        pytest.param("steer-file", id="processes are killed and steered on a file"),
     ],
 )
 def test_nothing_is_lost_and_nothing_runs_twice_at_once_when(part: str, tmp_path: Path) -> None:

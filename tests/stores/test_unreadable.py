@@ -34,8 +34,8 @@ from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.next_run import disabled
 from scheduler_async.rules.terms import Rules, Transition
+from scheduler_async.stores.liveness import new_identity, retire
 from scheduler_async.stores.messages import Decision, NodeRow
-from scheduler_async.stores.nodes import new_identity, retire
 from scheduler_async.stores.unreadable import MOST_NAMED, UnreadableRows
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import HOUR
@@ -156,7 +156,6 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 RUN_COLUMNS = [
     pytest.param("trigger", "'whim'", id="unknown trigger"),
     pytest.param("outcome", "'fine'", id="unknown outcome"),
-    pytest.param("reason", "'because'", id="unknown reason"),
     pytest.param("started_at", "4611686018427387904", id="beyond the calendar"),
     pytest.param("scheduled_for", "-4611686018427387904", id="before the calendar"),
 ]

@@ -31,12 +31,15 @@ from scheduler_async.cli.options import (
     TimeoutOption,
     TzOption,
     UnsetEnvOption,
+    WhenTzOption,
     WholeNumber,
     directory_of,
     environment_of,
+    moment_given,
     payload_of,
     schedule_of,
     unless_none,
+    zone_of,
 )
 from scheduler_async.cli.printing import put_json
 from scheduler_async.cli.store_access import open_scheduler
@@ -190,10 +193,32 @@ def remove(
 
 
 def pause(
-    slug: SlugArgument, namespace: NamespaceOption = None, store: StoreOption = None, as_json: JsonOption = False
+    slug: SlugArgument,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why. It is shown with the job, and kept on record.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="WHEN",
+            help="Resume by itself then: after 2h, the next time it is 18:00, 'tomorrow 9:00', or 2026-06-15T09:00.",
+        ),
+    ] = None,
+    tz: WhenTzOption = None,
+    namespace: NamespaceOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Pause a job until it is resumed. A run in progress goes on."""
-    changed(slug, namespace, store, as_json, "pause_job", "Paused")
+    """Pause a job until it is resumed, or until a time. A run in progress goes on.
+
+    To change the reason or the end, pause the job again.
+    """
+    zone = zone_of(tz)
+    if tz is not None and until is None:
+        misused("--tz is the zone of --until. Pass both, or leave it out.")
+    end = None if until is None else moment_given(until, "--until", zone, ahead=True)
+    changed(slug, namespace, store, as_json, "pause_job", "Paused", reason=reason, until=end)
 
 
 def resume(
@@ -203,13 +228,15 @@ def resume(
     changed(slug, namespace, store, as_json, "resume_job", "Resumed")
 
 
-def changed(slug: str, namespace: str | None, store: str | None, as_json: bool, call: str, did: str) -> None:
-    """Change a job with the method *call* of the scheduler, and print what it *did*."""
+def changed(
+    slug: str, namespace: str | None, store: str | None, as_json: bool, call: str, did: str, **options: Any
+) -> None:
+    """Change a job with the method *call* of the scheduler and its *options*, and print what it *did*."""
 
     async def write() -> Job:
         async with open_scheduler(store) as scheduler:
             where, job_id = await resolve(scheduler, slug, namespace)
-            job: Job = await getattr(scheduler, call)(job_id, namespace=where)
+            job: Job = await getattr(scheduler, call)(job_id, namespace=where, **options)
             return job
 
     job = run_async(write(), about_jobs=False)
@@ -239,9 +266,9 @@ def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | Non
 
 def print_job(job: Job, did: str, as_json: bool) -> None:
     """Print what was done to a job: as a sentence, or the whole job as JSON."""
-    from scheduler_async.cli import job_views, json_output, terminal
+    from scheduler_async.cli import job_views, terminal
 
     if as_json:
-        put_json(json_output.job_form(job))
+        put_json(job.to_json())
     else:
         terminal.say(f"{did} {name_of(job.namespace, job.id)}: {job_views.outlook(job)}")

@@ -15,8 +15,18 @@ from scheduler_async.cli import INTERRUPTED
 from scheduler_async.cli.event_loop import run_async
 from scheduler_async.cli.exits import fail, misused, put_error
 from scheduler_async.cli.job_names import find
-from scheduler_async.cli.options import AppOption, JobsOption, JsonOption, NamespaceOption, SlugArgument, StoreOption
-from scheduler_async.cli.printing import put_json, put_output
+from scheduler_async.cli.options import (
+    AnywhereOption,
+    AppOption,
+    JobsOption,
+    JsonOption,
+    NamespaceOption,
+    SlugArgument,
+    StoreOption,
+    TriggerPayloadOption,
+    payload_of,
+)
+from scheduler_async.cli.printing import put_json
 from scheduler_async.cli.store_access import (
     guard_file,
     is_store_given,
@@ -24,54 +34,73 @@ from scheduler_async.cli.store_access import (
     store_path,
     suggesting_names,
 )
+from scheduler_async.cli.unfinished_line import end_line, watch_stdout
 
 if TYPE_CHECKING:
-    from scheduler_async import Scheduler
+    from scheduler_async import RunRow, Scheduler
 
 T = TypeVar("T")
 
 
 def trigger(
     slug: SlugArgument,
+    payload: TriggerPayloadOption = None,
+    anywhere: AnywhereOption = False,
     target: AppOption = None,
     namespace: NamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a job now, in this process, and wait for it. Its schedule does not change."""
+    """Run a job now, print its output as it comes, and wait for it. Its schedule does not change.
+
+    The job runs in this process, or with --anywhere in any running scheduler that has its handler.
+    """
     from scheduler_async.cli import json_output, run_views
+    from scheduler_async.cli.ownership import acting_as_user
+    from scheduler_async.cli.run_following import follow_run
     from scheduler_async.command import HANDLER
+    from scheduler_async.errors import SchedulerStoppingError
+
+    given = payload_of(payload)
 
     async def run_it() -> tuple[Any, str | None, bool]:
         async with ready_to_run(target, store, create=False) as scheduler:
             job = await find(scheduler, slug, namespace)
-            if target is None and job.handler != HANDLER:
+            if target is None and job.handler != HANDLER and not anywhere:
                 misused(
                     f'Job "{slug}" does not run a command. Pass --app with the program that has its handler '
-                    f"{job.handler}."
+                    f"{job.handler}, or --anywhere to run it in a scheduler that is running."
                 )
+            value = given if payload is None or job.handler != HANDLER else {**job.payload, "payload": given}
+            number = 0
 
-            async def to_its_end() -> int:
-                number = await scheduler.trigger_job(job.id, namespace=job.namespace)
-                await scheduler.wait_for_run(number)
-                return number
+            async def to_its_end() -> RunRow:
+                nonlocal number
+                with acting_as_user():
+                    number = await scheduler.trigger_job(
+                        job.id, namespace=job.namespace, payload=value, anywhere=anywhere
+                    )
+                return await follow_run(scheduler, number, silent=as_json, with_progress=anywhere)
 
-            number, was_interrupted = await heeding_signals(scheduler, to_its_end())
-            row = await scheduler.get_run(number)
-            if row is None:
-                fail(f'Job "{slug}" was removed while it ran, and its run was cancelled.', 1)
-            return row, await scheduler.run_output(number), was_interrupted
+            try:
+                row, was_interrupted = await heeding_signals(scheduler, to_its_end())
+            except SchedulerStoppingError:
+                if not number:
+                    raise
+                # A signal came, and the run goes on elsewhere.
+                put_error(f'Run {number} goes on. "scheduler-async cancel {number}" ends it.')
+                raise typer.Exit(INTERRUPTED) from None
+            return row, await scheduler.run_output(number) if as_json else None, was_interrupted
 
     row, output, was_interrupted = run_async(run_it())
+    end_line()
     if as_json:
         put_json(json_output.row_form(row, output, with_output=True))
     else:
-        if output:
-            put_output(output)
         run_views.say_how_it_ended(row)
     if row.outcome == "cancelled" and was_interrupted:
         raise typer.Exit(INTERRUPTED)
-    if row.outcome.is_failure or row.outcome == "cancelled":
+    if row.outcome.is_failure or row.outcome == "cancelled" or (anywhere and not row.outcome.is_success):
         raise typer.Exit(1)
 
 
@@ -96,6 +125,7 @@ def cron(
             return await heeding_signals(scheduler, scheduler.run_pending())
 
     summary, interrupted = run_async(one_pass())
+    end_line()
     if as_json:
         put_json(json_output.summary_form(summary))
     else:
@@ -178,6 +208,7 @@ def load(target: str) -> Scheduler:
     if not name or not colon or not attribute:
         misused(f"{target!r} must be MODULE:SCHEDULER, such as myapp.jobs:scheduler.")
     sys.path.insert(0, str(Path.cwd()))
+    watch_stdout()
     try:
         found: Any = import_module(name)
         for part in attribute.split("."):

@@ -19,6 +19,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.cache import Cache
+from scheduler_async.stores.change_codec import CHANGE_COLUMNS, ChangeRecord
 from scheduler_async.stores.codec import (
     REMEMBERED_BYTES,
     has_unreadable_state,
@@ -30,8 +31,8 @@ from scheduler_async.stores.codec import (
     unreadable_state,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
-from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, updating, write_rows
-from scheduler_async.stores.postgres.texts import kept, state_columns, stored_state
+from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, updating, write_rows
+from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.unreadable import UnreadableRows
 from scheduler_async.timekeeping.instants import Micros
@@ -96,10 +97,16 @@ DELETE_STATES: Final = """
        AND EXISTS (SELECT FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)
  RETURNING uid
 """
-FORGET_UNRUN: Final = """
-    DELETE FROM job WHERE uid = ANY($1::bigint[]) AND NOT EXISTS (SELECT FROM run WHERE run.uid = job.uid)
-"""
+CHANGE_TYPES: Final = {name: "bigint" if name in ("uid", "at") else "text" for name in CHANGE_COLUMNS}
+INSERT_CHANGES: Final = inserting("change", CHANGE_TYPES)
+# The last heartbeat of a node in microseconds. A damaged time may be infinite.
+BEAT_AT: Final = "CASE WHEN isfinite(n.beat_at) THEN (extract(epoch FROM n.beat_at) * 1000000)::bigint END"
+END_LIFE: Final = "UPDATE node_span SET until = $1, how = $2 WHERE number = $3 AND until IS NULL"
+CANCELS_OF: Final = "SELECT run, reason FROM request WHERE run = ANY($1::bigint[]) AND kind || '' = 'cancel'"
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
+
+# So many rows go into one statement, because building a statement blocks the event loop.
+SLICE = 1000
 
 # The number of cached descriptions, so that the JSON of a busy job is parsed only once.
 REMEMBERED_SPECS = 4096
@@ -227,13 +234,26 @@ class WorkBase:
         """
         gone = {uid for (uid,) in await db.fetch(DELETE_STATES, [job.uid for job in jobs])}
         if gone:
-            await db.execute(FORGET_UNRUN, list(gone))
             await self._forget_removed(db, [job for job in jobs if job.uid in gone])
         return gone
+
+    async def _cancels_of(self, db: Connection, runs: Sequence[int]) -> dict[int, str | None]:
+        """Return those of *runs* that callers have found to cancel, with the reasons."""
+        found = await db.fetch(CANCELS_OF, list(runs)) if runs else ()
+        return {run: original(reason) for run, reason in found}
 
     async def _write_skips(self, db: Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""
         await write_rows(db, INSERT_SKIPS, skip_values(skipped))
+
+    async def _write_changes(self, db: Connection, records: Sequence[ChangeRecord]) -> None:
+        """Write the rows of changes of jobs."""
+        for first in range(0, len(records), SLICE):
+            rows = [
+                (uid, at, action, maybe_kept(actor), maybe_kept(via), maybe_kept(reason), before, after)
+                for uid, at, action, actor, via, reason, before, after in records[first : first + SLICE]
+            ]
+            await write_rows(db, INSERT_CHANGES, rows)
 
     async def _tell(self, db: Connection, jobs: Iterable[Job]) -> None:
         """Notify other processes after the commit when the first of these jobs may start."""

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.enums import Priority, Status
+from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
+from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, WorkBase, free_values
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
+from scheduler_async.stores.postgres.texts import kept
 from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
 
 if TYPE_CHECKING:
@@ -236,6 +239,7 @@ class ClaimWork(WorkBase):
             idle = [*idle, *repeated]
         await write_rows(db, FREE, [free_values(job) for job in idle])
         await self._write_skips(db, plan.skipped)
+        await self._write_changes(db, plan.changes)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
         others = [job for uid, job in jobs.items() if uid in left_alone and job.enabled]
         others += (await self._jobs(db, await db.fetch(SELECT_STATES, unhandled))).values() if unhandled else ()
@@ -299,6 +303,7 @@ class ClaimWork(WorkBase):
         *,
         node: int,
         queued: bool,
+        by: Actor = NO_ACTOR,
     ) -> ClaimedRun | Job | None:
         name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", node)
         if name is None:
@@ -310,6 +315,9 @@ class ClaimWork(WorkBase):
         refuse_stand_ins(job)
         run = claimed_by_hand(job, await db.fetchval(NEW_RUN), payload_json, now, queued=queued)
         await self._write_claims(db, [run], node, name)
+        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        if run.payload_json != "null":
+            await db.execute("UPDATE run SET payload = $2 WHERE id = $1", run.id, kept(run.payload_json))
         return run
 
     async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:

@@ -13,7 +13,7 @@ from scheduler_async.stores.columns import DESCRIPTION_TYPES, PLACE
 from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.postgres.base import SPEC, STATE_COLUMNS, WorkBase
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
-from scheduler_async.stores.postgres.endings import INSERT_OUTPUTS
+from scheduler_async.stores.postgres.endings import INSERT_TEXTS
 from scheduler_async.stores.postgres.jobs import (
     INSERT_JOBS,
     INSERT_STATES,
@@ -144,7 +144,7 @@ class CopyWork(WorkBase):
             (number, kept(run.output)) for number, (_, run) in zip(numbers, new, strict=True) if run.output is not None
         ]
         await write_rows(db, INSERT_RUNS, rows)
-        await write_rows(db, INSERT_OUTPUTS, outputs)
+        await write_rows(db, INSERT_TEXTS["output"], outputs)
         return len(new)
 
 

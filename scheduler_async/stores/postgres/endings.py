@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler_async.jobs.history import NodeFate
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
 from scheduler_async.rules.terms import Rules, Transition
+from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.columns import STATE_TYPES
-from scheduler_async.stores.decisions import NEVER_BEGAN, after, interrupted, process_gone
-from scheduler_async.stores.messages import NodeRow
+from scheduler_async.stores.decisions import (
+    CANCELLED,
+    NEVER_BEGAN,
+    after,
+    cancelled_by_stop,
+    interrupted,
+    process_gone,
+    with_cancel_requests,
+)
+from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.postgres.base import (
+    BEAT_AT,
+    END_LIFE,
     FREE,
     FREE_TYPES,
     HELD,
@@ -23,7 +35,7 @@ from scheduler_async.stores.postgres.base import (
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, set_to, updating, write_rows
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, stored_state
-from scheduler_async.stores.run_codec import ending_values
+from scheduler_async.stores.run_codec import ending_values, progress_of, texts_of
 from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
@@ -33,6 +45,7 @@ ENDING_TYPES: Final = {
     **dict.fromkeys(("started_at", "finished_at"), "bigint"),
     **dict.fromkeys(("outcome", "reason", "error", "message"), "text"),
     "exit_code": "bigint",
+    "result": "text",
 }
 FINISH: Final = f"""
     WITH states AS ({FREE}),
@@ -55,11 +68,17 @@ FINISH_AT_ONCE: Final = f"""
     SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
 """
 SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
-INSERT_OUTPUTS: Final = f"""
-    {inserting("output", {"run": "bigint", "text": "text"})}
+INSERT_TEXTS: Final = {
+    table: f"""
+    {inserting(table, {"run": "bigint", "text": "text"})}
         ON CONFLICT (run) DO UPDATE SET text = excluded.text
 """
-FORGET_NODE: Final = "DELETE FROM node WHERE number = $1 AND beat = $2"
+    for table in ("output", "traceback")
+}
+PROGRESS_TYPES: Final = {"progress": "double precision", "progress_message": "text"}
+WRITE_PROGRESS: Final = updating("run", "id", PROGRESS_TYPES)
+FORGET_REQUESTS: Final = "DELETE FROM request WHERE run = ANY($1::bigint[])"
+FORGET_NODE: Final = f"DELETE FROM node n WHERE n.number = $1 AND n.beat = $2 RETURNING {BEAT_AT}"
 LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.uid FOR UPDATE"
 SELECT_ATTEMPTS: Final = """
     SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -78,10 +97,10 @@ class EndingWork(WorkBase):
 
         If one of the jobs was edited, taken over or removed, it fails with a division by zero and changes nothing.
         """
-        if not ended or any(item.ending.output is not None for item in ended):
+        if not ended or any(item.ending.tells_more or item.ending.outcome is CANCELLED for item in ended):
             return None
         left, rows = _endings(ended, rules)
-        if any(one.skips for one in left.values()):
+        if any(one.skips or (one.kind is not None and disables(one)) for one in left.values()):
             return None
         await db.execute(FINISH_AT_ONCE, *columns_of(rows), len(rows))
         self.counted += 1
@@ -90,6 +109,8 @@ class EndingWork(WorkBase):
     async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         if not ended:
             return []
+        if stopped := cancelled_by_stop(ended):
+            ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
         left, rows = _endings(ended, rules)
         _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
         self.counted += 1
@@ -98,13 +119,24 @@ class EndingWork(WorkBase):
             left = {run: one for run, one in left.items() if run in done}
             left |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
         ours = [item for item in ended if item.run.id in left]
-        outputs = [(item.run.id, kept(item.ending.output)) for item in ours if item.ending.output is not None]
-        await write_rows(db, INSERT_OUTPUTS, outputs)
+        if told := [item for item in ours if item.ending.tells_more]:
+            await self._write_more(db, told)
         endings = ((left[item.run.id], item.finished_at) for item in ours)
         await self._write_skips(db, ((one.job, one.skips, at) for one, at in endings))
+        disabled = [(item.run.job, left[item.run.id], item.finished_at) for item in ours if item.run.id in done]
+        await self._write_changes(db, disablings(disabled))
         if len(left) < len(ended):
             left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
         return [left.get(item.run.id) for item in ended]
+
+    async def _write_more(self, db: Connection, told: Sequence[EndedRun]) -> None:
+        """Write what few runs leave, and forget that they were to be cancelled."""
+        for table, statement in INSERT_TEXTS.items():
+            await write_rows(db, statement, [(run, kept(text)) for run, text in texts_of(told, table)])
+        reports = [(share, maybe_kept(message), run) for share, message, run in progress_of(told)]
+        await write_rows(db, WRITE_PROGRESS, reports)
+        if cancelled := [item.run.id for item in told if item.ending.on_request]:
+            await db.execute(FORGET_REQUESTS, cancelled)
 
     async def _finish_touched(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
         """Record endings of jobs that were edited, taken over or removed during their runs. Read each job first."""
@@ -115,6 +147,8 @@ class EndingWork(WorkBase):
             return {}
         left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
         await self._write_endings(db, [one.job for one in left.values()], ours)
+        disabled = [(jobs[item.run.id], left[item.run.id], item.finished_at) for item in ours]
+        await self._write_changes(db, disablings(disabled))
         return left
 
     async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
@@ -137,15 +171,18 @@ class EndingWork(WorkBase):
     ) -> list[tuple[Transition, ClaimedRun]]:
         recovered: list[tuple[Transition, ClaimedRun]] = []
         for node in sorted(dead, key=lambda node: node.id):
-            if await self._forget_node(db, node):
+            if await self._forget_node(db, node, now):
                 recovered += await self._interrupt(db, node.id, set(), process_gone(node), now, rules)
         return recovered
 
-    async def _forget_node(self, db: Connection, node: NodeRow) -> bool:
+    async def _forget_node(self, db: Connection, node: NodeRow, now: Micros) -> bool:
         """Delete the row of a dead *node*. Return False if it lives, or if another process was faster."""
         if node.is_missing:
             return await db.fetchval("SELECT 1 FROM node WHERE number = $1", node.id) is None
-        return bool(await db.execute(FORGET_NODE, node.id, node.beat) == "DELETE 1")
+        beaten = await db.fetchrow(FORGET_NODE, node.id, node.beat)
+        if beaten is not None:
+            await db.execute(END_LIFE, last_alive(node.since, beaten[0], now), NodeFate.LOST.value, node.id)
+        return beaten is not None
 
     async def interrupt_unknown(
         self, db: Connection, node: int, known: Collection[int], now: Micros, rules: Rules
@@ -159,6 +196,7 @@ class EndingWork(WorkBase):
         rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
         if not rows:
             return []
+        cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
         attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         unreadable = [job for job in found.values() if has_unreadable_state(job)]
@@ -170,7 +208,7 @@ class EndingWork(WorkBase):
             if job is None or (has_unreadable_state(job) and job.uid not in deleted):
                 continue
             run_id = row[WIDTH] if row[WIDTH] in attempts else None
-            edit, ended = interrupted(job, run_id, attempts.get(run_id, (None,) * 5), problem, now, rules)
+            edit, ended = interrupted(job, run_id, attempts.get(run_id, (None,) * 5), problem, now, rules, cancels)
             edits.append(edit)
             endings.append(ended)
         if not endings:
@@ -178,6 +216,9 @@ class EndingWork(WorkBase):
         jobs = [edit.job for edit in edits]
         await self._write_endings(db, [job for job in jobs if job.uid not in deleted], endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
+        await self._write_changes(db, disablings((found[edit.job.uid], edit, now) for edit in edits))
+        if cancels:
+            await db.execute(FORGET_REQUESTS, list(cancels))
         await self._tell(db, jobs)
         return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)]
 
@@ -193,5 +234,6 @@ def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transit
 
 
 def _ending(item: EndedRun) -> tuple[Any, ...]:
-    started_at, finished_at, outcome, reason, error, message, exit_code, run = ending_values(item)
-    return started_at, finished_at, outcome, reason, maybe_kept(error), maybe_kept(message), exit_code, run
+    *times, outcome, reason, error, message, exit_code, result, run = ending_values(item)
+    texts = (maybe_kept(value) for value in (reason, error, message))
+    return *times, outcome, *texts, exit_code, maybe_kept(result), run

@@ -1,4 +1,4 @@
-"""Jobs: find, add, edit, remove, list and review them; and the run log."""
+"""Jobs: find, add, edit, remove, list and review them; and the output of runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from scheduler_async.jobs.enums import Phase
+from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules.groups import group_key
+from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.change_codec import ChangeRecord, alteration, content_of_new_job, plain_record
 from scheduler_async.stores.codec import (
     description_values,
     edited_values,
@@ -21,12 +24,13 @@ from scheduler_async.stores.codec import (
     shown,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
-from scheduler_async.stores.conditions import Conditions, conditions_of_jobs, conditions_of_runs
-from scheduler_async.stores.decisions import reviewed
-from scheduler_async.stores.messages import REMOVED, Change, JobFilter, RunFilter, has_metadata
+from scheduler_async.stores.conditions import conditions_of_jobs
+from scheduler_async.stores.decisions import reviewed, rows_of_removal
+from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.postgres.base import (
     NAMED,
     SELECT_STATE,
+    SLICE,
     SPEC,
     STATE_COLUMNS,
     UPDATE_ONLY_STATES,
@@ -35,8 +39,7 @@ from scheduler_async.stores.postgres.base import (
     locking,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, updating, write_rows
-from scheduler_async.stores.postgres.texts import kept, original, stored_state
-from scheduler_async.stores.run_codec import read_run
+from scheduler_async.stores.postgres.texts import kept, kept_values, maybe_kept, original, stored_state
 from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
@@ -52,6 +55,12 @@ NAME_EXISTS: Final = f"SELECT EXISTS (SELECT FROM job j WHERE {NAMED})"
 LOCK_JOBS: Final = locking(
     "(j.namespace, j.id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND j.removed_at IS NULL"
 )
+# One transaction with a quota at a time, for each namespace.
+LOCK_NAMESPACE: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || chr(10) || $1, 8))"
+# The jobs of a namespace, counted up to a limit. A removed job does not count.
+COUNT_JOBS: Final = """
+    SELECT count(*) FROM (SELECT FROM job WHERE namespace = $1 AND removed_at IS NULL LIMIT $2) counted
+"""
 NEW_NUMBERS: Final = "SELECT array_agg(nextval('job_uid')) FROM generate_series(1, $1::int)"
 # The columns of a description without its number, and those of a state with the columns that claims need.
 EDITED_TYPES: Final = {name: type_ for name, type_ in DESCRIPTION_TYPES.items() if name != "uid"}
@@ -90,32 +99,48 @@ REVIEW: Final = f"""
      LIMIT $3
        FOR UPDATE
 """
-# A removed job remains only for its runs. Its payload and metadata are erased.
-REMOVE_JOB: Final = "UPDATE job SET removed_at = $2, payload = 'null', metadata = '{}' WHERE uid = $1"
+# A removed job remains for its runs and changes, which tell its payload, until `purge_removed` deletes all of it.
+REMOVE_JOBS: Final = "UPDATE job SET removed_at = $2 WHERE uid = ANY($1::bigint[])"
 DISABLE: Final = """
     UPDATE state
        SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL,
            touched = true
      WHERE uid = ANY($1::bigint[])
 """
+RECORD_ADDITIONS: Final = f"""
+    INSERT INTO change (uid, at, action, actor, via, after)
+    SELECT uid, $2, 'add', $3, $4,
+           CASE WHEN uid = ANY($5::bigint[]) THEN left(content, -1) || ',"enabled":false}}' ELSE content END
+      FROM (SELECT uid, {content_of_new_job("to_json")} AS content FROM job WHERE uid = ANY($1::bigint[])) AS new
+  ORDER BY uid
+"""
 CANCEL_RUN: Final = """
     UPDATE run SET outcome = 'cancelled', finished_at = $2, error = $3 WHERE id = $1 AND uid = $4 AND outcome IS NULL
 """
-SELECT_RUNS: Final = """
-    SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
-           r.reason, r.missed, r.error, r.message, r.exit_code, r.node
-      FROM run r JOIN job j USING (uid)
+# The run that a caller has asked for and that no node has taken up.
+CANCEL_REQUESTED: Final = """
+    WITH requests AS (DELETE FROM request WHERE kind = 'start' AND uid = $1 RETURNING run)
+    UPDATE run
+       SET outcome = 'cancelled', finished_at = $2, error = $3
+     WHERE id IN (SELECT run FROM requests) AND outcome IS NULL
 """
 PARAMETER: Final = "${}"
-
-# So many rows go into one statement, because building a statement blocks the event loop.
-SLICE = 1000
 
 
 class JobWork(WorkBase):
     """The transactions of jobs. For their purpose, see `Store`."""
 
-    async def change(self, db: Connection, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
+    async def change(
+        self,
+        db: Connection,
+        changes: Sequence[Change],
+        now: Micros,
+        by: Actor = NO_ACTOR,
+        *,
+        quota: Quota | None = None,
+    ) -> list[Transition | None]:
+        if quota is not None and quota.max_jobs is not None:  # before any row is locked
+            await db.execute(LOCK_NAMESPACE, kept(quota.namespace))
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
         rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
         jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
@@ -123,28 +148,43 @@ class JobWork(WorkBase):
         edits: list[Transition | None] = []
         added: dict[int, Job] = {}
         changed: dict[int, tuple[Job, Job]] = {}
+        records: list[ChangeRecord] = []
         for change in changes:
             name = change.namespace, change.id
-            edit = change.decide(jobs.get(name))
+            before = jobs.get(name)
+            edit = change.decide(before)
             if edit is not None and edit.kind is not None:
                 job = edit.job
                 if not job.uid:
                     job.take_number(next(numbers))
-                if job.uid in added or name not in jobs:
+                if before is None or job.uid in added:
                     added[job.uid] = job
                 else:
-                    before = changed[job.uid][0] if job.uid in changed else jobs[name]
-                    changed[job.uid] = before, job
+                    changed[job.uid] = changed[job.uid][0] if job.uid in changed else before, job
+                    record = alteration(before, job, edit.kind, now, by)
+                    records += () if record is None else (record,)
                 jobs[name] = job
             if edit is not None and edit.job.description.unreadable:
                 edit = replace(edit, job=shown(edit.job, 0))
             edits.append(edit)
+        if quota is not None and quota.max_jobs is not None and added:
+            stored = await db.fetchval(COUNT_JOBS, kept(quota.namespace), quota.max_jobs)
+            quota.check_jobs(stored, len(added))
         await self._insert(db, list(added.values()))
         await self._update(db, list(changed.values()))
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
+        if added:
+            await self._record_additions(db, added, now, by)
+        await self._write_changes(db, records)
         if added or changed:
             await self._tell(db, [*added.values(), *(job for _, job in changed.values())])
         return edits
+
+    async def _record_additions(self, db: Connection, added: Mapping[int, Job], now: Micros, by: Actor) -> None:
+        """Write the changes of new jobs."""
+        disabled = [uid for uid, job in added.items() if job.state.phase is Phase.DISABLED]
+        values = list(added), now, maybe_kept(by.name), maybe_kept(by.via), disabled
+        await db.execute(RECORD_ADDITIONS, *values)
 
     async def _insert(self, db: Connection, jobs: Sequence[Job]) -> None:
         numbers = await self._numbers_of(db, {job.handler for job in jobs})
@@ -190,12 +230,21 @@ class JobWork(WorkBase):
         await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
 
     async def remove(
-        self, db: Connection, namespace: str, id: str, now: Micros, own_run: int | None = None
+        self,
+        db: Connection,
+        namespace: str,
+        id: str,
+        now: Micros,
+        own_run: int | None = None,
+        by: Actor = NO_ACTOR,
     ) -> Job | None:
         job = await self._lock(db, namespace, id)
         if job is None:
             return None
-        await db.execute(REMOVE_JOB, job.uid, now)
+        await db.execute(REMOVE_JOBS, [job.uid], now)
+        await self._write_skips(db, [(job, rows_of_removal(job, now), now)])
+        await self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
+        await db.execute(CANCEL_REQUESTED, job.uid, now, REMOVED)
         run = await db.fetchval("SELECT run FROM state WHERE uid = $1", job.uid)
         if run is not None and run == own_run:
             await db.execute(DISABLE, [job.uid], REMOVED, now)
@@ -218,7 +267,7 @@ class JobWork(WorkBase):
         where = conditions_of_jobs(wanted, PARAMETER)
         rows = await db.fetch(
             f"{SELECT_BOTH} {where} ORDER BY s.next_run_at NULLS LAST, j.namespace, j.id LIMIT {where.next()}",
-            *_values(where),
+            *kept_values(where.values),
             None if wanted.metadata else wanted.limit,
         )
         jobs = self._described(rows)
@@ -226,30 +275,8 @@ class JobWork(WorkBase):
             jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
         return jobs
 
-    async def list_runs(self, db: Connection, wanted: RunFilter) -> list[RunRow]:
-        exists = False
-        if wanted.namespace is not None and wanted.id is not None:
-            exists = await db.fetchval(NAME_EXISTS, kept(wanted.namespace), kept(wanted.id))
-        where = conditions_of_runs(wanted, PARAMETER, exists=exists)
-        rows = await db.fetch(
-            f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT {where.next()}", *_values(where), wanted.limit
-        )
-        return [self._run(row) for row in rows]
-
-    def _run(self, row: Sequence[Any]) -> RunRow:
-        columns = list(row)
-        columns[11], columns[12] = original(columns[11]), original(columns[12])
-        run, problem = read_run(columns)
-        if problem is not None:
-            self.unreadable_rows.add("run", run.id, problem)
-        return run
-
     async def output_of(self, db: Connection, run: int) -> str | None:
         return original(await db.fetchval("SELECT text FROM output WHERE run = $1", run))
-
-
-def _values(where: Conditions) -> Iterable[object]:
-    return (kept(value) if isinstance(value, str) else value for value in where.values)
 
 
 def _slices(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:

@@ -1,4 +1,4 @@
-"""Nodes: join, send heartbeats, list the nodes and their claims, leave."""
+"""Nodes: join, send heartbeats, list the nodes and their claims, leave. `endings` recovers the runs of dead ones."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.enums import Priority
+from scheduler_async.jobs.history import NodeFate
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeIdentity, NodeLost, NodeRow, NodeStatus
-from scheduler_async.stores.node_codec import read_node
-from scheduler_async.stores.postgres.base import DUE, HELD, SELECT_STATE, WorkBase
+from scheduler_async.stores.node_codec import handlers_text, read_handlers, read_node
+from scheduler_async.stores.postgres.base import DUE, END_LIFE, HELD, SELECT_STATE, WorkBase
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
 JOIN: Final = """
-    INSERT INTO node (name, host, pid, process_start, beat, beat_at, since)
-    VALUES ($1, $2, $3, $4, 0, clock_timestamp(), $5)
+    INSERT INTO node (name, host, pid, process_start, beat, beat_at, since, handlers)
+    VALUES ($1, $2, $3, $4, 0, clock_timestamp(), $5, $6)
  RETURNING number
 """
 BEAT: Final = "UPDATE node SET beat = beat + 1, beat_at = clock_timestamp(), skew = $2 WHERE number = $1"
@@ -30,7 +31,7 @@ NODE_COLUMNS: Final = """
 SELECT_NODES: Final = f"SELECT {NODE_COLUMNS} FROM node"
 SELECT_NODES_AT_WORK: Final = f"""
     SELECT {NODE_COLUMNS}, coalesce(skew, 0),
-           (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number)
+           (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number), handlers
       FROM node
   ORDER BY since, number
 """
@@ -80,15 +81,32 @@ MOVE_TO_HANDLER: Final = f"""
       FROM job j JOIN handler h ON h.name = j.handler
      WHERE state.handler = $1 AND j.uid = state.uid
 """
+BEGIN_LIFE: Final = """
+    INSERT INTO node_span (number, name, host, pid, since, how) VALUES ($1, $2, $3, $4, $5, $6)
+        ON CONFLICT (number) DO UPDATE SET name = excluded.name, host = excluded.host, pid = excluded.pid,
+           since = excluded.since, until = NULL, how = excluded.how
+"""
+# Nodes whose rows are gone without a trace, before the new node gets its own.
+LOSE_OTHERS: Final = """
+    UPDATE node_span
+       SET until = $1, how = $2
+     WHERE until IS NULL AND NOT EXISTS (SELECT FROM node WHERE node.number = node_span.number)
+"""
 
 
 class NodeWork(WorkBase):
     """The transactions of nodes. For their purpose, see `Store`."""
 
-    async def join(self, db: Connection, identity: NodeIdentity, now: Micros) -> int:
+    async def join(
+        self, db: Connection, identity: NodeIdentity, now: Micros, handlers: Sequence[str] | None = None
+    ) -> int:
         await self._put_handlers_right(db)
-        values = identity.name, identity.host, identity.pid, identity.process_start, now
-        return int(await db.fetchval(JOIN, *values))
+        values = identity.name, identity.host, identity.pid, identity.process_start, now, handlers_text(handlers)
+        number = int(await db.fetchval(JOIN, *values))
+        await db.execute(LOSE_OTHERS, now, NodeFate.LOST.value)
+        lived = number, identity.name, identity.host, identity.pid, now, NodeFate.RUNNING.value
+        await db.execute(BEGIN_LIFE, *lived)
+        return number
 
     async def _put_handlers_right(self, db: Connection) -> None:
         """Correct the handler numbers of jobs after a row of the table of handlers was damaged."""
@@ -116,16 +134,26 @@ class NodeWork(WorkBase):
         unreadable = [job.uid for job in jobs if has_unreadable_state(job)]
         return len(unreadable) < len(jobs) or bool(await db.fetchval(ARE_REMOVED, unreadable))
 
+    async def note_handlers(self, db: Connection, node: int, handlers: Sequence[str] | None) -> None:
+        await db.execute("UPDATE node SET handlers = $1 WHERE number = $2", handlers_text(handlers), node)
+
     async def held(self, db: Connection, node: int) -> set[int]:
         rows = await db.fetch("SELECT run FROM state WHERE activity <> 'idle' AND node = $1", node)
         return {run for (run,) in rows}
 
-    async def leave(self, db: Connection, node: int) -> None:
-        await db.execute("DELETE FROM node WHERE number = $1", node)
+    async def leave(self, db: Connection, node: int, now: Micros | None = None) -> None:
+        if await db.execute("DELETE FROM node WHERE number = $1", node) == "DELETE 1":
+            await db.execute(END_LIFE, now, NodeFate.LEFT.value, node)
 
     async def nodes(self, db: Connection) -> list[NodeStatus]:
         return [
-            NodeStatus(node=self._node(row[:8]), age=int((row[7] or 0) * SECOND), skew=row[8], running=row[9])
+            NodeStatus(
+                node=self._node(row[:8]),
+                age=int((row[7] or 0) * SECOND),
+                skew=row[8],
+                running=row[9],
+                handlers=read_handlers(row[10]),
+            )
             for row in await db.fetch(SELECT_NODES_AT_WORK)
         ]
 

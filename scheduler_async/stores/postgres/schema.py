@@ -13,10 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
+from scheduler_async.stores.conditions import HAS_ENDED
+from scheduler_async.stores.messages import LONG_LIFE
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
+
+# `HAS_ENDED` as a number, since the planner would turn "not equal" around.
+ENDED_AS_NUMBER: Final = f"({HAS_ENDED})::int"
 
 MIGRATIONS: Final = (
     # 1: the first
@@ -183,6 +188,75 @@ MIGRATIONS: Final = (
         "CREATE INDEX job_removed_name ON job (namespace, id) WHERE removed_at IS NOT NULL",
         "CREATE INDEX job_of_handler ON job (handler) WHERE removed_at IS NULL",
         "DELETE FROM handler WHERE NOT EXISTS (SELECT FROM job WHERE job.handler = handler.name)",
+    ),
+    # 3: pauses with a reason and an end; changes, requests and the lives of nodes; results, tracebacks and progress
+    (
+        "ALTER TABLE state ADD COLUMN counted_until bigint",
+        "ALTER TABLE state ADD COLUMN paused_reason text",
+        "ALTER TABLE state ADD COLUMN paused_until bigint",
+        "ALTER TABLE state ADD COLUMN cursor text",
+        "ALTER TABLE state ADD COLUMN cursor_edits bigint NOT NULL DEFAULT 0",
+        "UPDATE state SET counted_until = coalesce(disabled_at, updated_at) WHERE phase <> 'active'",
+        "CREATE INDEX state_paused ON state (paused_until) WHERE phase = 'paused' AND paused_until IS NOT NULL",
+        "DROP INDEX state_disabled",
+        f"CREATE INDEX state_disabled ON state (({ENDED_AS_NUMBER}), disabled_at) WHERE phase = 'disabled'",
+        "CREATE INDEX run_skipped ON run (uid, scheduled_for) WHERE attempt = 0",
+        "ALTER TABLE run ADD COLUMN payload text",
+        "ALTER TABLE run ADD COLUMN result text",
+        "ALTER TABLE run ADD COLUMN progress double precision",
+        "ALTER TABLE run ADD COLUMN progress_message text",
+        """
+        CREATE TABLE traceback (
+            run   bigint PRIMARY KEY,
+            text  text NOT NULL
+        )
+        """,
+        # Requests to the node that runs a job, or could: start this run, or cancel it.
+        """
+        CREATE TABLE request (
+            run     bigint PRIMARY KEY,
+            uid     bigint NOT NULL,
+            kind    text NOT NULL,
+            reason  text,
+            at      bigint NOT NULL
+        )
+        """,
+        "CREATE UNIQUE INDEX request_start ON request (uid) WHERE kind = 'start'",
+        "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
+        """
+        CREATE TABLE change (
+            number  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+            uid     bigint NOT NULL,
+            at      bigint NOT NULL,
+            action  text NOT NULL,
+            actor   text,
+            via     text,
+            reason  text,
+            before  text,
+            after   text
+        )
+        """,
+        "CREATE INDEX change_of_job ON change (uid, number)",
+        # There may be very many triggers and cancellations.
+        "CREATE INDEX change_decision ON change (uid, number) WHERE action NOT IN ('trigger', 'cancel')",
+        "ALTER TABLE node ADD COLUMN handlers text",
+        # The life of each node, kept after its end.
+        """
+        CREATE TABLE node_span (
+            number  bigint PRIMARY KEY,
+            name    text NOT NULL,
+            host    text NOT NULL,
+            pid     bigint NOT NULL,
+            since   bigint NOT NULL,
+            until   bigint,
+            how     text NOT NULL
+        )
+        """,
+        "CREATE INDEX node_span_until ON node_span (until)",
+        "CREATE INDEX node_span_since ON node_span (since)",
+        # The few long lives. The others are found near their ends. Absurd times must not overflow.
+        f"CREATE INDEX node_span_long ON node_span (until) WHERE until - since::float8 >= {LONG_LIFE}",
+        "INSERT INTO node_span SELECT number, name, host, pid, since, NULL, 'running' FROM node",
     ),
 )
 

@@ -14,18 +14,20 @@ from logging import DEBUG, INFO, WARNING
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
-from scheduler_async.jobs.run import EndedRun
+from scheduler_async.jobs.run import ClaimedRun, EndedRun
 from scheduler_async.logs import say
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.addresses import A_URL, read_url
 from scheduler_async.stores.messages import (
     MIGRATED,
+    ClaimTerms,
     NodeRow,
     UnstorableError,
 )
 from scheduler_async.stores.postgres.base import NOTIFY, HandlersForgotten
 from scheduler_async.stores.postgres.connection import LOST, Link
+from scheduler_async.stores.postgres.requests import REQUEST
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
 from scheduler_async.stores.postgres.work import Work
 from scheduler_async.stores.protocol import documented
@@ -176,7 +178,7 @@ class PostgresStore:
         version = await self._record(self._edits, self._migrate)
         if 0 < version < newest():
             say(INFO, MIGRATED, self.url, version, newest())
-        await self._ask(self._edits, self._look_at_clock)
+        await self._look_at_clock(self._edits)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -341,6 +343,9 @@ class PostgresStore:
         self._version += 1
         if not due:
             return
+        if due == [REQUEST]:
+            self._tell(None, 0)
+            return
         try:
             at, count = map(int, due)
         except ValueError:
@@ -355,8 +360,8 @@ class PostgresStore:
         if self._listener is not None:
             self._listener(moment, count)
 
-    async def _look_at_clock(self, db: Connection) -> None:
-        """Compare the clocks, and log a warning if they differ much."""
+    async def _read_clock(self, db: Connection) -> tuple[Micros, float]:
+        """Return the time of the server, and when that was on the monotonic clock. The fastest answer is the best."""
         looks = []
         for _ in range(LOOKS):
             before = self._clock.monotonic()
@@ -364,6 +369,11 @@ class PostgresStore:
             after = self._clock.monotonic()
             looks.append((after - before, (before + after) / 2, time))
         _, moment, time = min(looks)
+        return time, moment
+
+    async def _look_at_clock(self, link: Link) -> None:
+        """Compare the clocks, and log a warning if they differ much, when the link is free: log handlers may wait."""
+        time, moment = await self._ask(link, self._read_clock)
         self._clock.put_right(time, moment)
         skew = self._clock.skew()
         was_skewed, self._is_skewed = self._is_skewed, abs(skew) > LARGE_SKEW
@@ -384,13 +394,26 @@ class PostgresStore:
     get = reading(Work.get, EDITS)
     list_jobs = reading(Work.list_jobs, EDITS)
     list_runs = reading(Work.list_runs, EDITS)
+    runs_about = reading(Work.runs_about, EDITS)
+    list_changes = reading(Work.list_changes, EDITS)
+    details_of = reading(Work.details_of, EDITS)
     output_of = reading(Work.output_of, EDITS)
+    request_start = writing(Work.request_start, EDITS)
+    request_cancel = writing(Work.request_cancel, EDITS)
+    report = recording(Work.report, EDITS)
     running_by_group = reading(Work.running_by_group, EDITS)
 
     claim_due = writing(Work.claim_due, RUNS)
     count_due = reading(Work.count_due, EDITS)
     earliest_due = reading(Work.earliest_due, EDITS)
     claim_one = writing(Work.claim_one, RUNS)
+
+    async def claim_requested(self, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], bool]:
+        """Claim runs that `request_start` has asked for. Return also whether more of them wait."""
+        if not await self._ask(self._runs, self._work.are_requested):  # usually: one statement
+            return [], False
+        return await self._transact(self._runs, self._work.claim_requested, now, terms)
+
     start = recording(Work.start, RUNS)
     release = recording(Work.release, RUNS)
 
@@ -413,21 +436,34 @@ class PostgresStore:
     async def beat(self, node: int) -> list[NodeRow]:
         """Record a heartbeat of *node*, and return all nodes."""
         nodes = await self._record(self._watch, self._work.beat, node, -self._clock.skew())
-        await self._ask(self._watch, self._look_at_clock)
+        await self._look_at_clock(self._watch)
         return nodes
 
     # On the connection of the heartbeats, because a node that waits for the answer must send them in time.
+    note_handlers = recording(Work.note_handlers, WATCH)
     held = reading(Work.held, WATCH)
+    cancels = reading(Work.cancels, WATCH)
     leave = recording(Work.leave, WATCH)
     nodes = reading(Work.nodes, EDITS)
+    node_lives = reading(Work.node_lives, EDITS)
+    lives_about = reading(Work.lives_about, EDITS)
     recover = writing(Work.recover, RUNS)
     interrupt_unknown = recording(Work.interrupt_unknown, RUNS)
 
     disable_without_user = writing(Work.disable_without_user, EDITS)
+
+    async def resume_paused(self, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
+        """Resume jobs that were paused until a time that has come. Return also when the next pause ends."""
+        first = await self._ask(self._runs, self._work.first_pause_end)  # usually: one statement
+        if first is None or first > now:
+            return [], first
+        return await self._transact(self._runs, self._work.resume_paused, now, limit)
+
     overgrown = reading(Work.overgrown, EDITS)
     purge_runs = writing(Work.purge_runs, EDITS)
     purge_removed = writing(Work.purge_removed, EDITS)
     purge_disabled = writing(Work.purge_disabled, EDITS)
+    purge_history = writing(Work.purge_history, EDITS)
 
     count = reading(Work.count, EDITS)
     read_jobs = reading(Work.read_jobs, EDITS)

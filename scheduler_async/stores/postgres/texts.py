@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from scheduler_async.jobs.job import JobState
@@ -29,6 +29,11 @@ def original(text: str | None) -> str | None:
     if text is None or ESCAPE not in text:
         return text
     return _escaped.sub(lambda found: "\0" if found[1] == "0" else found[1], text)
+
+
+def kept_values(values: Iterable[object]) -> list[object]:
+    """Return the parameters of a query, with text in the form that PostgreSQL can store."""
+    return [kept(value) if isinstance(value, str) else value for value in values]
 
 
 def maybe_kept(text: str | None) -> str | None:

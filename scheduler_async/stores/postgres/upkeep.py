@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
+from scheduler_async.jobs.history import THE_SCHEDULER, Action
 from scheduler_async.jobs.job import Job
+from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.change_codec import disablings, plain_record, resumptions
 from scheduler_async.stores.codec import has_unreadable_state
-from scheduler_async.stores.decisions import disabled_by
+from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
+from scheduler_async.stores.messages import PURGED, REMOVED
 from scheduler_async.stores.postgres.base import LOCK_STATES, SELECT_STATE, UPDATE_ONLY_STATES, WorkBase
 from scheduler_async.stores.postgres.bulk_writes import write_rows
+from scheduler_async.stores.postgres.jobs import CANCEL_REQUESTED, REMOVE_JOBS
+from scheduler_async.stores.postgres.schema import ENDED_AS_NUMBER
 from scheduler_async.stores.postgres.texts import stored_state
-from scheduler_async.timekeeping.instants import FIRST, Micros
+from scheduler_async.timekeeping.instants import FIRST, SECOND, Micros
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -36,7 +42,8 @@ PURGE_RUNS: Final = f"""
                            FROM unnest($1::bigint[]) AS c (uid)) AS c
                   WHERE r.uid = c.uid AND r.id <= c.last AND r.outcome IS NOT NULL AND r.scheduled_for <= $3
               RETURNING r.id, r.uid, r.scheduled_for, r.attempt, r.trigger),
-         outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM old))
+         outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM old)),
+         tracebacks AS (DELETE FROM traceback WHERE run IN (SELECT id FROM old))
     UPDATE state
        SET touched = true, forgotten_until = greatest(forgotten_until, gone.at)
       FROM (SELECT uid, max(scheduled_for) AS at
@@ -57,17 +64,28 @@ LOCK_REMOVED: Final = """
 REMOVE: Final = """
     WITH runs AS (DELETE FROM run WHERE uid = ANY($1::bigint[]) RETURNING id),
          outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM runs)),
-         states AS (DELETE FROM state WHERE uid = ANY($1::bigint[]))
+         tracebacks AS (DELETE FROM traceback WHERE run IN (SELECT id FROM runs)),
+         requests AS (DELETE FROM request WHERE run IN (SELECT id FROM runs)),
+         changes AS (DELETE FROM change WHERE uid = ANY($1::bigint[]))
   DELETE FROM job WHERE uid = ANY($1::bigint[])
 """
 LOCK_LONG_DISABLED: Final = f"""
     {SELECT_STATE}
       FROM state s
-     WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < $1 AND s.uid <> ALL($3::bigint[])
+     WHERE s.phase = 'disabled' AND ({ENDED_AS_NUMBER}) = $4 AND s.disabled_at < $1 AND s.activity = 'idle'
+       AND s.uid <> ALL($3::bigint[])
   ORDER BY s.disabled_at
      LIMIT $2
        FOR UPDATE SKIP LOCKED
 """
+WITH_PAUSE_END: Final = "FROM state s WHERE s.phase = 'paused' AND s.paused_until IS NOT NULL"
+LOCK_PAUSED: Final = f"""
+    {SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= $1 ORDER BY s.paused_until LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+FIRST_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END}"
+NEXT_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until > $1"
+# Another transaction holds these, and may release them.
+ARE_LOCKED: Final = f"SELECT EXISTS (SELECT {WITH_PAUSE_END} AND s.paused_until <= $1 AND s.uid <> ALL($2::bigint[]))"
 
 
 class UpkeepWork(WorkBase):
@@ -80,8 +98,29 @@ class UpkeepWork(WorkBase):
         if edits:
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(edit.job.state), edit.job.uid) for edit in edits])
             await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
+            await self._write_changes(db, disablings((job, edit, now) for job, edit in zip(found, edits, strict=True)))
             await self._tell(db, [])
         return [edit.job for edit in edits]
+
+    async def first_pause_end(self, db: Connection) -> Micros | None:
+        """Return when the first pause ends, or has ended."""
+        first: Micros | None = await db.fetchval(FIRST_PAUSE_END)
+        return first
+
+    async def resume_paused(self, db: Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
+        rows = await db.fetch(LOCK_PAUSED, now, limit)
+        paused = [job for job in (await self._jobs(db, rows)).values() if is_readable(job)] if rows else []
+        edits = [resumed_by_itself(job) for job in paused]
+        if edits:
+            await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(edit.state), edit.job.uid) for edit in edits])
+            await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
+            await self._write_changes(db, resumptions(zip(paused, edits, strict=True)))
+            await self._tell(db, [edit.job for edit in edits])
+        if len(edits) == limit:
+            return edits, now
+        if await db.fetchval(ARE_LOCKED, now, [row[0] for row in rows]):
+            return edits, now + SECOND
+        return edits, await db.fetchval(NEXT_PAUSE_END, now)
 
     async def overgrown(self, db: Connection, uids: Sequence[int], keep: int) -> list[int]:
         return [row[0] for row in await db.fetch(OVERGROWN, list(uids), keep)]
@@ -96,16 +135,29 @@ class UpkeepWork(WorkBase):
             await db.execute(REMOVE, uids)
         return len(uids)
 
-    async def purge_disabled(self, db: Connection, before: Micros, limit: int) -> list[Job]:
+    async def purge_disabled(
+        self,
+        db: Connection,
+        before: Micros,
+        limit: int,
+        now: Micros,
+        *,
+        ended: bool,
+        spared: Collection[tuple[str, str]] = (),
+    ) -> list[Job]:
         jobs: list[Job] = []
-        unreadable: list[int] = []
-        while rows := await db.fetch(LOCK_LONG_DISABLED, before, limit, unreadable):
+        remaining: list[int] = []
+        while rows := await db.fetch(LOCK_LONG_DISABLED, before, limit, remaining, int(ended)):
             found = (await self._jobs(db, rows)).values()
-            jobs = [job for job in found if not has_unreadable_state(job)]
+            jobs = [job for job in found if can_be_purged(job, spared)]
             if jobs:
                 break
-            unreadable += [row[0] for row in rows]  # they do not hide other jobs
+            remaining += [row[0] for row in rows]  # they do not hide other jobs
         if jobs:
-            await db.execute(REMOVE, [job.uid for job in jobs])
-            await self._forget_removed(db, jobs)
+            await db.execute(REMOVE_JOBS, [job.uid for job in jobs], now)
+            await self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
+            await db.executemany(CANCEL_REQUESTED, [(job.uid, now, REMOVED) for job in jobs])
+            records = [plain_record(job.uid, now, Action.REMOVE, THE_SCHEDULER, PURGED[ended]) for job in jobs]
+            await self._write_changes(db, records)
+            await self._delete_removed(db, jobs)
         return jobs

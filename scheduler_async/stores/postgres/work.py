@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from scheduler_async.stores.postgres.claims import ClaimWork
 from scheduler_async.stores.postgres.copying import CopyWork
-from scheduler_async.stores.postgres.endings import EndingWork
+from scheduler_async.stores.postgres.history import HistoryWork
 from scheduler_async.stores.postgres.jobs import JobWork
 from scheduler_async.stores.postgres.nodes import NodeWork
+from scheduler_async.stores.postgres.requests import RequestWork
+from scheduler_async.stores.postgres.run_log import RunLogWork
 from scheduler_async.stores.postgres.upkeep import UpkeepWork
 
 
-class Work(JobWork, ClaimWork, EndingWork, NodeWork, UpkeepWork, CopyWork):
+class Work(JobWork, RunLogWork, RequestWork, NodeWork, HistoryWork, UpkeepWork, CopyWork):
     """Each method is one transaction on a given connection. For their purpose, see `Store`."""

@@ -1,6 +1,6 @@
 """The store in a SQLite file, or in memory.
 
 `store` contains the connections, the errors, and one method for each method of the protocol. `schema` contains the
-tables, and `bulk_writes` the statements that write many rows. `work` combines the transactions of `jobs`, `claims`,
-`endings`, `nodes`, `upkeep` and `copying`, which share `base`.
+tables, and `bulk_writes` the statements that write many rows. `work` combines the transactions of `jobs`,
+`run_log`, `claims`, `endings`, `nodes`, `history`, `upkeep` and `copying`, which share `base`.
 """

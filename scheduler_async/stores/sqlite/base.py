@@ -20,6 +20,7 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.groups import NO_GROUP, group_key
 from scheduler_async.rules.order import order
 from scheduler_async.stores.cache import Cache
+from scheduler_async.stores.change_codec import CHANGE_COLUMNS, ChangeRecord
 from scheduler_async.stores.codec import (
     REMEMBERED_BYTES,
     STATE_FIELDS,
@@ -34,11 +35,12 @@ from scheduler_async.stores.codec import (
     unreadable_state,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
+from scheduler_async.stores.conditions import IS_DECISION
 from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
-from scheduler_async.stores.unreadable import UnreadableRows, is_moment
+from scheduler_async.stores.unreadable import UnreadableRows, is_moment, shown_text
 from scheduler_async.timekeeping.instants import Micros
 
 STATE_COLUMNS: Final = ", ".join(f"s.{name}" for name in STATE_FIELDS)
@@ -95,7 +97,19 @@ DELETE_STATE: Final = """
     DELETE FROM state
      WHERE uid = ? AND EXISTS (SELECT 1 FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)
 """
-FORGET_UNRUN: Final = "DELETE FROM job WHERE uid = ? AND NOT EXISTS (SELECT 1 FROM run WHERE run.uid = job.uid)"
+LAST_CHANGE: Final = f"coalesce((SELECT max(number) FROM change WHERE number < {MOST_NUMBERS}), 0)"
+END_LIFE: Final = "UPDATE node_span SET until = ?, how = ? WHERE number = ? AND until IS NULL"
+INSERT_CHANGE: Final = f"""
+    INSERT INTO change (number, {", ".join(CHANGE_COLUMNS)}, previous, decision)
+    VALUES (?, {", ".join("?" for _ in CHANGE_COLUMNS)},
+            (SELECT last_change FROM job WHERE uid = ?),
+            (SELECT CASE WHEN {IS_DECISION} THEN c.number ELSE c.decision END
+               FROM job CROSS JOIN change c ON c.number = job.last_change
+              WHERE job.uid = ?))
+"""
+CANCELS_OF: Final = """
+    SELECT run, reason FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
+"""
 
 # The number of cached descriptions, which save parsing.
 REMEMBERED = 16_384
@@ -136,6 +150,7 @@ class WorkBase:
         self._as_of = 0  # the data version of the cached handlers and of the queue
         self._is_current = False  # whether the schema was checked since then, and is not newer
         self._last_job: int | None = None  # the highest number that a job ever had, if it was read since then
+        self._last_change: int | None = None  # the same of changes
         self.unreadable_rows = UnreadableRows()
         self._queue: ReadyQueue | None = None
         self._queue_until: Micros = EARLIEST
@@ -157,7 +172,7 @@ class WorkBase:
             self._queue = None  # jobs that were taken out of it are still due
             if not isinstance(error, SchedulerError):  # a refusal precedes all writes
                 self._remembered.clear()  # added jobs were rolled back, and their numbers will be reused
-                self._last_job = None
+                self._last_job = self._last_change = None
             raise
         return result
 
@@ -169,7 +184,7 @@ class WorkBase:
         if version != self._as_of:
             self._as_of = version
             self._handlers.clear()  # other processes may have deleted or replaced some
-            self._last_job = None
+            self._last_job = self._last_change = None
             self._is_current = False
         if needs_current and not self._is_current:
             require_current(db)
@@ -292,9 +307,13 @@ class WorkBase:
         """
         gone = [job for job in jobs if db.execute(DELETE_STATE, (job.uid,)).rowcount]
         if gone:
-            db.executemany(FORGET_UNRUN, [(job.uid,) for job in gone])
             self._forget_removed(db, gone)
         return bool(gone)
+
+    def _cancels_of(self, db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, str | None]:
+        """Return those of *runs* that callers have found to cancel, with the reasons."""
+        found = db.execute(CANCELS_OF, (json.dumps(runs),)) if runs else ()
+        return {run: None if reason is None else shown_text(reason) for run, reason in found}
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""
@@ -302,6 +321,18 @@ class WorkBase:
         if rows:
             first = self._last_number(db, LAST_RUN) + 1
             db.executemany(INSERT_SKIP, [(run_id, *row) for run_id, row in enumerate(rows, first)])
+
+    def _write_changes(self, db: sqlite3.Connection, records: Sequence[ChangeRecord]) -> None:
+        """Write the rows of changes of jobs."""
+        if records:
+            last = self._number_of_last_change(db)
+            for number, record in enumerate(records, last + 1):  # rarely more than one
+                uid = record[0]
+                db.execute(INSERT_CHANGE, (number, *record, uid, uid))
+            self._last_change = last + len(records)
+
+    def _number_of_last_change(self, db: sqlite3.Connection) -> int:
+        return self._last_number(db, LAST_CHANGE) if self._last_change is None else self._last_change
 
     def _add_if_due(self, job: Job) -> None:
         """Add a job to the queue if it is due already. The query for newly due jobs would not find it."""

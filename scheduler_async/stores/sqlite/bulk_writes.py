@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from itertools import compress, count
 from operator import is_not, itemgetter
 from types import MappingProxyType
@@ -17,8 +18,8 @@ AT_ONCE = (256, 32, 4, 1)
 class Form(NamedTuple):
     """The statements for rows with the same gaps."""
 
-    texts: tuple[str, ...]
-    """The statements for as many rows as `AT_ONCE` says."""
+    text_for: Callable[[int], str]
+    """Return the statement for so many rows."""
     width: int
     """How many values of each row are bound."""
     values_of: Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -31,10 +32,10 @@ class Form(NamedTuple):
     def write(self, db: sqlite3.Connection, bound: list[Any]) -> int:
         """Write the rows whose values are *bound*, in as few statements as possible."""
         written = 0
-        for size, text in zip(AT_ONCE, self.texts, strict=True):
+        for size in AT_ONCE:
             some = size * self.width
             while len(bound) >= some:
-                written += db.execute(text, bound[:some]).rowcount
+                written += db.execute(self.text_for(size), bound[:some]).rowcount
                 bound = bound[some:]
         return written
 
@@ -71,7 +72,7 @@ class Writing:
     def one(self, db: sqlite3.Connection, *row: Any) -> int:
         """Write one row, and return how many were written: it may not be there."""
         form = self._form_of(self._filled(row))
-        return db.execute(form.texts[-1], form.values_of(row)).rowcount
+        return db.execute(form.text_for(1), form.values_of(row)).rowcount
 
     def all(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> int:
         """Write *rows*, those with the same gaps next to each other at once, and return how many were written."""
@@ -87,7 +88,7 @@ class Writing:
             bound += values
             # With the values of thousands of rows at once, Python's garbage collector takes half of the time.
             if len(bound) == AT_ONCE[0] * form.width:
-                written += db.execute(form.texts[0], bound).rowcount
+                written += db.execute(form.text_for(AT_ONCE[0]), bound).rowcount
                 bound = []
         return written + (0 if form is None else form.write(db, bound))
 
@@ -99,7 +100,7 @@ class Writing:
             gaps = {name: literal for name, literal in usual.items() if name not in full}
             empty = [place for place, is_filled in enumerate(filled) if not is_filled]
             self._forms[filled] = Form(
-                texts=tuple(self._text(full, gaps, size) for size in AT_ONCE),
+                text_for=cache(partial(self._text, full, gaps)),
                 width=filled.count(True),
                 values_of=_picking(list(compress(count(), filled))),
                 gaps_of=_picking(empty),

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler_async.jobs.enums import Status
+from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
+from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
 from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
@@ -182,21 +184,22 @@ class ClaimWork(WorkBase):
         for job in plan.passed_over:
             self._add_if_due(job)
         runs = plan.runs
-        WRITE_STATE.all(db, (_held_values(run, terms.node) for run in runs))
+        WRITE_STATE.all(db, (held_values(run, terms.node) for run in runs))
         repeated: set[int] = set()
         if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
             plan.drop(repeated)
         self._write_skips(db, plan.skipped)
+        self._write_changes(db, plan.changes)
         are_many = self._are_many_handlers
-        asked = {"now": until, "handlers": handlers}
-        next_due, known = db.execute(NEXT_DUE_OF_MANY if are_many else NEXT_DUE, asked).fetchone()
+        due = {"now": until, "handlers": handlers}
+        next_due, known = db.execute(NEXT_DUE_OF_MANY if are_many else NEXT_DUE, due).fetchone()
         self._are_many_handlers = known > MOST_ABSENT
         counted = {"at": next_due, "most": terms.count, "handlers": handlers}
         ((next_count,),) = db.execute(COUNT_NEXT_OF_MANY if are_many else COUNT_NEXT, counted)
         next_due, next_count = earliest_of(plan.passed_over, next_due, next_count)
         if known != len(numbers):
-            rows_of_others = db.execute(UNHANDLED_OF_MANY if are_many else UNHANDLED, asked).fetchall()
+            rows_of_others = db.execute(UNHANDLED_OF_MANY if are_many else UNHANDLED, due).fetchall()
             unhandled += self._jobs(db, rows_of_others).values()
         return Claims(
             runs=plan.runs,
@@ -306,6 +309,7 @@ class ClaimWork(WorkBase):
         *,
         node: int,
         queued: bool,
+        by: Actor = NO_ACTOR,
     ) -> ClaimedRun | Job | None:
         name = self._require_node(db, node)
         job = self._find_job(db, namespace, id, now)
@@ -315,7 +319,10 @@ class ClaimWork(WorkBase):
         refuse_stand_ins(job)
         run = claimed_by_hand(job, self._last_number(db, LAST_RUN) + 1, payload_json, now, queued=queued)
         INSERT_RUN.one(db, *_insert_run(run, name))
-        WRITE_STATE.one(db, *_held_values(run, node))
+        if run.payload_json != "null":
+            db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
+        WRITE_STATE.one(db, *held_values(run, node))
+        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
         return run
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:
@@ -360,6 +367,6 @@ def _insert_run(run: ClaimedRun, node: str) -> Row:
     )
 
 
-def _held_values(run: ClaimedRun, node: int) -> Row:
+def held_values(run: ClaimedRun, node: int) -> Row:
     """Return the columns of `WRITE_STATE` for the claimed job of *run*."""
     return (*state_values(run.job.state), run.id, node, run.uid)

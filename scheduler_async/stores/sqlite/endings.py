@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from scheduler_async.jobs.history import NodeFate
+from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
 from scheduler_async.rules.terms import Rules, Transition
+from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import STATE_FIELDS, has_unreadable_state, state_values
-from scheduler_async.stores.decisions import NEVER_BEGAN, after, interrupted, process_gone
-from scheduler_async.stores.messages import NodeRow
-from scheduler_async.stores.run_codec import ending_values
-from scheduler_async.stores.sqlite.base import SELECT_HELD, USUAL, WRITE_STATE, WorkBase, free_values
+from scheduler_async.stores.decisions import (
+    NEVER_BEGAN,
+    after,
+    cancelled_by_stop,
+    interrupted,
+    process_gone,
+    with_cancel_requests,
+)
+from scheduler_async.stores.messages import NodeRow, last_alive
+from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
+from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, USUAL, WRITE_STATE, WorkBase, free_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.timekeeping.instants import Micros
 
@@ -20,14 +30,18 @@ FINISH_UNTOUCHED: Final = updating(
     "state", ["uid", "run"], *STATE_FIELDS, where="touched = 0", always="run = NULL, node = NULL", usual=USUAL
 )
 FINISH_RUN: Final = updating(
-    "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code"
+    "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code", "result"
 )
+FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING beat_at"
+FORGET_REQUEST: Final = "DELETE FROM request WHERE run = ?"
 
 
 class EndingWork(WorkBase):
     """The transactions of endings. For their purpose, see `Store`."""
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
+        if stopped := cancelled_by_stop(ended):
+            ended = with_cancel_requests(ended, self._cancels_of(db, stopped))
         left = [after(item.run.job, item, rules) for item in ended]
         found = FINISH_UNTOUCHED.all(
             db, ([*state_values(one.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True))
@@ -50,33 +64,48 @@ class EndingWork(WorkBase):
         left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
         WRITE_STATE.all(db, (free_values(one.job) for one in left.values()))
         self._delete_removed(db, (one.job for one in left.values()))
-        self._write_endings(db, ours, list(left.values()))
+        self._write_endings(db, ours, list(left.values()), jobs)
         return [left.get(item.run.id) for item in ended]
 
-    def _write_endings(self, db: sqlite3.Connection, ended: Sequence[EndedRun], left: Sequence[Transition]) -> None:
+    def _write_endings(
+        self,
+        db: sqlite3.Connection,
+        ended: Sequence[EndedRun],
+        left: Sequence[Transition],
+        jobs: Mapping[int, Job] | None = None,
+    ) -> None:
+        """Write how runs ended. *jobs* are their jobs before that, by run, unless they are as of their claims."""
         FINISH_RUN.all(db, map(ending_values, ended))
-        written = [(item.run.id, item.ending.output) for item in ended if item.ending.output is not None]
-        if written:
-            db.executemany("INSERT OR REPLACE INTO output (run, text) VALUES (?, ?)", written)
+        if told := [item for item in ended if item.ending.tells_more]:
+            for table in TEXTS_OF_RUNS:
+                db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", texts_of(told, table))
+            db.executemany("UPDATE run SET progress = ?, progress_message = ? WHERE id = ?", progress_of(told))
+            db.executemany(FORGET_REQUEST, [(item.run.id,) for item in told if item.ending.on_request])
         for item, one in zip(ended, left, strict=True):
             self._add_if_due(one.job)
             if one.skips:
                 self._write_skips(db, [(one.job, one.skips, item.finished_at)])
+            if one.kind is not None and disables(one):
+                before = item.run.job if jobs is None else jobs[item.run.id]
+                self._write_changes(db, disablings([(before, one, item.finished_at)]))
 
     def recover(
         self, db: sqlite3.Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         recovered = []
         for node in dead:
-            if self._forget_node(db, node):
+            if self._forget_node(db, node, now):
                 recovered += self._interrupt(db, node.id, set(), process_gone(node), now, rules)
         return recovered
 
-    def _forget_node(self, db: sqlite3.Connection, node: NodeRow) -> bool:
+    def _forget_node(self, db: sqlite3.Connection, node: NodeRow, now: Micros) -> bool:
         """Delete the row of a dead *node*. Return False if it lives, or if another process was faster."""
         if node.is_missing:
             return not db.execute("SELECT 1 FROM node WHERE number = ?", (node.id,)).fetchone()
-        return db.execute("DELETE FROM node WHERE number = ? AND beat = ?", (node.id, node.beat)).rowcount > 0
+        beaten = db.execute(FORGET_NODE, (node.id, node.beat)).fetchone()
+        if beaten is not None:
+            db.execute(END_LIFE, (last_alive(node.since, beaten[0], now), NodeFate.LOST.value, node.id))
+        return beaten is not None
 
     def interrupt_unknown(
         self, db: sqlite3.Connection, node: int, known: Collection[int], now: Micros, rules: Rules
@@ -88,18 +117,22 @@ class EndingWork(WorkBase):
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Record all runs of *node* as interrupted, except the *known* ones."""
         rows = [row for row in db.execute(SELECT_HELD, {"node": node}).fetchall() if row[-7] not in known]
+        cancels = self._cancels_of(db, [row[-7] for row in rows])
         jobs = self._jobs(db, [row[:-7] for row in rows], now)
         left = []
         for row in rows:
             job = jobs.get(row[0])
             if job is None or (has_unreadable_state(job) and not self._delete_removed(db, [job])):
                 continue
-            edit, ended = interrupted(job, row[-6], row[-5:], problem, now, rules)
+            edit, ended = interrupted(job, row[-6], row[-5:], problem, now, rules, cancels)
             if not has_unreadable_state(job):
                 WRITE_STATE.one(db, *free_values(edit.job))
                 self._delete_removed(db, [edit.job])
                 self._add_if_due(edit.job)
             FINISH_RUN.one(db, *ending_values(ended))
+            if ended.ending.on_request:
+                db.execute(FORGET_REQUEST, (ended.run.id,))
             self._write_skips(db, [(edit.job, edit.skips, now)])
+            self._write_changes(db, disablings([(job, edit, now)]))
             left.append((edit, ended.run))
         return left

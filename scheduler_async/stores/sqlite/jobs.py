@@ -1,18 +1,21 @@
-"""Jobs: find, add, edit, remove, list and review them; and the run log."""
+"""Jobs: find, add, edit, remove, list and review them; and the output of runs."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
+from scheduler_async.jobs.enums import Phase
+from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules.groups import group_key
+from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.change_codec import ChangeRecord, alteration, content_of_new_job, plain_record
 from scheduler_async.stores.codec import (
     STATE_FIELDS,
     Row,
@@ -26,12 +29,12 @@ from scheduler_async.stores.codec import (
     state_values,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
-from scheduler_async.stores.conditions import conditions_of_jobs, conditions_of_runs
-from scheduler_async.stores.decisions import reviewed
-from scheduler_async.stores.messages import REMOVED, Change, JobFilter, RunFilter, has_metadata
-from scheduler_async.stores.run_codec import read_run
+from scheduler_async.stores.conditions import conditions_of_jobs
+from scheduler_async.stores.decisions import reviewed, rows_of_removal
+from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.sqlite.base import EDITED, SELECT_EDITED, UPDATE_ONLY_STATE, USUAL, WorkBase, last_number
 from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
+from scheduler_async.stores.sqlite.schema import MOST_NUMBERS
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
 
@@ -45,12 +48,19 @@ CROSS JOIN json_each(n.value) i
 CROSS JOIN job j ON j.namespace = n.key AND j.id = i.value AND j.removed_at IS NULL
  LEFT JOIN state s ON s.uid = j.uid
 """
+# The jobs of a namespace, counted up to a limit. A removed job does not count.
+COUNT_JOBS: Final = """
+    SELECT count(*) FROM (SELECT 1 FROM job WHERE namespace = ? AND removed_at IS NULL LIMIT ?)
+"""
 # The columns of a description without its number, and those of a state with the columns that claims need.
 EDITED_COLUMNS: Final = [name for name in DESCRIPTION_TYPES if name != "uid"]
 NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *STATE_FIELDS)
 INSERT_JOB: Final = inserting("job", *DESCRIPTION_TYPES)
+INSERT_NEW_JOB: Final = inserting("job", *DESCRIPTION_TYPES, "last_change")
 UPDATE_JOB: Final = updating("job", ["uid"], *EDITED_COLUMNS)
 INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS, usual=USUAL)
+# The same for a job whose place among the others does not change. Some indexes stay as they are then.
+UPDATE_REVISION: Final = updating("state", ["uid"], "revision", *STATE_FIELDS, always="touched = 1", usual=USUAL)
 UPDATE_STATE: Final = updating("state", ["uid"], *NARROW_COLUMNS, always="touched = 1", usual=USUAL)
 REVIEW: Final = f"""
     {EDITED}
@@ -58,62 +68,112 @@ REVIEW: Final = f"""
   ORDER BY s.uid
      LIMIT ?
 """
-# A removed job remains only for its runs. Its payload and metadata are erased.
-REMOVE: Final = "UPDATE job SET removed_at = ?, payload = 'null', metadata = '{}' WHERE uid = ?"
+# A removed job remains for its runs and changes, which tell its payload, until `purge_removed` deletes all of it.
+REMOVE: Final = "UPDATE job SET removed_at = ? WHERE uid = ?"
 DISABLE: Final = """
     UPDATE state
        SET phase = 'disabled', disabled_reason = ?, disabled_at = ?, next_run_at = NULL, regular_at = NULL, touched = 1
      WHERE uid = ?
 """
+# New jobs have the highest numbers.
+RECORD_ADDITIONS: Final = f"""
+    INSERT INTO change (number, uid, at, action, actor, via, after)
+    SELECT :offset + uid, uid, :at, 'add', :actor, :via, {content_of_new_job("json_quote")}
+      FROM job
+     WHERE uid > :last AND uid < {MOST_NUMBERS}
+"""
+NOTE_DISABLED: Final = """
+    UPDATE change SET after = substr(after, 1, length(after) - 1) || ',"enabled":false}' WHERE number = ?
+"""
 CANCEL_RUN: Final = (
     "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ? WHERE id = ? AND uid = ? AND outcome IS NULL"
 )
-SELECT_RUNS: Final = """
-    SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
-           r.reason, r.missed, r.error, r.message, r.exit_code, r.node
-      FROM run r JOIN job j USING (uid)
+# The run that a caller has asked for and that no node has taken up.
+CANCEL_REQUESTED: Final = """
+    UPDATE run
+       SET outcome = 'cancelled', finished_at = ?, error = ?
+     WHERE id = (SELECT run FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?) AND outcome IS NULL
 """
+FORGET_REQUESTED: Final = "DELETE FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?"
 PARAMETER: Final = "?"
+
+DISABLED = Phase.DISABLED  # many jobs may be added at once, and this is faster
 
 
 class JobWork(WorkBase):
     """The transactions of jobs. For their purpose, see `Store`."""
 
-    def change(self, db: sqlite3.Connection, changes: Sequence[Change], now: Micros) -> list[Transition | None]:
+    def change(
+        self,
+        db: sqlite3.Connection,
+        changes: Sequence[Change],
+        now: Micros,
+        by: Actor = NO_ACTOR,
+        *,
+        quota: Quota | None = None,
+    ) -> list[Transition | None]:
         jobs, uid = self._find(db, changes)
+        last = uid
         numbers: dict[str, int] = {}
         edits: list[Transition | None] = []
         added: dict[int, Job] = {}
+        records: list[ChangeRecord] = []
         for change in changes:
             name = change.namespace, change.id
-            edit = change.decide(jobs.get(name))
+            before = jobs.get(name)
+            edit = change.decide(before)
             if edit is not None and edit.kind is not None:
                 job = edit.job
-                if not job.uid:
+                if before is None:
                     uid += 1
                     job.take_number(uid)
                     added[uid] = job
                 elif job.uid in added:
                     added[job.uid] = job
                 else:
-                    self._update(db, jobs[name], job, numbers)
+                    self._update(db, before, job, numbers)
+                    record = alteration(before, job, edit.kind, now, by)
+                    records += () if record is None else (record,)
                 jobs[name] = job
                 if self._queue is not None:  # many jobs may be added at once
                     self._add_if_due(job)
             if edit is not None and edit.job.description.unreadable:
                 edit = replace(edit, job=shown(edit.job, 0))
             edits.append(edit)
-        self._insert(db, list(added.values()), numbers)
+        if quota is not None and quota.max_jobs is not None and added:
+            (stored,) = db.execute(COUNT_JOBS, (quota.namespace, quota.max_jobs)).fetchone()
+            quota.check_jobs(stored, len(added))
+        number = self._number_of_last_change(db) if added else 0
+        self._insert(db, list(added.values()), numbers, number - last)
         self._last_job = uid
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None and edit.skips])
+        if added:
+            self._record_additions(db, last, number - last, now, by)
+            self._last_change = number + len(added)
+            self._note_disabled(db, added.values(), number - last)
+        self._write_changes(db, records)
         return edits
+
+    def _record_additions(self, db: sqlite3.Connection, last: int, offset: int, now: Micros, by: Actor) -> None:
+        """Write the changes of new jobs, whose numbers follow the *last* one before.
+
+        The number of a change is that of its job and the *offset*.
+        """
+        values = {"last": last, "offset": offset, "at": now, "actor": by.name, "via": by.via}
+        db.execute(RECORD_ADDITIONS, values)
+
+    def _note_disabled(self, db: sqlite3.Connection, added: Iterable[Job], offset: int) -> None:
+        disabled = [(offset + job.uid,) for job in added if job.state.phase is DISABLED]
+        if disabled:
+            db.executemany(NOTE_DISABLED, disabled)
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
         """Return the jobs of *changes* that exist, and the highest number that a job ever had."""
         number = self._last_number(db, LAST_JOB) if self._last_job is None else self._last_job
         if len(changes) == 1:  # three times as fast
             name = changes[0].namespace, changes[0].id
-            job = self._find_job(db, *name, None) if db.execute(NAME_EXISTS, name).fetchone() else None
+            may_exist = not changes[0].adds or db.execute(NAME_EXISTS, name).fetchone()
+            job = self._find_job(db, *name, None) if may_exist else None
             return {} if job is None else {name: job}, number
         ids: dict[str, list[str]] = {}
         for change in changes:
@@ -122,12 +182,13 @@ class JobWork(WorkBase):
         jobs = self._jobs(db, rows, None).values()
         return {(job.namespace, job.id): job for job in jobs}, number
 
-    def _insert(self, db: sqlite3.Connection, jobs: Sequence[Job], numbers: dict[str, int]) -> None:
+    def _insert(self, db: sqlite3.Connection, jobs: Sequence[Job], numbers: dict[str, int], offset: int) -> None:
+        """Write new jobs. The number of the first change of each is that of the job and the *offset*."""
         for handler in {job.handler for job in jobs}:
             self._number_of(db, handler, numbers)
         for job in jobs:
             self._remember(job)
-        INSERT_JOB.all(db, map(description_values, jobs))
+        INSERT_NEW_JOB.all(db, ((*description_values(job), offset + job.uid) for job in jobs))
         INSERT_STATE.all(db, ((job.uid, *narrow_values(job, numbers[job.handler])) for job in jobs))
 
     def review(
@@ -151,6 +212,9 @@ class JobWork(WorkBase):
             refuse_resuming_unreadable(before, job)
             UPDATE_ONLY_STATE.one(db, *state_values(job.state), job.uid)
             return
+        if job.handler == before.handler and job.priority is before.priority and job.group == before.group:
+            UPDATE_REVISION.one(db, job.revision, *state_values(job.state), job.uid)
+            return
         UPDATE_STATE.one(db, *narrow_values(job, self._number_of(db, job.handler, numbers)), job.uid)
         if before.handler != job.handler:
             self._forget_unused(db, {before.handler})
@@ -165,12 +229,22 @@ class JobWork(WorkBase):
         UPDATE_JOB.one(db, *edited_values(job))
 
     def remove(
-        self, db: sqlite3.Connection, namespace: str, id: str, now: Micros, own_run: int | None = None
+        self,
+        db: sqlite3.Connection,
+        namespace: str,
+        id: str,
+        now: Micros,
+        own_run: int | None = None,
+        by: Actor = NO_ACTOR,
     ) -> Job | None:
         job = self._find_job(db, namespace, id)
         if job is None:
             return None
         db.execute(REMOVE, (now, job.uid))
+        self._write_skips(db, [(job, rows_of_removal(job, now), now)])
+        self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
+        db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid))
+        db.execute(FORGET_REQUESTED, (job.uid,))
         (run,) = db.execute("SELECT run FROM state WHERE uid = ?", (job.uid,)).fetchone() or (None,)
         if run is not None and run == own_run:
             db.execute(DISABLE, (REMOVED, now, job.uid))
@@ -192,22 +266,6 @@ class JobWork(WorkBase):
         if wanted.metadata:
             jobs = [job for job in jobs if has_metadata(job, wanted.metadata)][: wanted.limit]
         return jobs
-
-    def list_runs(self, db: sqlite3.Connection, wanted: RunFilter) -> list[RunRow]:
-        names_one = wanted.namespace is not None and wanted.id is not None
-        exists = names_one and db.execute(NAME_EXISTS, (wanted.namespace, wanted.id)).fetchone() is not None
-        where = conditions_of_runs(wanted, PARAMETER, exists=exists)
-        rows = db.execute(
-            f"{SELECT_RUNS} {where} ORDER BY r.id DESC LIMIT {where.next()}",
-            (*where.values, -1 if wanted.limit is None else wanted.limit),
-        )
-        return [self._run(row) for row in rows]
-
-    def _run(self, row: Row) -> RunRow:
-        run, problem = read_run(row)
-        if problem is not None:
-            self.unreadable_rows.add("run", run.id, problem)
-        return run
 
     def output_of(self, db: sqlite3.Connection, run: int) -> str | None:
         row = db.execute("SELECT text FROM output WHERE run = ?", (run,)).fetchone()

@@ -1,4 +1,4 @@
-"""Nodes: join, send heartbeats, list the nodes and their claims, leave."""
+"""Nodes: join, send heartbeats, list the nodes and their claims, leave. `endings` recovers the runs of dead ones."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from scheduler_async.errors import quoted
+from scheduler_async.jobs.history import NodeFate
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeIdentity, NodeLost, NodeRow, NodeStatus
-from scheduler_async.stores.node_codec import read_node
-from scheduler_async.stores.sqlite.base import DUE, SELECT_HELD, WorkBase, last_number
+from scheduler_async.stores.node_codec import handlers_text, read_handlers, read_node
+from scheduler_async.stores.sqlite.base import DUE, END_LIFE, SELECT_HELD, WorkBase, last_number
 from scheduler_async.stores.unreadable import is_moment, is_name
 from scheduler_async.timekeeping.instants import Micros
 
 LAST_NODE: Final = last_number("node", "node.number")
 NODE_COLUMNS: Final = "number, name, host, pid, process_start, beat, since"
+SELECT_NODES_AT_WORK: Final = f"SELECT {NODE_COLUMNS}, beat_at, handlers FROM node ORDER BY since, number"
 RUNNING_BY_NODE: Final = """
     SELECT node, count(*)
       FROM state INDEXED BY state_claimed
      WHERE activity <> 'idle'
   GROUP BY node
 """
+ARE_CLAIMED: Final = "SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' LIMIT 1"
 # The owners of claims that have no row, with one index lookup each. 0 is a claim without a node.
 OWNERLESS: Final = """
     WITH RECURSIVE owner (number) AS (
@@ -42,24 +45,16 @@ OWNERLESS: Final = """
     SELECT 0, NULL
      WHERE EXISTS (SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node IS NULL)
 """
+LOWEST, HIGHEST = -(2**63), 2**63 - 1  # the integers of SQLite; texts and blobs are higher
 IS_REMOVED: Final = "SELECT 1 FROM job WHERE uid = ? AND removed_at IS NOT NULL"
-# The handler numbers of waiting jobs, with one index lookup each; the handler with that number; and the handler of the
-# first of those jobs, which should be the same.
-HANDLERS_IN_USE: Final = f"""
-    WITH RECURSIVE used (number) AS (
-        SELECT min(s.handler) FROM state s INDEXED BY state_due WHERE {DUE}
-     UNION ALL
-        SELECT (SELECT min(s.handler) FROM state s INDEXED BY state_due WHERE {DUE} AND s.handler > used.number)
-          FROM used
-         WHERE used.number IS NOT NULL)
-    SELECT number,
-           (SELECT name FROM handler WHERE handler.number = used.number),
-           (SELECT j.handler
-              FROM state s INDEXED BY state_due JOIN job j USING (uid)
-             WHERE {DUE} AND s.handler = used.number
-             LIMIT 1)
-      FROM used
-     WHERE typeof(number) = 'integer'
+# The next handler number of waiting jobs; the handler with that number; and that of the first of those jobs, which
+# should be the same. One index lookup for each handler.
+NEXT_HANDLER: Final = f"""
+    SELECT s.handler, h.name, j.handler
+      FROM state s INDEXED BY state_due JOIN job j USING (uid) LEFT JOIN handler h ON h.number = s.handler
+     WHERE {DUE} AND s.handler > ? AND s.handler <= ?
+  ORDER BY s.handler
+     LIMIT 1
 """
 HANDLERS_UNDER: Final = "SELECT DISTINCT j.handler FROM state s JOIN job j USING (uid) WHERE s.handler = ?"
 MOVE_TO_HANDLER: Final = """
@@ -67,25 +62,47 @@ MOVE_TO_HANDLER: Final = """
        SET handler = ?
      WHERE handler = ? AND uid IN (SELECT uid FROM job WHERE job.handler = ?)
 """
+BEGIN_LIFE: Final = """
+    INSERT OR REPLACE INTO node_span (number, name, host, pid, since, how) VALUES (?, ?, ?, ?, ?, ?)
+"""
+# Nodes whose rows are gone without a trace, before the new node gets its own.
+LOSE_OTHERS: Final = """
+    UPDATE node_span
+       SET until = ?, how = ?
+     WHERE number IN (SELECT p.number
+                        FROM node_span p INDEXED BY node_span_until
+                       WHERE p.until IS NULL AND NOT EXISTS (SELECT 1 FROM node WHERE node.number = p.number))
+"""
 
 
 class NodeWork(WorkBase):
     """The transactions of nodes. For their purpose, see `Store`."""
 
-    def join(self, db: sqlite3.Connection, identity: NodeIdentity, now: Micros, beat_at: Micros) -> int:
+    def join(
+        self,
+        db: sqlite3.Connection,
+        identity: NodeIdentity,
+        now: Micros,
+        beat_at: Micros,
+        handlers: Sequence[str] | None = None,
+    ) -> int:
         self._put_handlers_right(db)
         number = db.execute(
-            f"INSERT INTO node (number, name, host, pid, process_start, beat, since, beat_at)"
-            f" VALUES (1 + {LAST_NODE}, ?, ?, ?, ?, 0, ?, ?)",
-            (identity.name, identity.host, identity.pid, identity.process_start, now, beat_at),
+            f"INSERT INTO node (number, name, host, pid, process_start, beat, since, beat_at, handlers)"
+            f" VALUES (1 + {LAST_NODE}, ?, ?, ?, ?, 0, ?, ?, ?)",
+            (identity.name, identity.host, identity.pid, identity.process_start, now, beat_at, handlers_text(handlers)),
         ).lastrowid
         assert number is not None
+        db.execute(LOSE_OTHERS, (now, NodeFate.LOST.value))
+        db.execute(BEGIN_LIFE, (number, identity.name, identity.host, identity.pid, now, NodeFate.RUNNING.value))
         return number
 
     def _put_handlers_right(self, db: sqlite3.Connection) -> None:
         """Correct the handler numbers of jobs after a row of the table of handlers was damaged."""
-        for number, name, wanted in db.execute(HANDLERS_IN_USE).fetchall():
-            if wanted is None or wanted == name:
+        number = LOWEST
+        while row := db.execute(NEXT_HANDLER, (number, HIGHEST)).fetchone():
+            number, name, wanted = row
+            if wanted == name or not isinstance(number, int):
                 continue
             problem = Unreadable("name", f"it is {quoted(name)}, but its jobs have the handler {quoted(wanted)}")
             self.unreadable_rows.add("handler", number, problem)
@@ -99,6 +116,8 @@ class NodeWork(WorkBase):
         if not beaten.rowcount:
             raise NodeLost
         nodes = [self._node(row) for row in db.execute(f"SELECT {NODE_COLUMNS} FROM node")]
+        if not db.execute(ARE_CLAIMED).fetchone():
+            return nodes
         return nodes + [
             NodeRow.missing(*row) for row in db.execute(OWNERLESS).fetchall() if self._can_recover(db, row[0])
         ]
@@ -109,14 +128,18 @@ class NodeWork(WorkBase):
         jobs = self._jobs(db, [row[:-7] for row in rows]).values()
         return any(not has_unreadable_state(job) or db.execute(IS_REMOVED, (job.uid,)).fetchone() for job in jobs)
 
+    def note_handlers(self, db: sqlite3.Connection, node: int, handlers: Sequence[str] | None) -> None:
+        db.execute("UPDATE node SET handlers = ? WHERE number = ?", (handlers_text(handlers), node))
+
     def held(self, db: sqlite3.Connection, node: int) -> set[int]:
         rows = db.execute(
             "SELECT run FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node = ?", (node,)
         )
         return {run for (run,) in rows}
 
-    def leave(self, db: sqlite3.Connection, node: int) -> None:
-        db.execute("DELETE FROM node WHERE number = ?", (node,))
+    def leave(self, db: sqlite3.Connection, node: int, now: Micros | None = None) -> None:
+        if db.execute("DELETE FROM node WHERE number = ?", (node,)).rowcount:
+            db.execute(END_LIFE, (now, NodeFate.LEFT.value, node))
 
     def nodes(self, db: sqlite3.Connection, now: Micros | None) -> list[NodeStatus]:
         running = dict(db.execute(RUNNING_BY_NODE).fetchall())
@@ -125,8 +148,9 @@ class NodeWork(WorkBase):
                 node=self._node(row),
                 age=0 if now is None or not is_moment(beat_at) else now - beat_at,
                 running=running.get(row[0], 0),
+                handlers=read_handlers(handlers),
             )
-            for *row, beat_at in db.execute(f"SELECT {NODE_COLUMNS}, beat_at FROM node ORDER BY since, number")
+            for *row, beat_at, handlers in db.execute(SELECT_NODES_AT_WORK)
         ]
 
     def _node(self, row: Sequence[Any]) -> NodeRow:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from scheduler_async.errors import StoreError, StoreOutdatedError
+from scheduler_async.stores.conditions import HAS_ENDED
+from scheduler_async.stores.messages import LONG_LIFE
 
 APPLICATION_ID: Final = 0x5C4EDA51  # in the header of the file: it belongs to this package
 
@@ -247,9 +249,96 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "CREATE INDEX job_removed ON job (removed_at) WHERE removed_at IS NOT NULL",
         "CREATE INDEX job_removed_name ON job (namespace, id) WHERE removed_at IS NOT NULL",
     ),
+    # 7: pauses with a reason and an end; changes, requests and the lives of nodes; results, tracebacks and progress
+    (
+        "ALTER TABLE state ADD COLUMN counted_until INTEGER",
+        "ALTER TABLE state ADD COLUMN paused_reason TEXT",
+        "ALTER TABLE state ADD COLUMN paused_until INTEGER",
+        "ALTER TABLE state ADD COLUMN cursor TEXT",
+        "ALTER TABLE state ADD COLUMN cursor_edits INTEGER NOT NULL DEFAULT 0",
+        """
+        UPDATE state
+           SET counted_until = coalesce(disabled_at, (SELECT updated_at FROM job WHERE job.uid = state.uid))
+         WHERE phase <> 'active'
+        """,
+        "CREATE INDEX state_paused ON state (paused_until) WHERE phase = 'paused' AND paused_until IS NOT NULL",
+        "DROP INDEX state_disabled",
+        f"CREATE INDEX state_disabled ON state (({HAS_ENDED}), disabled_at) WHERE phase = 'disabled'",
+        "CREATE INDEX run_skipped ON run (uid, scheduled_for) WHERE attempt = 0",
+        "ALTER TABLE run ADD COLUMN payload TEXT",
+        "ALTER TABLE run ADD COLUMN result TEXT",
+        "ALTER TABLE run ADD COLUMN progress REAL",
+        "ALTER TABLE run ADD COLUMN progress_message TEXT",
+        """
+        CREATE TABLE traceback (
+            run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+            text  TEXT NOT NULL
+        ) STRICT
+        """,
+        # Requests to the node that runs a job, or could: start this run, or cancel it.
+        """
+        CREATE TABLE request (
+            run     INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+            uid     INTEGER NOT NULL,
+            kind    TEXT NOT NULL,
+            reason  TEXT,
+            at      INTEGER NOT NULL
+        ) STRICT
+        """,
+        "CREATE UNIQUE INDEX request_start ON request (uid) WHERE kind = 'start'",
+        "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
+        # The changes of a job form a chain: the job knows its last one, and each knows the previous one. Each
+        # knows also the previous one that is neither a trigger nor a cancellation, of which there may be very many. An
+        # index would write one more page for every added, edited and paused job.
+        """
+        CREATE TABLE change (
+            number    INTEGER PRIMARY KEY,
+            uid       INTEGER NOT NULL,
+            previous  INTEGER,
+            decision  INTEGER,
+            at        INTEGER NOT NULL,
+            action    TEXT NOT NULL,
+            actor     TEXT,
+            via       TEXT,
+            reason    TEXT,
+            before    TEXT,
+            after     TEXT
+        ) STRICT
+        """,
+        "ALTER TABLE job ADD COLUMN last_change INTEGER",
+        # New jobs are inserted with their first change.
+        """
+        CREATE TRIGGER change_of_job AFTER INSERT ON change
+        WHEN new.action <> 'add'
+        BEGIN
+            UPDATE job SET last_change = new.number WHERE uid = new.uid;
+        END
+        """,
+        "ALTER TABLE node ADD COLUMN handlers TEXT",
+        # The life of each node, kept after its end.
+        """
+        CREATE TABLE node_span (
+            number  INTEGER PRIMARY KEY,
+            name    TEXT NOT NULL,
+            host    TEXT NOT NULL,
+            pid     INTEGER NOT NULL,
+            since   INTEGER NOT NULL,
+            until   INTEGER,
+            how     TEXT NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX node_span_until ON node_span (until)",
+        "CREATE INDEX node_span_since ON node_span (since)",
+        # The few long lives. The others are found near their ends.
+        f"CREATE INDEX node_span_long ON node_span (until) WHERE until - since >= {LONG_LIFE}",
+        "INSERT INTO node_span SELECT number, name, host, pid, since, NULL, 'running' FROM node",
+    ),
 )
 
-TABLES: Final = ("handler", "job", "run", "node", "state", "output", "sqlite_sequence")
+TABLES: Final = (
+    *("handler", "job", "run", "node", "state", "output", "traceback", "request", "change", "node_span"),
+    "sqlite_sequence",
+)
 # Each index, its table, and the condition of its rows.
 INDEXES: Final = (
     ("sqlite_autoindex_handler_1", "handler", "true"),
@@ -259,10 +348,17 @@ INDEXES: Final = (
     ("state_due", "state", "phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL"),
     ("state_claimed", "state", "activity <> 'idle'"),
     ("state_disabled", "state", "phase = 'disabled'"),
+    ("state_paused", "state", "phase = 'paused' AND paused_until IS NOT NULL"),
     ("state_of_handler", "state", "true"),
     ("run_of_job", "run", "true"),
     ("run_once", "run", "attempt > 0 AND trigger <> 'manual'"),
     ("run_beside", "run", "attempt = 0 OR trigger = 'manual'"),
+    ("run_skipped", "run", "attempt = 0"),
+    ("request_start", "request", "kind = 'start'"),
+    ("request_cancel", "request", "kind = 'cancel'"),
+    ("node_span_until", "node_span", "true"),
+    ("node_span_since", "node_span", "true"),
+    ("node_span_long", "node_span", f"until - since >= {LONG_LIFE}"),
 )
 LOOK_AT_ALL: Final = (
     *(f"SELECT * FROM {table} LIMIT 1" for table in TABLES),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from errno import ENAMETOOLONG
 from functools import partial
 from logging import INFO
@@ -20,11 +20,15 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 import aiosqlite
 
 from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
+from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.logs import say
+from scheduler_async.rules.terms import Transition
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.messages import (
     MIGRATED,
+    ClaimTerms,
     NodeIdentity,
+    NodeLife,
     NodeRow,
     NodeStatus,
     UnstorableError,
@@ -258,26 +262,41 @@ class SQLiteStore:
     get = reading(Work.get)
     list_jobs = reading(Work.list_jobs)
     list_runs = reading(Work.list_runs)
+    runs_about = reading(Work.runs_about)
+    list_changes = reading(Work.list_changes)
+    details_of = reading(Work.details_of)
     output_of = reading(Work.output_of)
+    request_start = writing(Work.request_start)
+    request_cancel = writing(Work.request_cancel)
+    report = recording(Work.report)
     running_by_group = reading(Work.running_by_group)
 
     claim_due = writing(Work.claim_due)
     count_due = reading(Work.count_due)
     earliest_due = reading(Work.earliest_due)
     claim_one = writing(Work.claim_one)
+
+    async def claim_requested(self, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], bool]:
+        """Claim runs that `request_start` has asked for. Return also whether more of them wait."""
+        if not await self._read(self._work.are_requested):  # usually: without the lock of a writer
+            return [], False
+        return await self._write(self._work.claim_requested, now, terms)
+
     start = recording(Work.start)
     release = recording(Work.release)
     finish = recording(Work.finish)
 
-    async def join(self, identity: NodeIdentity, now: Micros) -> int:
-        """Register a node. Return its number."""
-        return await self._write(self._work.join, identity, now, self._clock.micros())
+    async def join(self, identity: NodeIdentity, now: Micros, handlers: Sequence[str] | None = None) -> int:
+        """Register a node with the names of its *handlers*; None means any name. Return its number."""
+        return await self._write(self._work.join, identity, now, self._clock.micros(), handlers)
 
     async def beat(self, node: int) -> list[NodeRow]:
         """Record a heartbeat of *node*, and return all nodes."""
         return await self._record(self._work.beat, node, self._clock.micros())
 
+    note_handlers = recording(Work.note_handlers)
     held = reading(Work.held)
+    cancels = reading(Work.cancels)
     leave = recording(Work.leave)
 
     async def nodes(self) -> list[NodeStatus]:
@@ -285,14 +304,31 @@ class SQLiteStore:
         # In a store of one process, nodes send no heartbeats.
         return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
 
+    async def node_lives(self, since: Micros | None = None, limit: int | None = None) -> list[NodeLife]:
+        """Return the lives of nodes, newest first: all of them, or those that did not end before *since*."""
+        return await self._read(self._work.node_lives, since, limit, None if self._in_memory else self._clock.micros())
+
+    async def lives_about(self, start: Micros, end: Micros) -> list[NodeLife]:
+        """Return the lives of nodes about a time, newest first."""
+        return await self._read(self._work.lives_about, start, end, None if self._in_memory else self._clock.micros())
+
     recover = writing(Work.recover)
     interrupt_unknown = recording(Work.interrupt_unknown)
 
     disable_without_user = writing(Work.disable_without_user)
+
+    async def resume_paused(self, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
+        """Resume jobs that were paused until a time that has come. Return also when the next pause ends."""
+        first = await self._read(self._work.first_pause_end)  # usually: without the lock of a writer
+        if first is None or first > now:
+            return [], first
+        return await self._write(self._work.resume_paused, now, limit)
+
     overgrown = reading(Work.overgrown)
     purge_runs = writing(Work.purge_runs)
     purge_removed = writing(Work.purge_removed)
     purge_disabled = writing(Work.purge_disabled)
+    purge_history = writing(Work.purge_history)
 
     count = reading(Work.count)
     read_jobs = reading(Work.read_jobs)

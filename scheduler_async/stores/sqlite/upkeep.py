@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from scheduler_async.jobs.history import THE_SCHEDULER, Action
 from scheduler_async.jobs.job import Job
+from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.change_codec import disablings, plain_record, resumptions
 from scheduler_async.stores.codec import has_unreadable_state, state_values
-from scheduler_async.stores.decisions import disabled_by
+from scheduler_async.stores.conditions import HAS_ENDED
+from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
+from scheduler_async.stores.messages import PURGED, REMOVED
 from scheduler_async.stores.sqlite.base import EDITED, SELECT_STATE, UPDATE_ONLY_STATE, WorkBase
-from scheduler_async.timekeeping.instants import FIRST, Micros
+from scheduler_async.stores.sqlite.history import chained
+from scheduler_async.stores.sqlite.jobs import CANCEL_REQUESTED, FORGET_REQUESTED, REMOVE
+from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 OVERGROWN: Final = """
     SELECT value FROM json_each(:uids) WHERE EXISTS (SELECT 1 FROM run WHERE uid = value LIMIT 1 OFFSET :keep)
@@ -35,14 +42,28 @@ NOTE_FORGOTTEN: Final = f"""
      WHERE uid = :uid
 """
 PURGE_RUNS: Final = f"DELETE FROM run WHERE {OLD_RUNS}"
+WITH_PAUSE_END: Final = "FROM state s INDEXED BY state_paused WHERE s.phase = 'paused' AND s.paused_until IS NOT NULL"
+PAUSED_UNTIL: Final = f"{SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= ? ORDER BY s.paused_until LIMIT ?"
+FIRST_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until <= {LAST}"
+NEXT_PAUSE_END: Final = (
+    f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until > ? AND s.paused_until <= {LAST}"
+)
 # Jobs with a run in progress are left for the next time.
-PURGE_REMOVED: Final = """
-    DELETE FROM job
-     WHERE uid IN (SELECT uid
-                     FROM job INDEXED BY job_removed
-                    WHERE removed_at < ? AND NOT EXISTS (SELECT 1 FROM state WHERE state.uid = job.uid)
-                 ORDER BY removed_at
-                    LIMIT ?)
+REMOVED_BEFORE: Final = """
+    SELECT uid, last_change
+      FROM job INDEXED BY job_removed
+     WHERE removed_at < ? AND NOT EXISTS (SELECT 1 FROM state WHERE state.uid = job.uid)
+  ORDER BY removed_at
+     LIMIT ?
+"""
+PURGE_CHANGES_OF: Final = f"""
+    {chained("SELECT value FROM json_each(?)")} DELETE FROM change WHERE number IN (SELECT number FROM chain)
+"""
+LONG_DISABLED: Final = f"""
+    {SELECT_STATE}
+      FROM state s INDEXED BY state_disabled
+     WHERE s.phase = 'disabled' AND ({HAS_ENDED}) = ? AND s.disabled_at < ? AND s.activity = 'idle'
+  ORDER BY s.disabled_at
 """
 
 
@@ -55,7 +76,25 @@ class UpkeepWork(WorkBase):
         edits = [disabled_by(job, reason, now) for job in found]
         UPDATE_ONLY_STATE.all(db, ((*state_values(edit.job.state), edit.job.uid) for edit in edits))
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
+        self._write_changes(db, disablings((job, edit, now) for job, edit in zip(found, edits, strict=True)))
         return [edit.job for edit in edits]
+
+    def first_pause_end(self, db: sqlite3.Connection) -> Micros | None:
+        """Return when the first pause ends, or has ended."""
+        first: Micros | None = db.execute(FIRST_PAUSE_END).fetchone()[0]
+        return first
+
+    def resume_paused(self, db: sqlite3.Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
+        rows = db.execute(PAUSED_UNTIL, (now, limit)).fetchall()
+        paused = [job for job in self._jobs(db, rows).values() if is_readable(job)]
+        edits = [resumed_by_itself(job) for job in paused]
+        UPDATE_ONLY_STATE.all(db, ((*state_values(edit.state), edit.job.uid) for edit in edits))
+        self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
+        self._write_changes(db, resumptions(zip(paused, edits, strict=True)))
+        for edit in edits:
+            self._add_if_due(edit.job)
+        (next_end,) = db.execute(NEXT_PAUSE_END, (now,)).fetchone()
+        return edits, now if len(edits) == limit else next_end
 
     def overgrown(self, db: sqlite3.Connection, uids: Sequence[int], keep: int) -> list[int]:
         return [uid for (uid,) in db.execute(OVERGROWN, {"uids": json.dumps(uids), "keep": keep})]
@@ -66,18 +105,34 @@ class UpkeepWork(WorkBase):
         db.executemany(PURGE_RUNS, old)
 
     def purge_removed(self, db: sqlite3.Connection, before: Micros, limit: int) -> int:
-        return db.execute(PURGE_REMOVED, (before, limit)).rowcount
+        found = db.execute(REMOVED_BEFORE, (before, limit)).fetchall()
+        uids, changes = (json.dumps(values) for values in zip(*found, strict=True)) if found else ("[]", "[]")
+        db.execute(PURGE_CHANGES_OF, (changes,))
+        db.execute("DELETE FROM job WHERE uid IN (SELECT value FROM json_each(?))", (uids,))
+        return len(found)
 
-    def purge_disabled(self, db: sqlite3.Connection, before: Micros, limit: int) -> list[Job]:
-        rows = db.execute(
-            f"{SELECT_STATE} FROM state s WHERE s.phase = 'disabled' AND s.activity = 'idle' AND s.disabled_at < ?"
-            " ORDER BY s.disabled_at",
-            (before,),
-        )
+    def purge_disabled(
+        self,
+        db: sqlite3.Connection,
+        before: Micros,
+        limit: int,
+        now: Micros,
+        *,
+        ended: bool,
+        spared: Collection[tuple[str, str]] = (),
+    ) -> list[Job]:
+        rows = db.execute(LONG_DISABLED, (ended, before))
         jobs: list[Job] = []
-        while len(jobs) < limit and (some := rows.fetchmany(limit)):  # unreadable rows do not hide other jobs
+        while len(jobs) < limit and (some := rows.fetchmany(limit)):  # rows that remain do not hide other jobs
             found = self._jobs(db, some).values()
-            jobs += [job for job in found if not has_unreadable_state(job)][: limit - len(jobs)]
-        db.executemany("DELETE FROM job WHERE uid = ?", [(job.uid,) for job in jobs])
-        self._forget_removed(db, jobs)
+            jobs += [job for job in found if can_be_purged(job, spared)][: limit - len(jobs)]
+        rows.close()
+        db.executemany(REMOVE, [(now, job.uid) for job in jobs])
+        self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
+        db.executemany(CANCEL_REQUESTED, [(now, REMOVED, job.uid) for job in jobs])
+        db.executemany(FORGET_REQUESTED, [(job.uid,) for job in jobs])
+        self._write_changes(
+            db, [plain_record(job.uid, now, Action.REMOVE, THE_SCHEDULER, PURGED[ended]) for job in jobs]
+        )
+        self._delete_removed(db, jobs)
         return jobs

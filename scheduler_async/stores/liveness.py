@@ -1,4 +1,4 @@
-"""Find the nodes that share a store, and detect dead ones. Only processes matter here, not schedules."""
+"""Which nodes that share a store are alive, and which are dead. `engine/membership.py` recovers from a dead one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from scheduler_async.jobs.answers import Node
-from scheduler_async.stores.messages import UNKNOWN_NODE, NodeIdentity, NodeRow, NodeStatus
+from scheduler_async.jobs.history import NodeFate, NodeSpan
+from scheduler_async.stores.messages import UNKNOWN_NODE, NodeIdentity, NodeLife, NodeRow, NodeStatus, last_alive
 from scheduler_async.stores.unreadable import LARGEST_PID
-from scheduler_async.timekeeping.instants import SECOND, from_micros
+from scheduler_async.timekeeping.instants import SECOND, Micros, from_micros
 
 # A node without a heartbeat for this long counts as dead.
 LEASE = 30.0  # seconds
@@ -103,6 +104,30 @@ def may_live(status: NodeStatus) -> bool:
     A local process that exists counts as alive, even without heartbeats.
     """
     return not is_gone(status.node.identity) and (status.node.identity.host == _host() or status.age < LEASE * SECOND)
+
+
+def span_of(life: NodeLife, now: Micros) -> NodeSpan:
+    """Return the life of a node as users see it *now*.
+
+    A node that no other has missed yet may be dead all the same. It counts as lost if its row is gone.
+    """
+    until, how = life.until, life.how
+    if how == NodeFate.RUNNING and not (life.is_there and _seems_alive(life)):
+        how = NodeFate.LOST
+        until = None if life.age is None else last_alive(life.since, now - life.age, now)
+    return NodeSpan(
+        name=life.identity.name,
+        host=life.identity.host.partition(" ")[0],
+        pid=life.identity.pid,
+        since=from_micros(life.since),
+        until=None if until is None else from_micros(until),
+        how=how,
+    )
+
+
+def _seems_alive(life: NodeLife) -> bool:
+    identity = life.identity
+    return not is_gone(identity) and (identity.host == _host() or life.age is None or life.age < LEASE * SECOND)
 
 
 def is_gone(identity: NodeIdentity) -> bool:

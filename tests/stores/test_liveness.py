@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from scheduler_async import Manual, Scheduler
+from scheduler_async.stores.liveness import BEAT, LEASE, MARGIN, Watch, is_gone, may_live, new_identity, node_of, retire
 from scheduler_async.stores.messages import NodeIdentity, NodeRow, NodeStatus
-from scheduler_async.stores.nodes import BEAT, LEASE, MARGIN, Watch, is_gone, may_live, new_identity, node_of, retire
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import SECOND
 from tests.cast import NOON, NewScheduler, Worker

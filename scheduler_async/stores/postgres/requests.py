@@ -1,0 +1,193 @@
+"""Requests between processes: start a run, or cancel one; and what runs report while they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun, cancelled_on_request
+from scheduler_async.rules.terms import Rules
+from scheduler_async.stores.change_codec import plain_record
+from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
+from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
+from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, NodeLost, Report
+from scheduler_async.stores.postgres.base import NOTIFY, SELECT_STATE, WIDTH
+from scheduler_async.stores.postgres.bulk_writes import write_rows
+from scheduler_async.stores.postgres.claims import NEW_RUN, ClaimWork
+from scheduler_async.stores.postgres.endings import (
+    FORGET_REQUESTS,
+    INSERT_TEXTS,
+    WRITE_PROGRESS,
+    EndingWork,
+)
+from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
+from scheduler_async.timekeeping.instants import Micros
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+REQUEST: Final = "request"
+"""The text of a notification about a request, after the sender."""
+
+WAITING_RUN: Final = "SELECT run FROM request WHERE kind = 'start' AND uid = $1"
+INSERT_WAITING: Final = """
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload)
+    VALUES ($1, $2, $3, 1, 'manual', $3, $4)
+"""
+INSERT_REQUEST: Final = """
+    INSERT INTO request (run, uid, kind, reason, at)
+    VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (run) DO UPDATE SET kind = excluded.kind, reason = excluded.reason, at = excluded.at
+"""
+REQUESTED: Final = """
+    FROM request q
+    JOIN state s ON s.uid = q.uid
+    JOIN handler h ON h.number = s.handler
+    JOIN run r ON r.id = q.run AND r.outcome IS NULL
+   WHERE q.kind = 'start' AND ($1::text[] IS NULL OR h.name = ANY($1))
+"""
+# A locked row belongs to another node that takes the request, or to an edit that ends soon.
+LOCK_REQUESTED: Final = f"""
+    {SELECT_STATE}, q.run, r.payload, r.scheduled_for
+    {REQUESTED} AND s.activity = 'idle'
+ORDER BY q.run
+   LIMIT $2
+     FOR UPDATE OF q, s SKIP LOCKED
+"""
+ARE_ANY_REQUESTED: Final = "SELECT EXISTS (SELECT FROM request WHERE kind = 'start')"
+ARE_REQUESTED: Final = f"SELECT EXISTS (SELECT {REQUESTED})"
+TAKE: Final = """
+    WITH runs AS (UPDATE run SET claimed_at = $5, started_at = $6, node = $2 WHERE id = $4),
+         requests AS (DELETE FROM request WHERE run = $4),
+         states AS (UPDATE state
+                       SET activity = $7, last_run_at = $5, run = $4, node = $1, touched = false
+                     WHERE uid = $3)
+    SELECT nextval('activity')
+"""
+FIND_RUN: Final = "SELECT uid FROM run WHERE id = $1"
+LOCK_OWNER: Final = "SELECT run FROM state WHERE uid = $1 FOR UPDATE"
+CANCEL_WAITING: Final = """
+    WITH requests AS (DELETE FROM request WHERE run = $1)
+    UPDATE run SET outcome = 'cancelled', finished_at = $2, error = $3, reason = $4 WHERE id = $1
+"""
+# Their runs have ended before a node noticed the request, or are gone.
+FORGET_OUTDATED: Final = """
+    DELETE FROM request
+     WHERE kind = 'cancel' AND NOT EXISTS (SELECT FROM state s WHERE s.uid = request.uid AND s.run = request.run)
+"""
+SELECT_CANCELS: Final = """
+    SELECT q.run, q.reason
+      FROM request q JOIN state s ON s.uid = q.uid AND s.run = q.run
+     WHERE q.kind = 'cancel' AND s.node = $1
+"""
+# A run that is being recorded is left alone: its ending has the last word, and must not wait.
+LOCK_REPORTED: Final = """
+    SELECT id FROM run WHERE id = ANY($1::bigint[]) AND outcome IS NULL ORDER BY id FOR UPDATE SKIP LOCKED
+"""
+
+
+class RequestWork(ClaimWork, EndingWork):
+    """The transactions of requests. For their purpose, see `Store`."""
+
+    async def request_start(
+        self, db: Connection, namespace: str, id: str, payload_json: str | None, now: Micros, by: Actor = NO_ACTOR
+    ) -> int | Job | AlreadyRequested | None:
+        job = await self._lock(db, namespace, id, now)
+        if job is None or is_running(job, now):
+            return job
+        waiting = await db.fetchval(WAITING_RUN, job.uid)
+        if waiting is not None:
+            return AlreadyRequested(waiting)
+        refuse_unreadable_state(job)
+        refuse_stand_ins(job)
+        run = int(await db.fetchval(NEW_RUN))
+        await db.execute(INSERT_WAITING, run, job.uid, now, maybe_kept(payload_json))
+        await db.execute(INSERT_REQUEST, run, job.uid, "start", None, now)
+        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        await self._tell_of_request(db)
+        return run
+
+    async def are_requested(self, db: Connection) -> bool:
+        """Return whether a caller has asked for a run that no node has taken up."""
+        return bool(await db.fetchval(ARE_ANY_REQUESTED))
+
+    async def claim_requested(self, db: Connection, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], bool]:
+        name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", terms.node)
+        if name is None:
+            raise NodeLost
+        handlers = None if terms.handlers is None else list(terms.handlers)
+        rows = await db.fetch(LOCK_REQUESTED, handlers, terms.limit)
+        jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        runs: list[ClaimedRun] = []
+        for row in rows:
+            run_id, payload, requested_at = row[WIDTH:]
+            job = jobs.get(row[0])
+            if job is None or has_unreadable_state(job) or job.description.unreadable:
+                continue
+            queued = terms.slots is not None and len(runs) >= terms.slots
+            payload_json = original(payload)
+            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested_at=requested_at)
+            activity = run.job.state.activity._value_
+            await db.execute(TAKE, terms.node, name, run.uid, run_id, now, None if queued else now, activity)
+            self.counted += 1
+            runs.append(run)
+        return runs, bool(await db.fetchval(ARE_REQUESTED, handlers))
+
+    async def request_cancel(
+        self, db: Connection, run: int, reason: str | None, now: Micros, by: Actor = NO_ACTOR
+    ) -> Cancellation:
+        await db.execute(FORGET_OUTDATED)
+        uid = await db.fetchval(FIND_RUN, run)
+        if uid is None:
+            return Cancellation.UNKNOWN
+        claimed = await db.fetchval(LOCK_OWNER, uid)
+        # After the lock: the run may have ended meanwhile, and then its row may be gone.
+        found = await db.fetchrow("SELECT outcome FROM run WHERE id = $1", run)
+        if found is None:
+            return Cancellation.UNKNOWN
+        if found[0] is not None:
+            return Cancellation.ENDED
+        await self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason)])
+        if claimed == run:
+            await db.execute(INSERT_REQUEST, run, uid, "cancel", maybe_kept(reason), now)
+            await self._tell_of_request(db)
+            return Cancellation.REQUESTED
+        ending = cancelled_on_request(reason)
+        await db.execute(CANCEL_WAITING, run, now, maybe_kept(ending.error), maybe_kept(ending.reason))
+        await self._tell_of_request(db)
+        return Cancellation.DONE
+
+    async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
+        cancels = await self._cancels_of(db, [run.id for run in runs])
+        if cancels:  # these are not run again
+            gone = [run for run in runs if run.id in cancels]
+            left = await self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
+            ours = [run for run in gone if run.id in left]  # the job of another may have been removed
+            await self._write_skips(db, ((left[run.id].job, left[run.id].skips, run.claimed_at) for run in ours))
+            await db.execute(FORGET_REQUESTS, list(cancels))
+        await super().release(db, [run for run in runs if run.id not in cancels])
+
+    async def cancels(self, db: Connection, node: int) -> dict[int, str | None]:
+        return {run: original(reason) for run, reason in await db.fetch(SELECT_CANCELS, node)}
+
+    async def report(self, db: Connection, reports: Sequence[Report]) -> None:
+        going_on = {run for (run,) in await db.fetch(LOCK_REPORTED, [report.run for report in reports])}
+        progress = [
+            (report.progress.share, maybe_kept(report.progress.message), report.run)
+            for report in reports
+            if report.run in going_on and report.progress is not None
+        ]
+        await write_rows(db, WRITE_PROGRESS, progress)
+        outputs = [
+            (report.run, kept(report.output))
+            for report in reports
+            if report.run in going_on and report.output is not None
+        ]
+        await write_rows(db, INSERT_TEXTS["output"], outputs)
+
+    async def _tell_of_request(self, db: Connection) -> None:
+        """Let all nodes look for requests after the commit."""
+        channel, sender = self._notify(None, 0)
+        await db.execute(NOTIFY, channel, f"{sender} {REQUEST}")

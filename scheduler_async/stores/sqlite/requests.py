@@ -1,0 +1,149 @@
+"""Requests between processes: start a run, or cancel one; and what runs report while they go on."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import ClaimedRun, cancelled_on_request
+from scheduler_async.rules.terms import Rules
+from scheduler_async.stores.change_codec import plain_record
+from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
+from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
+from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, Report
+from scheduler_async.stores.sqlite.base import LAST_RUN, SELECT_STATE, STATE_END, WRITE_STATE
+from scheduler_async.stores.sqlite.claims import ClaimWork, held_values
+from scheduler_async.stores.sqlite.endings import FORGET_REQUEST, EndingWork
+from scheduler_async.stores.unreadable import shown_text
+from scheduler_async.timekeeping.instants import Micros
+
+ARE_REQUESTED: Final = "SELECT 1 FROM request INDEXED BY request_start WHERE kind = 'start' LIMIT 1"
+WAITING_RUN: Final = "SELECT run FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?"
+INSERT_WAITING: Final = """
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload)
+    VALUES (?, ?, ?, 1, 'manual', ?, ?)
+"""
+INSERT_REQUEST: Final = "INSERT OR REPLACE INTO request (run, uid, kind, reason, at) VALUES (?, ?, ?, ?, ?)"
+# Those whose jobs are idle come first, in the order of the requests.
+SELECT_REQUESTED: Final = f"""
+    {SELECT_STATE}, s.activity = 'idle', q.run, r.payload, r.scheduled_for
+      FROM request q INDEXED BY request_start
+CROSS JOIN state s ON s.uid = q.uid
+CROSS JOIN run r ON r.id = q.run AND r.uid = q.uid AND r.outcome IS NULL
+     WHERE q.kind = 'start' AND s.handler IN (SELECT value FROM json_each(:handlers))
+  ORDER BY s.activity <> 'idle', q.run
+     LIMIT :most
+"""
+TAKE: Final = "UPDATE run SET claimed_at = ?, started_at = ?, node = ? WHERE id = ?"
+FIND_RUN: Final = """
+    SELECT r.uid, r.outcome, coalesce(s.run = r.id, 0) FROM run r LEFT JOIN state s ON s.uid = r.uid WHERE r.id = ?
+"""
+CANCEL_WAITING: Final = "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ?, reason = ? WHERE id = ?"
+# Their runs have ended before a node noticed the request.
+FORGET_OUTDATED: Final = """
+    DELETE FROM request INDEXED BY request_cancel
+     WHERE kind = 'cancel' AND NOT EXISTS (SELECT 1 FROM state s WHERE s.uid = request.uid AND s.run = request.run)
+"""
+SELECT_CANCELS: Final = """
+    SELECT q.run, q.reason
+      FROM request q INDEXED BY request_cancel
+CROSS JOIN state s ON s.uid = q.uid
+     WHERE q.kind = 'cancel' AND s.run = q.run AND s.node = ?
+"""
+REPORT_PROGRESS: Final = "UPDATE run SET progress = ?, progress_message = ? WHERE id = ? AND outcome IS NULL"
+REPORT_OUTPUT: Final = """
+    INSERT OR REPLACE INTO output (run, text) SELECT id, ? FROM run WHERE id = ? AND outcome IS NULL
+"""
+
+
+class RequestWork(ClaimWork, EndingWork):
+    """The transactions of requests. For their purpose, see `Store`."""
+
+    def request_start(
+        self,
+        db: sqlite3.Connection,
+        namespace: str,
+        id: str,
+        payload_json: str | None,
+        now: Micros,
+        by: Actor = NO_ACTOR,
+    ) -> int | Job | AlreadyRequested | None:
+        job = self._find_job(db, namespace, id, now)
+        if job is None or is_running(job, now):
+            return job
+        waiting = db.execute(WAITING_RUN, (job.uid,)).fetchone()
+        if waiting is not None:
+            return AlreadyRequested(waiting[0])
+        refuse_unreadable_state(job)
+        refuse_stand_ins(job)
+        run = self._last_number(db, LAST_RUN) + 1
+        db.execute(INSERT_WAITING, (run, job.uid, now, now, payload_json))
+        db.execute(INSERT_REQUEST, (run, job.uid, "start", None, now))
+        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        return run
+
+    def are_requested(self, db: sqlite3.Connection) -> bool:
+        """Return whether a caller has asked for a run that no node has taken up."""
+        return db.execute(ARE_REQUESTED).fetchone() is not None
+
+    def claim_requested(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], bool]:
+        name = self._require_node(db, terms.node)
+        handlers = json.dumps(self._numbers_of(db, terms.handlers))
+        rows = db.execute(SELECT_REQUESTED, {"handlers": handlers, "most": terms.limit + 1}).fetchall()
+        if not rows:
+            return [], False
+        jobs = self._jobs(db, [row[:STATE_END] for row in rows], now)
+        runs: list[ClaimedRun] = []
+        for row in rows:
+            is_idle, run_id, payload, requested_at = row[STATE_END:]
+            job = jobs.get(row[0])
+            if not is_idle or len(runs) == terms.limit:
+                return runs, True
+            if job is None or has_unreadable_state(job) or job.description.unreadable:
+                continue
+            queued = terms.slots is not None and len(runs) >= terms.slots
+            payload_json = None if payload is None else shown_text(payload)
+            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested_at=requested_at)
+            db.execute(TAKE, (now, None if queued else now, name, run_id))
+            WRITE_STATE.one(db, *held_values(run, terms.node))
+            db.execute(FORGET_REQUEST, (run_id,))
+            runs.append(run)
+        return runs, False
+
+    def request_cancel(
+        self, db: sqlite3.Connection, run: int, reason: str | None, now: Micros, by: Actor = NO_ACTOR
+    ) -> Cancellation:
+        db.execute(FORGET_OUTDATED)
+        found = db.execute(FIND_RUN, (run,)).fetchone()
+        if found is None:
+            return Cancellation.UNKNOWN
+        uid, outcome, is_claimed = found
+        if outcome is not None:
+            return Cancellation.ENDED
+        self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason)])
+        if is_claimed:
+            db.execute(INSERT_REQUEST, (run, uid, "cancel", reason, now))
+            return Cancellation.REQUESTED
+        ending = cancelled_on_request(reason)
+        db.execute(CANCEL_WAITING, (now, ending.error, ending.reason, run))
+        db.execute(FORGET_REQUEST, (run,))
+        return Cancellation.DONE
+
+    def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
+        cancels = self._cancels_of(db, [run.id for run in runs])
+        if cancels:  # these are not run again
+            gone = [run for run in runs if run.id in cancels]
+            self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
+        super().release(db, [run for run in runs if run.id not in cancels])
+
+    def cancels(self, db: sqlite3.Connection, node: int) -> dict[int, str | None]:
+        return {run: None if why is None else shown_text(why) for run, why in db.execute(SELECT_CANCELS, (node,))}
+
+    def report(self, db: sqlite3.Connection, reports: Sequence[Report]) -> None:
+        progress = [(*report.progress, report.run) for report in reports if report.progress is not None]
+        db.executemany(REPORT_PROGRESS, progress)
+        db.executemany(REPORT_OUTPUT, [(report.output, report.run) for report in reports if report.output is not None])

@@ -1,0 +1,221 @@
+"""Pauses: with a reason, until a time, and with a row for the occurrences that did not run."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler_async import At, Every, InvalidJobError, InvalidScheduleError, RunRow, Scheduler, SkipReason, Status
+from scheduler_async.testing import VirtualClock
+from tests.cast import HOUR, MINUTE, NOON, NewScheduler, Worker, job_of
+
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
+
+async def skipped(scheduler: Scheduler, id: str = "a") -> list[tuple[object, datetime, int]]:
+    """The rows of occurrences that did not run, oldest first."""
+    rows: list[RunRow] = await scheduler.run_log(id, outcome="skipped", limit=None)
+    return [(row.reason, row.scheduled_for, row.missed) for row in reversed(rows)]
+
+
+async def test_the_end_of_a_pause_leaves_one_row(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    scheduler = new_scheduler(every_store)
+    await scheduler.start()
+    await scheduler.add_job(Every("10m"), handler="work", id="a")
+
+    await scheduler.pause_job("a", reason="the supplier moves")
+    paused = await job_of(scheduler)
+    await clock.advance(timedelta(minutes=65))
+    before = await skipped(scheduler)
+    await scheduler.resume_job("a")
+    await clock.advance("5m")
+
+    assert (paused.status, paused.paused_reason, paused.paused_until) == (
+        Status.PAUSED,
+        "the supplier moves",
+        None,
+    )
+    assert before == []
+    assert await skipped(scheduler) == [(SkipReason.PAUSED, NOON + 10 * MINUTE, 6)]
+    assert len(worker.runs) == 1
+    assert (await job_of(scheduler)).paused_reason is None
+
+
+@pytest.mark.parametrize("until", ["1h", timedelta(hours=1), NOON + HOUR, "2026-01-05T13:00:00Z"], ids=repr)
+async def test_a_pause_ends_by_itself(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker, until: Any
+) -> None:
+    scheduler = new_scheduler(every_store)
+    await scheduler.start()
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    await scheduler.pause_job("a", until=until)
+
+    await clock.advance(timedelta(minutes=59, seconds=59))
+    assert (await job_of(scheduler)).status is Status.PAUSED
+    await clock.advance("1s")
+
+    job = await job_of(scheduler)
+    assert (job.status, job.paused_until) == (Status.IDLE, None)
+    assert await skipped(scheduler) == [(SkipReason.PAUSED, NOON + 20 * MINUTE, 3)]
+    await clock.advance("20m")
+    assert len(worker.runs) == 1
+
+
+async def test_a_pause_that_ended_while_nothing_ran_ended_at_its_time(
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock, worker: Worker
+) -> None:
+    """What came after that was missed, and is caught up with once."""
+    first = new_scheduler(path)
+    await first.add_job(Every("20m"), handler="work", id="a")
+    await first.pause_job("a", until="1h")
+    await first.stop()
+    await clock.advance("3h")
+
+    second = new_scheduler(path)
+    await second.start()
+    await clock.advance("1s")
+
+    assert len(worker.runs) == 1
+    assert await skipped(second) == [
+        (SkipReason.PAUSED, NOON + 20 * MINUTE, 3),
+        (SkipReason.MISFIRE, NOON + 100 * MINUTE, 5),
+    ]
+
+
+async def test_a_pass_without_the_loop_ends_a_pause(
+    new_scheduler: NewScheduler, store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    scheduler = new_scheduler(store)
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    await scheduler.pause_job("a", until="30m")
+
+    clock.set(NOON + 40 * MINUTE)
+    summary = await scheduler.run_pending()
+
+    assert summary.executed == len(worker.runs) == 1
+
+
+@pytest.mark.usefixtures("leases_in_virtual_time")
+async def test_another_process_ends_a_pause(
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock, worker: Worker
+) -> None:
+    running, other = new_scheduler(path), new_scheduler(path)
+    await running.start()
+    await clock.advance("1s")
+    await other.add_job(Every("20m"), handler="work", id="a")
+    await other.pause_job("a", until="1h")
+
+    await clock.advance("2h")
+
+    assert (await job_of(running)).status is Status.IDLE
+    assert len(worker.runs) == 3
+
+
+async def test_to_pause_again_replaces_the_reason_and_the_end(
+    new_scheduler: NewScheduler, store: str, clock: VirtualClock
+) -> None:
+    scheduler = new_scheduler(store)
+    await scheduler.start()
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    await scheduler.pause_job("a", reason="first", until="1h")
+    await clock.advance("30m")
+
+    job = await scheduler.pause_job("a", reason="second")
+
+    assert (job.paused_reason, job.paused_until) == ("second", None)
+    await clock.advance("3h")
+    assert (await job_of(scheduler)).status is Status.PAUSED
+    await scheduler.resume_job("a")
+    assert await skipped(scheduler) == [(SkipReason.PAUSED, NOON + 20 * MINUTE, 10)], "one stretch"
+
+
+async def test_a_pause_of_a_one_shot_leaves_no_row_since_it_still_runs(
+    new_scheduler: NewScheduler, store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    scheduler = new_scheduler(store)
+    await scheduler.start()
+    await scheduler.add_job(At(NOON + HOUR), handler="work", id="a")
+    await scheduler.pause_job("a", until="2h")
+
+    await clock.advance("3h")
+
+    assert len(worker.runs) == 1
+    assert await skipped(scheduler) == []
+
+
+async def test_a_removal_ends_a_pause(new_scheduler: NewScheduler, every_store: str, clock: VirtualClock) -> None:
+    scheduler = new_scheduler(every_store)
+    await scheduler.start()
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    await scheduler.pause_job("a")
+    await clock.advance("1h")
+
+    await scheduler.remove_job("a")
+
+    assert await skipped(scheduler) == [(SkipReason.PAUSED, NOON + 20 * MINUTE, 3)]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"until": datetime(2026, 1, 5, 13)}, InvalidScheduleError, "has no time zone"),
+        ({"until": NOON}, InvalidJobError, "until must be in the future"),
+        ({"until": "18:00"}, InvalidJobError, 'until must be a duration such as "2h", or a time such as'),
+        ({"until": 5}, InvalidJobError, "until must be a duration"),
+        ({"reason": ""}, InvalidJobError, "must not be empty"),
+        ({"reason": 5}, InvalidJobError, "reason"),
+    ],
+    ids=["naive", "past", "no duration", "number", "empty", "no text"],
+)
+async def test_bad_input_changes_nothing(
+    new_scheduler: NewScheduler, store: str, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    scheduler = new_scheduler(store)
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+
+    with pytest.raises(error, match=words):
+        await scheduler.pause_job("a", **options)
+
+    assert (await job_of(scheduler)).status is Status.IDLE
+
+
+async def test_a_pause_ends_even_if_there_is_no_room_to_run(
+    new_scheduler: NewScheduler, store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    worker.takes = "1d"
+    scheduler = new_scheduler(store, max_concurrent=1)
+    await scheduler.start()
+    await scheduler.add_job(At(NOON), handler="work", id="long")
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    await scheduler.pause_job("a", until="1h")
+
+    await clock.advance("1h")
+
+    assert (await job_of(scheduler)).status is Status.IDLE
+
+
+async def test_a_pass_hears_of_a_pause_that_another_process_made(
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock, worker: Worker
+) -> None:
+    passing, other = new_scheduler(path), new_scheduler(path)
+    await passing.add_job(Every("20m"), handler="work", id="a")
+    await passing.run_pending()
+    await other.pause_job("a", until="30m")
+
+    clock.set(NOON + 40 * MINUTE)
+    await passing.run_pending()
+
+    assert len(worker.runs) == 1
+
+
+async def test_the_end_of_a_pause_is_a_time_to_wake(scheduler: Scheduler, clock: VirtualClock) -> None:
+    await scheduler.add_job(Every("1h"), handler="work", id="a")
+    await scheduler.pause_job("a", until="30s")
+    await clock.advance("1s")
+
+    assert scheduler.state().next_wake_at == NOON + timedelta(seconds=30)

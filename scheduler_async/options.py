@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from scheduler_async.engine.setting import Limits
 from scheduler_async.errors import IntervalParseError, InvalidJobError, SchedulerError, quoted
-from scheduler_async.jobs.enums import ENDED, Misfire, OnInterrupt, Priority, Status, check_choice
+from scheduler_async.jobs.enums import ENDED, Misfire, OnInterrupt, Overlap, Priority, Status, check_choice
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.names import check_name
 from scheduler_async.jobs.retries import Retry
@@ -65,6 +65,12 @@ class JobOptions(TypedDict, total=False):
     retry: Retry | None
     timeout: str | timedelta | None
     on_interrupt: OnInterrupt | str
+    max_instances: int
+    overlap: Overlap | str
+    misfire_grace: str | timedelta | None
+    catch_up_limit: int
+    catch_up_window: str | timedelta | None
+    max_runs: int | None
     enabled: bool
 
 

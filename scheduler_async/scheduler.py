@@ -18,11 +18,12 @@ from scheduler_async.calls.steering import Steering
 from scheduler_async.engine.editor import Editor
 from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import SchedulerError
-from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Priority
+from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Overlap, Priority
 from scheduler_async.jobs.events import EventStream
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.names import check_name
+from scheduler_async.jobs.policies import CATCH_UP_LIMIT
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.options import (
@@ -304,6 +305,12 @@ class Scheduler(Reading, Steering):
         retry: Retry | None = None,
         timeout: str | timedelta | None = None,
         on_interrupt: OnInterrupt | str = OnInterrupt.RERUN,
+        max_instances: int = 1,
+        overlap: Overlap | str = Overlap.SKIP,
+        misfire_grace: str | timedelta | None = None,
+        catch_up_limit: int = CATCH_UP_LIMIT,
+        catch_up_window: str | timedelta | None = None,
+        max_runs: int | None = None,
         enabled: bool = True,
         on_conflict: OnConflict | str = OnConflict.RAISE,
     ) -> Job:
@@ -343,7 +350,8 @@ class Scheduler(Reading, Steering):
             A group of jobs that share a limit: see `group_limits` of `Scheduler`.
         misfire="run_once"
             What happens to runs missed by more than `misfire_grace`: "run_once" runs the job once now, "skip" waits
-            for the next occurrence. Either way, the run log counts the occurrences that did not run.
+            for the next occurrence, "run_all" runs each of them, oldest first. The run log counts the occurrences that
+            did not run.
         retry=None
             What happens after a failure: a `Retry` policy. None is the policy of the scheduler.
         timeout=None
@@ -351,6 +359,19 @@ class Scheduler(Reading, Steering):
             `stuck_after`.
         on_interrupt="rerun"
             What happens to a run whose process died: "rerun" runs the occurrence again, "skip" does not.
+        max_instances=1
+            How many runs of the job may go on at once, in all processes together.
+        overlap="skip"
+            What happens to an occurrence that comes due while that many runs go on: "skip" skips it, "queue" lets one
+            wait for the end of a run, "cancel" cancels the oldest run.
+        misfire_grace=None
+            How late a run of this job may start without being a misfire. None is the scheduler's `misfire_grace`.
+        catch_up_limit=100
+            With `misfire="run_all"`, how many missed occurrences run at most: the newest ones.
+        catch_up_window=None
+            With `misfire="run_all"`, how old a missed occurrence may be to run. None is any age.
+        max_runs=None
+            The job ends after so many regular occurrences have run. None: never.
         enabled=True
             False adds the job disabled; `resume_job` enables it.
         on_conflict="raise"
@@ -374,6 +395,12 @@ class Scheduler(Reading, Steering):
             retry=retry,
             timeout=timeout,
             on_interrupt=on_interrupt,
+            max_instances=max_instances,
+            overlap=overlap,
+            misfire_grace=misfire_grace,
+            catch_up_limit=catch_up_limit,
+            catch_up_window=catch_up_window,
+            max_runs=max_runs,
             enabled=enabled,
             on_conflict=on_conflict,
         )

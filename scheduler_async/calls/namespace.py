@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Unpack
 from scheduler_async.engine.editor import Editor
 from scheduler_async.errors import RunNotFoundError
 from scheduler_async.jobs.answers import Explanation, Upcoming
-from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Outcome, Priority, Status, Trigger
+from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Outcome, Overlap, Priority, Status, Trigger
 from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_text import Json, to_json_text
+from scheduler_async.jobs.policies import CATCH_UP_LIMIT
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.spec import JobSpec
@@ -112,6 +113,12 @@ class Namespace:
         retry: Retry | None = None,
         timeout: str | timedelta | None = None,
         on_interrupt: OnInterrupt | str = OnInterrupt.RERUN,
+        max_instances: int = 1,
+        overlap: Overlap | str = Overlap.SKIP,
+        misfire_grace: str | timedelta | None = None,
+        catch_up_limit: int = CATCH_UP_LIMIT,
+        catch_up_window: str | timedelta | None = None,
+        max_runs: int | None = None,
         enabled: bool = True,
         on_conflict: OnConflict | str = OnConflict.RAISE,
     ) -> Job:
@@ -134,6 +141,12 @@ class Namespace:
             retry=retry,
             timeout=timeout,
             on_interrupt=on_interrupt,
+            max_instances=max_instances,
+            overlap=overlap,
+            misfire_grace=misfire_grace,
+            catch_up_limit=catch_up_limit,
+            catch_up_window=catch_up_window,
+            max_runs=max_runs,
             enabled=enabled,
             on_conflict=on_conflict,
         )

@@ -3,6 +3,7 @@
 A new field has these places: `Description` and `Described` here, an argument of `JobSpec`, a column in
 `stores/columns.py` with a migration in the `schema.py` of each store, and the public signatures (`JobOptions` in
 `options.py` and `Scheduler.add_job`). Statements, codecs, edits, copies and JSON follow from these.
+A field that few jobs need belongs in `policies` instead, where it needs no column.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from scheduler_async.jobs.enums import Misfire, OnInterrupt, Priority
+from scheduler_async.jobs.enums import Misfire, OnInterrupt, Overlap, Priority
 from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.policies import POLICY_FIELDS, USUAL, Policy
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.schedules.base import Schedule
@@ -34,6 +36,7 @@ class Description(Struct, frozen=True, gc=False, kw_only=True):
     retry: Retry | None = None
     timeout: timedelta | None = None
     on_interrupt: OnInterrupt = OnInterrupt.RERUN
+    policy: Policy = USUAL
     unreadable: tuple[Unreadable, ...] = ()
     """The columns that cannot be read from the store. Placeholders replace their values; a store never writes those."""
 
@@ -42,13 +45,16 @@ class Description(Struct, frozen=True, gc=False, kw_only=True):
         return any(field_of(problem.column) == field for problem in self.unreadable)
 
 
-DESCRIBED = tuple(name.removesuffix("_json") for name in Description.__struct_fields__ if name != "unreadable")
+DESCRIBED = (
+    *(name.removesuffix("_json") for name in Description.__struct_fields__ if name not in ("policy", "unreadable")),
+    *POLICY_FIELDS,
+)
 """The fields of a description, by their public names."""
 
 
 def field_of(column: str) -> str:
     """Return the field that replaces *column* in an edit. A new schedule also sets a new anchor."""
-    return {"job_group": "group", "anchor": "schedule"}.get(column, column)
+    return {"job_group": "group", "anchor": "schedule", "policy": "max_instances"}.get(column, column)
 
 
 class Described:
@@ -117,3 +123,33 @@ class Described:
     def on_interrupt(self) -> OnInterrupt:
         """The policy for a run whose process died."""
         return self.description.on_interrupt
+
+    @property
+    def max_instances(self) -> int:
+        """How many runs of the job may go on at once, in all processes together."""
+        return self.description.policy.max_instances
+
+    @property
+    def overlap(self) -> Overlap:
+        """The policy for an occurrence that comes due while as many runs go on as may."""
+        return self.description.policy.overlap
+
+    @property
+    def misfire_grace(self) -> timedelta | None:
+        """The lateness that is not a misfire. None means the scheduler's."""
+        return self.description.policy.misfire_grace
+
+    @property
+    def catch_up_limit(self) -> int:
+        """How many missed occurrences run with `misfire="run_all"`."""
+        return self.description.policy.catch_up_limit
+
+    @property
+    def catch_up_window(self) -> timedelta | None:
+        """How old an occurrence may be to run with `misfire="run_all"`. None means any age."""
+        return self.description.policy.catch_up_window
+
+    @property
+    def max_runs(self) -> int | None:
+        """After how many regular occurrences the job ends. None means never."""
+        return self.description.policy.max_runs

@@ -58,10 +58,22 @@ _RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 
 
 class Misfire(StrEnum):
-    """The policy for missed occurrences: run the job once now, or skip them."""
+    """The policy for missed occurrences: run the job once now, skip them, or run each of them."""
 
     RUN_ONCE = "run_once"
     SKIP = "skip"
+    RUN_ALL = "run_all"
+
+
+class Overlap(StrEnum):
+    """The policy for an occurrence that comes due while as many runs of the job go on as may.
+
+    Skip it, let one wait for the end of a run, or cancel the oldest run.
+    """
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    CANCEL = "cancel"
 
 
 class OnInterrupt(StrEnum):

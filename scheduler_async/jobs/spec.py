@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.description import DESCRIBED, Described, Description
-from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Priority, check_choice
+from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Overlap, Priority, check_choice
 from scheduler_async.jobs.json_text import Json, to_json_text
 from scheduler_async.jobs.names import check_name, refuse
+from scheduler_async.jobs.policies import CATCH_UP_LIMIT, USUAL, policy_of
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.schedules.base import Schedule
@@ -63,6 +64,12 @@ class JobSpec(Described):
         retry: Retry | None = None,
         timeout: str | timedelta | None = None,
         on_interrupt: OnInterrupt | str = OnInterrupt.RERUN,
+        max_instances: int = 1,
+        overlap: Overlap | str = Overlap.SKIP,
+        misfire_grace: str | timedelta | None = None,
+        catch_up_limit: int = CATCH_UP_LIMIT,
+        catch_up_window: str | timedelta | None = None,
+        max_runs: int | None = None,
         enabled: bool = True,
         on_conflict: OnConflict | str = OnConflict.RAISE,
     ) -> None:
@@ -92,6 +99,14 @@ class JobSpec(Described):
                 retry=retry,
                 timeout=None if timeout is None else parse_interval(timeout),
                 on_interrupt=check_choice(OnInterrupt, on_interrupt, "on_interrupt"),
+                policy=policy_of(
+                    max_instances=max_instances,
+                    overlap=overlap,
+                    misfire_grace=misfire_grace,
+                    catch_up_limit=catch_up_limit,
+                    catch_up_window=catch_up_window,
+                    max_runs=max_runs,
+                ),
             ),
         )
         _set(self, "enabled", enabled)
@@ -136,4 +151,5 @@ _PLAIN: dict[str, object] = {
     **dict(zip(Description.__struct_fields__[1:], Description.__struct_defaults__, strict=False)),
     "payload": None,
     "metadata": {},
+    **asdict(USUAL),
 }

@@ -11,7 +11,7 @@ from scheduler_async.rules.edits import disable, pause
 from scheduler_async.rules.missed import latest_regular, merged, next_regular, passed_over
 from scheduler_async.rules.next_run import retry_policy, uncounted, with_next_run
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.timekeeping.instants import Micros, span
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 SCHEDULE, MISFIRE = Trigger.SCHEDULE, SkipReason.MISFIRE
@@ -43,7 +43,7 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
     if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran before the clock was set back
         return Transition(job.with_state(with_next_run(job, state, next_regular(job, at), now)), skips)
     fresh = _taken(state, now, activity, retry_count=0)
-    late = _is_late(at, now, rules)
+    late = _is_late(job, at, now, rules)
     if late and job.misfire is Misfire.SKIP:
         return _skip_missed(job, fresh, at, now, rules, skips)
     attempt = Attempt(at, 1, Trigger.CATCH_UP if late else SCHEDULE, now)
@@ -62,7 +62,7 @@ def _skip_missed(
     """Skip the occurrences that are too late. The latest occurrence may still be in time."""
     waiting = replace(state, activity=Status.IDLE, last_run_at=job.state.last_run_at)
     latest = latest_regular(job, now)
-    if latest is None or _is_late(latest, now, rules):
+    if latest is None or _is_late(job, latest, now, rules):
         skips = (*skips, *passed_over(job, at, now, MISFIRE))
         return Transition(job.with_state(with_next_run(job, waiting, next_regular(job, now), now)), skips)
     skips = (*skips, *passed_over(job, at, latest - 1, MISFIRE))
@@ -130,8 +130,10 @@ def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobSt
     return with_next_run(job, before, next_regular(job, latest), now)
 
 
-def _is_late(at: Micros, now: Micros, rules: Rules) -> bool:
-    return rules.misfire_grace is not None and now - at > rules.misfire_grace
+def _is_late(job: Job, at: Micros, now: Micros, rules: Rules) -> bool:
+    policy = job.description.policy
+    grace = rules.misfire_grace if policy.misfire_grace is None else span(policy.misfire_grace)
+    return grace is not None and now - at > grace
 
 
 def _taken(state: JobState, now: Micros, activity: Status, retry_count: int) -> JobState:

@@ -15,7 +15,9 @@ from scheduler_async.jobs.enums import ENDED, Misfire, OnInterrupt, Phase, Prior
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import THE_SCHEDULER, Action, Actor, ChangeRow
 from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.json_forms import plain
 from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.policies import POLICY_FIELDS
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.unreadable import (
@@ -134,6 +136,7 @@ _FIELDS: dict[str, Written] = {
     "retry": _described("retry", lambda policy: _text(None if policy is None else policy.to_json())),
     "timeout": _described("timeout", lambda time: _text(None if time is None else format_interval(time))),
     "on_interrupt": _described("on_interrupt"),
+    **{name: _described(f"policy.{name}", lambda value: _text(plain(value))) for name in POLICY_FIELDS},
 }
 
 
@@ -216,8 +219,9 @@ def content_of_new_job(quote: str) -> str:
         "timeout": ("timeout IS NULL", f"{quote}({_INTERVAL})"),
         "on_interrupt": (f"on_interrupt = '{OnInterrupt.RERUN.value}'", f"{quote}(on_interrupt)"),
     }
-    all_usual = " AND ".join(is_usual for is_usual, _ in others.values())
+    all_usual = " AND ".join((*(is_usual for is_usual, _ in others.values()), "policy IS NULL"))
     written = " || ".join(_unless(is_usual, name, value) for name, (is_usual, value) in others.items())
+    written += " || CASE WHEN policy IS NULL THEN '' ELSE ',' || substr(policy, 2, length(policy) - 2) END"
     return f"""
            '{{"schedule":' || schedule || ',"handler":' || {quote}(handler)
            || {_unless("payload = 'null'", "payload", _kept_in_sql("payload"))}

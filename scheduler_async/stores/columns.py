@@ -11,13 +11,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
 from msgspec.structs import fields
 
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Count, JobState, JsonText, Moment
+from scheduler_async.jobs.policies import USUAL, Policy, read_policy
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.manual import Manual
@@ -66,6 +67,10 @@ def _read_retry(value: Any) -> Retry:
     return _retry(text(value))
 
 
+def _read_policy(value: Any) -> Policy:
+    return USUAL if value is None else read_policy(text(value))
+
+
 def _read_json(value: Any) -> str:
     if text(value) != "null":
         json.loads(value)  # the handler would fail on it
@@ -109,6 +114,7 @@ DESCRIPTION = (
     Column("misfire", choice(Misfire, Misfire.RUN_ONCE), "description.misfire"),
     Column("timeout", Kind(BIGINT, optional(_read_duration), span), "description.timeout"),
     Column("on_interrupt", choice(OnInterrupt, OnInterrupt.RERUN), "description.on_interrupt"),
+    Column("policy", Kind(TEXT, _read_policy, attrgetter("json_text"), USUAL), "description.policy"),
     Column("anchor", MOMENT, "anchor"),
     Column("created_at", MOMENT, "created"),
     Column("updated_at", MOMENT, "updated"),

@@ -191,6 +191,7 @@ MIGRATIONS: Final = (
     ),
     # 3: pauses with a reason and an end; changes, requests and the lives of nodes; results, tracebacks and progress
     (
+        "ALTER TABLE job ADD COLUMN policy text",
         "ALTER TABLE state ADD COLUMN counted_until bigint",
         "ALTER TABLE state ADD COLUMN paused_reason text",
         "ALTER TABLE state ADD COLUMN paused_until bigint",

@@ -251,6 +251,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
     ),
     # 7: pauses with a reason and an end; changes, requests and the lives of nodes; results, tracebacks and progress
     (
+        "ALTER TABLE job ADD COLUMN policy TEXT",
         "ALTER TABLE state ADD COLUMN counted_until INTEGER",
         "ALTER TABLE state ADD COLUMN paused_reason TEXT",
         "ALTER TABLE state ADD COLUMN paused_until INTEGER",

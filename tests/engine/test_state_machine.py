@@ -234,6 +234,8 @@ class Tracked:
     """The clock went back from here: up to this moment points come again, and only runs must not be repeated."""
     until: Micros | None = None
     """When it resumes by itself, if it is paused until then."""
+    resumed_at: Micros | None = None
+    """When it resumed by itself, which clears the failures before. Its rows since then are not counted yet."""
     is_unsure: bool = False
     """Somebody changed it, and nobody knows when, or whether that got through: it is as the store says."""
 
@@ -252,7 +254,7 @@ class Tracked:
         if self.phase == "paused" and self.until is not None and self.until <= end:
             until, self.until = self.until, None
             self.pass_time(start, until, until)
-            self.phase, self.errors = "active", 0
+            self.phase, self.resumed_at = "active", until
             start = max(start, until)
             active_until = max(active_until, until)
         start = max(start, self.high)
@@ -270,6 +272,12 @@ class Tracked:
 
     def was_away(self, point: Micros) -> bool:
         return any(after < point <= until for after, until in self.away)
+
+
+def ended_after(row: RunRow, moment: Micros) -> bool:
+    """Whether a run ended later, or began then: a handler may take no time."""
+    began, ended = (None if at is None else to_micros(at) for at in (row.started_at, row.finished_at))
+    return ended is not None and (ended > moment or (began is not None and began >= moment))
 
 
 CRON_STEPS = {"* * * * *": MINUTE, "*/5 * * * *": 5 * MINUTE, "0 * * * *": HOUR}
@@ -1042,7 +1050,12 @@ class EngineMachine(RuleBasedStateMachine):
                 model.phase = "disabled"
                 self.check_that_there_was_a_reason(model, job)
             for row in rows:
+                if model.resumed_at is not None and ended_after(row, model.resumed_at):
+                    model.errors, model.resumed_at = 0, None
                 self.take_row(model, row)
+            if model.resumed_at is not None and model.phase != "disabled":  # a failure may have ended the pause before
+                model.errors = 0
+            model.resumed_at = None
             self.check_job(model, job, now)
             self.check_grid(model, job)
 

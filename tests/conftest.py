@@ -16,7 +16,7 @@ from scheduler_async import Scheduler
 from scheduler_async.engine import engine
 from scheduler_async.testing import VirtualClock
 from tests.cast import NOON, PATIENCE, NewScheduler, Worker
-from tests.postgres_server import tidy_up, url_of_schema
+from tests.postgres_server import end_server, tidy_up, url_of_schema
 
 collect_ignore = ["on_uvloop"] if sys.platform == "win32" else []  # there is none
 
@@ -32,6 +32,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 def pytest_sessionfinish() -> None:
     tidy_up()
+    # Not at exit: xdist kills a worker that takes more than 10 seconds to exit, and its coverage is lost. A server
+    # with thousands of schemas can take that long to delete.
+    end_server()
 
 
 @pytest.fixture

@@ -82,8 +82,14 @@ def url_of_server() -> str:
     pid = os.getpid()  # a fork does not have the servers of its parent
     if pid not in _servers:
         _servers[pid] = Server()
-        atexit.register(_servers[pid].end)
+        atexit.register(end_server)
     return _servers[pid].url
+
+
+def end_server() -> None:
+    """End the server of this process, if it has started one."""
+    if server := _servers.pop(os.getpid(), None):
+        server.end()
 
 
 def url_of_schema(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.once, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(170)]
 
 ROOT = Path(__file__).parents[2]
 

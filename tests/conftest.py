@@ -30,6 +30,20 @@ settings.register_profile("deep", settings.get_profile("default"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+# These take many seconds each, so they start first: at the end, no core waits for the last of them.
+LONGEST = (
+    *("tests/engine/test_state_machine.py", "tests/stores/test_torture.py", "tests/stores/test_row_fuzz.py"),
+    *("tests/engine/test_failing_store.py", "tests/test_documents.py", "tests/test_recipes.py"),
+    *("tests/rules/test_random_stories.py", "tests/test_servers.py", "tests/engine/test_processes.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move the longest tests to the front. The others keep their random order."""
+    ranks = {file: rank for rank, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
+
 def pytest_sessionfinish() -> None:
     tidy_up()
     # Not at exit: xdist kills a worker that takes more than 10 seconds to exit, and its coverage is lost. A server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,6 +31,11 @@ settings.register_profile(
 settings.register_profile("deep", settings.get_profile("default"), max_examples=10_000)  # `nox -s examples`
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+
+# A shell without job control starts programs in the background deaf to SIGINT, and so are all that they start: the
+# tests that interrupt programs would fail there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These take many seconds each, so they start first: at the end, no core waits for the last of them.
 LONGEST = (

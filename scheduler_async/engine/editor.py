@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from logging import WARNING
 from typing import Any, NamedTuple
 
@@ -282,9 +283,9 @@ class Editor:
     async def _change_and_tell(self, changes: Sequence[Change], now: Micros, quota: Quota | None) -> list[Job]:
         jobs: list[Job] = []
         edited = {(change.namespace, change.id) for change in changes if not _only_adds(change)}
+        change = partial(self._store.change, changes, now, current_actor(), quota=quota)
         try:
-            async with self._engine.undisturbed(edited) if edited else nullcontext():
-                made = await self._store.change(changes, now, current_actor(), quota=quota)
+            made = await (self._engine.undisturbed(edited, change) if edited else change())
         except StoreError:
             self._engine.session.agenda.look_again()  # the store may have made the change all the same
             raise

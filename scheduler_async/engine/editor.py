@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from scheduler_async.engine.engine import Engine
-from scheduler_async.errors import InvalidJobError, JobExistsError, JobNotFoundError, SchedulerError, StoreError
+from scheduler_async.errors import (
+    InvalidJobError,
+    JobDisabledError,
+    JobExistsError,
+    JobNotFoundError,
+    SchedulerError,
+    StoreError,
+)
 from scheduler_async.jobs.enums import OnConflict, Status
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import NO_ACTOR, Actor, current_actor
@@ -144,9 +151,13 @@ class Editor:
     ) -> Job:
         """Keep a job from starting until it is resumed, or until the time that *end_of* returns for now."""
         until = end_of(await self._now())
-        return await self._change_state(
-            namespace, id, EventKind.PAUSED, lambda job, now: edits.pause(job, now, reason, until)
-        )
+
+        def pause(job: Job, now: Micros) -> Transition:
+            if not job.enabled:
+                raise JobDisabledError(id, namespace)
+            return edits.pause(job, now, reason, until)
+
+        return await self._change_state(namespace, id, EventKind.PAUSED, pause)
 
     async def resume(self, namespace: str, id: str) -> Job:
         """Let a paused or disabled job start again."""
@@ -162,7 +173,7 @@ class Editor:
         self._check_user(job.user_id)
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
-        return edits.resume(job, now)
+        return edits.resume_if_it_computes(job, now)
 
     async def _change_state(
         self, namespace: str, id: str, kind: EventKind, change: Callable[[Job, Micros], Transition]
@@ -174,7 +185,7 @@ class Editor:
             changed = change(found, now)
             if changed.state == found.state and not changed.skips:
                 return Transition(found)
-            return Transition(replace(changed.job, updated=now), changed.skips, kind)
+            return Transition(replace(changed.job, updated=now), changed.skips, changed.kind or kind)
 
         (job,) = await self._change([Decision(namespace, id, decide, adds=False)], now)
         return job

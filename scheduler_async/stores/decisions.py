@@ -14,9 +14,9 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip, cancelled_on_request
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
-from scheduler_async.rules.edits import disable, remove, resume
+from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
 from scheduler_async.rules.finishing import after_run
-from scheduler_async.rules.next_run import disabled
+from scheduler_async.rules.next_run import disabled, failing_schedule
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeRow
@@ -88,7 +88,7 @@ def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Mic
 
 
 def _failing(job: Job, error: Exception, now: Micros) -> Transition:
-    state = disabled(replace(job.state, activity=Status.IDLE), f"its schedule fails: {error}", now)
+    state = disabled(replace(job.state, activity=Status.IDLE), failing_schedule(error), now)
     return Transition(job.with_state(state), kind=EventKind.DISABLED)
 
 
@@ -245,29 +245,17 @@ def resumed_by_itself(job: Job) -> Transition:
     """Resume a job that was paused until a time, as of that time."""
     until = job.state.paused_until
     assert until is not None
-    try:
-        return replace(resume(job, until), kind=EventKind.RESUMED)
-    except Exception as error:  # one job must not stop the others
-        return _failing(job, error, until)
+    return resume_if_it_computes(job, until)
 
 
 def rows_of_removal(job: Job, now: Micros) -> tuple[Skip, ...]:
     """Return the last rows of a job that is removed *now*. A job that cannot be read has none."""
-    if not is_readable(job):
-        return ()
-    try:
-        return remove(job, now).skips
-    except Exception:  # a schedule that fails has no occurrences that could be counted
-        return ()
+    return remove(job, now).skips if is_readable(job) else ()
 
 
 def disabled_by(job: Job, reason: str, now: Micros) -> Transition:
     """Disable *job* for *reason*. A run in progress continues. A schedule that fails does not matter."""
-    try:
-        change = disable(job, reason, now)
-    except Exception:  # one job must not stop the others
-        change = Transition(job.with_state(disabled(job.state, reason, now)))
-    return replace(change, kind=EventKind.DISABLED)
+    return replace(disable(job, reason, now), kind=EventKind.DISABLED)
 
 
 def _noticed_at(now: Micros, claimed_at: Micros) -> Micros:

@@ -19,7 +19,7 @@ from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.next_run import disabled, failing_schedule
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
-from scheduler_async.stores.messages import NodeRow
+from scheduler_async.stores.messages import CancelRequest, NodeRow
 from scheduler_async.stores.unreadable import is_count, shown_moment
 from scheduler_async.timekeeping.instants import Micros
 
@@ -133,9 +133,11 @@ def process_gone(node: NodeRow) -> str:
     return f"The process of this run has died ({node.identity.name})."
 
 
-def never_begun(run: ClaimedRun, reason: str | None) -> EndedRun:
-    """Return the ending of a run that a caller has cancelled before its handler was called."""
-    return EndedRun(run, cancelled_on_request(reason), None, run.claimed_at)
+def never_begun(run: ClaimedRun, request: CancelRequest) -> EndedRun:
+    """Return the ending of a run that a caller has cancelled before its handler was called: it ended then."""
+    at = shown_moment(request.at)
+    ended_at = run.claimed_at if at is None else _noticed_at(at, run.claimed_at)
+    return EndedRun(run, cancelled_on_request(request.reason), None, ended_at)
 
 
 def cancelled_by_stop(ended: Iterable[EndedRun]) -> list[int]:
@@ -143,12 +145,12 @@ def cancelled_by_stop(ended: Iterable[EndedRun]) -> list[int]:
     return [item.run.id for item in ended if item.ending.outcome is CANCELLED and not item.ending.on_request]
 
 
-def with_cancel_requests(ended: Sequence[EndedRun], cancels: Mapping[int, str | None]) -> Sequence[EndedRun]:
-    """Return *ended* with the requests to cancel them. *cancels* are the requested runs, with the reasons."""
+def with_cancel_requests(ended: Sequence[EndedRun], cancels: Mapping[int, CancelRequest]) -> Sequence[EndedRun]:
+    """Return *ended* with the requests to cancel them. *cancels* are the requests by run."""
     if not cancels:
         return ended
     return [
-        replace(item, ending=replace(item.ending, reason=cancels[item.run.id], on_request=True))
+        replace(item, ending=replace(item.ending, reason=cancels[item.run.id].reason, on_request=True))
         if item.run.id in cancels
         else item
         for item in ended
@@ -162,13 +164,13 @@ def interrupted(
     problem: str,
     now: Micros,
     rules: Rules,
-    cancels: Mapping[int, str | None] = MappingProxyType({}),
+    cancels: Mapping[int, CancelRequest] = MappingProxyType({}),
 ) -> tuple[Transition, EndedRun]:
     """Return the change of a claimed *job* whose run was interrupted, and the ending of that run.
 
-    *cancels* are the runs that callers had cancelled, with their reasons: such a run counts as cancelled. *row*
-    contains the occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id* are
-    None if there is no such row. A job whose state cannot be read stays unchanged.
+    *cancels* are the requests of callers to cancel runs: such a run counts as cancelled. *row* contains the
+    occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id* are None if there
+    is no such row. A job whose state cannot be read stays unchanged.
     """
     *told, started_at = row
     tried = _attempt_of(job, *told)
@@ -177,7 +179,7 @@ def interrupted(
     )
     ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
     if run_id is not None and run_id in cancels:
-        ending = replace(cancelled_on_request(cancels[run_id]), error=problem)
+        ending = replace(cancelled_on_request(cancels[run_id].reason), error=problem)
     at = _noticed_at(now, tried.claimed_at)
     ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
     if has_unreadable_state(job):

@@ -156,6 +156,13 @@ class Cancellation(Enum):
     """The run had not been taken up. It is recorded as cancelled."""
 
 
+class CancelRequest(NamedTuple):
+    """A request to cancel a run, as a store keeps it."""
+
+    reason: str | None
+    at: Micros
+
+
 class Report(NamedTuple):
     """What a run of this node has reported since the last time."""
 

@@ -335,13 +335,14 @@ async def test_a_cancelled_run_that_never_began_is_not_put_back(store: Store, no
     await add(store, "a")
     await add(store, "b")
     first, second = (await claim(store, node)).runs
-    await store.request_cancel(first.id, "enough", NOON)
+    await store.request_cancel(first.id, "enough", NOON + SECOND)
 
     await store.release([first, second])
     row = await row_of(store, first.id)
     jobs = [await store.get("default", id) for id in "ab"]
 
     assert (row.outcome, row.reason) == (Outcome.CANCELLED, "enough")
+    assert (row.started_at, row.finished_at) == (None, from_micros(NOON + SECOND))
     assert await store.list_runs(RunFilter(run=second.id)) == []
     assert [job.state.next_run_at for job in jobs if job is not None] == [NOON + MINUTE, NOON]
     assert await store.held(node) == set()

@@ -31,6 +31,7 @@ from scheduler_async.stores.codec import (
     unreadable_state,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
+from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, updating, write_rows
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
 from scheduler_async.stores.run_codec import Skipped, skip_values
@@ -102,7 +103,7 @@ INSERT_CHANGES: Final = inserting("change", CHANGE_TYPES)
 # The last heartbeat of a node in microseconds. A damaged time may be infinite.
 BEAT_AT: Final = "CASE WHEN isfinite(n.beat_at) THEN (extract(epoch FROM n.beat_at) * 1000000)::bigint END"
 END_LIFE: Final = "UPDATE node_span SET until = $1, how = $2 WHERE number = $3 AND until IS NULL"
-CANCELS_OF: Final = "SELECT run, reason FROM request WHERE run = ANY($1::bigint[]) AND kind || '' = 'cancel'"
+CANCELS_OF: Final = "SELECT run, reason, at FROM request WHERE run = ANY($1::bigint[]) AND kind || '' = 'cancel'"
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
 
 # So many rows go into one statement, because building a statement blocks the event loop.
@@ -237,10 +238,10 @@ class WorkBase:
             await self._forget_removed(db, [job for job in jobs if job.uid in gone])
         return gone
 
-    async def _cancels_of(self, db: Connection, runs: Sequence[int]) -> dict[int, str | None]:
-        """Return those of *runs* that callers have found to cancel, with the reasons."""
+    async def _cancels_of(self, db: Connection, runs: Sequence[int]) -> dict[int, CancelRequest]:
+        """Return those of *runs* that callers have asked to cancel."""
         found = await db.fetch(CANCELS_OF, list(runs)) if runs else ()
-        return {run: original(reason) for run, reason in found}
+        return {run: CancelRequest(original(reason), at) for run, reason, at in found}
 
     async def _write_skips(self, db: Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""

@@ -162,10 +162,10 @@ class RequestWork(ClaimWork, EndingWork):
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         cancels = await self._cancels_of(db, [run.id for run in runs])
         if cancels:  # these are not run again
-            gone = [run for run in runs if run.id in cancels]
-            left = await self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
-            ours = [run for run in gone if run.id in left]  # the job of another may have been removed
-            await self._write_skips(db, ((left[run.id].job, left[run.id].skips, run.claimed_at) for run in ours))
+            gone = [never_begun(run, cancels[run.id]) for run in runs if run.id in cancels]
+            left = await self._finish_touched(db, gone, Rules())
+            ours = [(left[item.run.id], item) for item in gone if item.run.id in left]  # other jobs may be removed
+            await self._write_skips(db, ((one.job, one.skips, item.finished_at) for one, item in ours))
             await db.execute(FORGET_REQUESTS, list(cancels))
         await super().release(db, [run for run in runs if run.id not in cancels])
 

@@ -36,6 +36,7 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import IS_DECISION
+from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
@@ -108,7 +109,7 @@ INSERT_CHANGE: Final = f"""
               WHERE job.uid = ?))
 """
 CANCELS_OF: Final = """
-    SELECT run, reason FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
+    SELECT run, reason, at FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
 """
 
 # The number of cached descriptions, which save parsing.
@@ -310,10 +311,10 @@ class WorkBase:
             self._forget_removed(db, gone)
         return bool(gone)
 
-    def _cancels_of(self, db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, str | None]:
-        """Return those of *runs* that callers have found to cancel, with the reasons."""
+    def _cancels_of(self, db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, CancelRequest]:
+        """Return those of *runs* that callers have asked to cancel."""
         found = db.execute(CANCELS_OF, (json.dumps(runs),)) if runs else ()
-        return {run: None if reason is None else shown_text(reason) for run, reason in found}
+        return {run: CancelRequest(None if reason is None else shown_text(reason), at) for run, reason, at in found}
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""

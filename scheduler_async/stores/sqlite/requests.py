@@ -136,8 +136,8 @@ class RequestWork(ClaimWork, EndingWork):
     def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
         cancels = self._cancels_of(db, [run.id for run in runs])
         if cancels:  # these are not run again
-            gone = [run for run in runs if run.id in cancels]
-            self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
+            gone = [never_begun(run, cancels[run.id]) for run in runs if run.id in cancels]
+            self._finish_touched(db, gone, Rules())
         super().release(db, [run for run in runs if run.id not in cancels])
 
     def cancels(self, db: sqlite3.Connection, node: int) -> dict[int, str | None]:

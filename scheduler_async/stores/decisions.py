@@ -54,21 +54,37 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
 
 
 def claimed_by_hand(
-    job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool, requested_at: Micros | None = None
+    job: Job,
+    run_id: int,
+    payload_json: str | None,
+    now: Micros,
+    *,
+    queued: bool,
+    requested: tuple[Micros, int, int | None] | None = None,
 ) -> ClaimedRun:
     """Claim a manual run of an idle job. Without *payload_json*, it gets the payload of the job.
 
-    *requested_at* is the time of the request, if another process has asked for the run.
+    If any node may make the run, *requested* is the time of the request, the attempt, and the first attempt's run.
     """
     taken = claim_manually(job, now)
-    assert taken.attempt is not None
-    scheduled_for = now if requested_at is None else shown_moment(requested_at)
+    attempt, origin = taken.attempt, None
+    assert attempt is not None
+    if requested is not None:
+        at, number, origin = requested
+        requested_at = shown_moment(at)
+        attempt = replace(
+            attempt,
+            scheduled_for=now if requested_at is None else requested_at,
+            attempt=number if is_count(number) else 1,
+        )
+        origin = origin if origin is not None and is_count(origin) else run_id
     return ClaimedRun.of(
         id=run_id,
         job=job.with_state(replace(taken.state, activity=Status.QUEUED if queued else Status.RUNNING)),
-        attempt=replace(taken.attempt, scheduled_for=now if scheduled_for is None else scheduled_for),
+        attempt=attempt,
         payload_json=job.description.payload_json if payload_json is None else payload_json,
         before=job.state,
+        origin=origin,
     )
 
 
@@ -186,6 +202,12 @@ def interrupted(
         return Transition(job), ended
     left = after(job, replace(ended, started_at=shown_moment(started_at)), rules)
     return replace(left, ending=ending) if ending.on_request else left, ended
+
+
+def repeated_as(ended: EndedRun, run: int) -> EndedRun:
+    """Return the ending of an interrupted manual run that another *run* repeats."""
+    error = f"{ended.ending.error} It is run again as run {run}."
+    return replace(ended, ending=replace(ended.ending, error=error))
 
 
 def _attempt_of(

@@ -108,6 +108,7 @@ INSERT_CHANGE: Final = f"""
                FROM job CROSS JOIN change c ON c.number = job.last_change
               WHERE job.uid = ?))
 """
+INSERT_REQUEST: Final = "INSERT OR REPLACE INTO request (run, uid, kind, reason, at) VALUES (?, ?, ?, ?, ?)"
 CANCELS_OF: Final = """
     SELECT run, reason, at FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
 """

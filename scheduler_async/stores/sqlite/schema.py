@@ -266,6 +266,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         f"CREATE INDEX state_disabled ON state (({HAS_ENDED}), disabled_at) WHERE phase = 'disabled'",
         "CREATE INDEX run_skipped ON run (uid, scheduled_for) WHERE attempt = 0",
         "ALTER TABLE run ADD COLUMN payload TEXT",
+        # The first attempt at a manual run that any node may make.
+        "ALTER TABLE run ADD COLUMN origin INTEGER",
         "ALTER TABLE run ADD COLUMN result TEXT",
         "ALTER TABLE run ADD COLUMN progress REAL",
         "ALTER TABLE run ADD COLUMN progress_message TEXT",
@@ -285,7 +287,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
             at      INTEGER NOT NULL
         ) STRICT
         """,
-        "CREATE UNIQUE INDEX request_start ON request (uid) WHERE kind = 'start'",
+        "CREATE INDEX request_start ON request (uid) WHERE kind = 'start'",
         "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
         # The changes of a job form a chain: the job knows its last one, and each knows the previous one. Each
         # knows also the previous one that is neither a trigger nor a cancellation, of which there may be very many. An

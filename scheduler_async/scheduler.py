@@ -464,8 +464,8 @@ class Scheduler(Reading, Steering):
             How many jobs the namespace may have. Disabled jobs count. Adding is refused beyond it, whatever process
             does it. None is no limit.
         max_payload=None
-            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers. None
-            is no limit.
+            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers; also
+            of metadata, and of a cursor that it sets. None is no limit.
         """
         quota = check_quota(name, handlers=handlers, max_jobs=max_jobs, max_payload=max_payload)
         return Namespace(self, self._editor, quota, None if user_id is None else check_name(user_id, "user_id"))

@@ -46,7 +46,7 @@ def sentence_of(error: SchedulerError) -> str:
         case JobAlreadyRunningError(sentence=sentence, requested_run=int(run)):
             return f'{sentence} "scheduler-async cancel {run}" withdraws it.'
         case RunNotFoundError(sentence=sentence):
-            return f'{sentence} "scheduler-async log --json" shows the ids of runs.'
+            return f'{sentence} "scheduler-async log" shows the ids of runs.'
         case RunEndedError(sentence=sentence):
             return f'{sentence} "scheduler-async log" shows how.'
         case SchedulerShutdownError(running=running):

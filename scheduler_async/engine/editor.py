@@ -7,7 +7,7 @@ out in one transaction, and then announces it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 from logging import WARNING
@@ -42,6 +42,9 @@ from scheduler_async.timekeeping.instants import Micros
 
 # These decide whether the handler can be called. To check them may run code of the user's.
 CALL = {"handler", "payload"}
+
+# The JSON of a job whose size the quota of a tenant limits.
+LIMITED = ("payload", "metadata")
 
 # How a declared job was changed, in the record of the change.
 DECLARED = "declaration"
@@ -136,11 +139,13 @@ class Editor:
             job = _existing(await self._ask(self._store.get(namespace, id)), id, namespace)
             changes = changes_of(job)
             cursor = edits.edited_cursor(changes)
+            if quota is not None and cursor is not None:
+                quota.check_payload(cursor, "cursor")
             spec = edits.edited_spec(job, changes)
             if changes.keys() & CALL:
-                spec = self._fitting(spec, quota, registered, new_payload="payload" in changes)
+                spec = self._fitting(spec, quota, registered, changes)
             else:
-                spec = self._admitted(spec, quota, new_payload=False)
+                spec = self._admitted(spec, quota, changes)
             now = await self._now()
             with suppress(_OutdatedError):
                 (edited,) = await self._change([_Revision(namespace, id, job, spec, now, cursor=cursor)], now)
@@ -216,12 +221,12 @@ class Editor:
     # ============================================================ checks
 
     def _fitting(
-        self, spec: JobSpec, quota: Quota | None, registered: set[str], *, new_payload: bool = True
+        self, spec: JobSpec, quota: Quota | None, registered: set[str], given: Container[str] = LIMITED
     ) -> JobSpec:
         """Return *spec* as this scheduler takes it. If its handler is a new function, it is *registered* for now."""
         if not isinstance(spec.handler, str):
             self._handlers.register_for(registered, spec.handler)
-        return self._with_fitting_payload(self._admitted(spec, quota, new_payload=new_payload))
+        return self._with_fitting_payload(self._admitted(spec, quota, given))
 
     def _look_for(self, registered: set[str]) -> None:
         """Look for jobs that have waited for handlers that are now *registered*."""
@@ -233,12 +238,13 @@ class Editor:
         self._check_user(spec.user_id)
         return self._with_allowed_interval(spec.with_handler(self._handlers.name_of(spec.handler)))
 
-    def _admitted(self, spec: JobSpec, quota: Quota | None, *, new_payload: bool = True) -> JobSpec:
-        """Return *spec* as this scheduler takes it, if *quota* allows its handler and its *new_payload*."""
+    def _admitted(self, spec: JobSpec, quota: Quota | None, given: Container[str] = LIMITED) -> JobSpec:
+        """Return *spec* as this scheduler takes it, if *quota* allows its handler, and the fields that are *given*."""
         if quota is not None:
             quota.check_handler(self._handlers.name_of(spec.handler))
-            if new_payload:
-                quota.check_payload(spec.description.payload_json)
+            for field in LIMITED:
+                if field in given:
+                    quota.check_payload(getattr(spec.description, f"{field}_json"), field)
         return self._checked(spec)
 
     def _with_allowed_interval(self, spec: JobSpec) -> JobSpec:

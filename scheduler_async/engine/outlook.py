@@ -64,6 +64,8 @@ class Outlook:
         now = self._clock.micros()
         until = min(now + window, LAST - 1)
         jobs = [*await self._due_by(until, namespace), *await self._in_progress(namespace)]
+        paused = await self._ask(self._store.list_jobs(JobFilter(status=Status.PAUSED, namespace=namespace)))
+        jobs += [job for job in paused if (job.state.paused_until or until + 1) <= until]
         return _in_order(row for job in jobs for row in self._upcoming(job, now, until))
 
     async def _due_by(self, until: Micros, namespace: str | None) -> list[Job]:

@@ -256,9 +256,9 @@ class Run:
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report how much of the work is done, for `RunRow.progress` and `RunRow.progress_message`.
 
-        *done* counts up to *total*; without a total, it is a share from 0 to 1. If the total is unknown, report how
-        much is done in the *message*. The scheduler stores the latest report once a second, so call it as often as you
-        like, from any thread.
+        *done* counts up to *total*. Without a total, a float from 0.0 to 1.0 is the share that is done, and a whole
+        number a count whose total is unknown: `RunRow.progress` is None, and the *message* can tell. The scheduler
+        stores the latest report once a second, so call it as often as you like, from any thread.
         """
         self.__dict__["_progress"] = read_report(done, total, message)
         self._report(output=False)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, timedelta, tzinfo
 
+from msgspec.structs import replace
+
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.answers import Explanation, Upcoming
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.claiming import claim
+from scheduler_async.rules.edits import resume_if_it_computes
 from scheduler_async.rules.missed import next_regular
 from scheduler_async.rules.next_run import failing_schedule, retry_policy
 from scheduler_async.rules.terms import Room, Rules
@@ -139,10 +142,23 @@ def _when(until: Micros | None, now: Micros, zone: tzinfo) -> str:
     return f"at {moment}, in {describe_duration(wait) if wait else 'less than a second'}"
 
 
+def after_pause(job: Job) -> Job:
+    """Return a paused job as it will be when its pause ends by itself. It has no next run if that is not known."""
+    state = job.state
+    if state.phase is not Phase.PAUSED:
+        return job
+    if state.paused_until is None:
+        return job.with_state(replace(state, next_run_at=None))
+    return resume_if_it_computes(job, state.paused_until).job
+
+
 def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:
     """Return the runs of a job from *now* until *until*, in order, as far as they are known."""
+    if job.state.phase is Phase.PAUSED and job.state.activity is Status.IDLE:
+        now = max(now, job.state.paused_until or now)
+        job = after_pause(job)
     state = job.state
-    if state.phase is not Phase.ACTIVE:
+    if state.phase is not Phase.ACTIVE or now > until:
         return
     policy = retry_policy(job, rules)
     left = policy.retries_left(state.consecutive_errors, state.retry_count)

@@ -95,9 +95,11 @@ def resumptions(changed: Iterable[tuple[Job, Transition]]) -> list[ChangeRecord]
     ]
 
 
-def plain_record(uid: int, at: Micros, action: Action, by: Actor, reason: str | None = None) -> ChangeRecord:
-    """Return the record of a change without fields: a removal, a trigger or a cancellation."""
-    return (uid, at, action.value, by.name, by.via, reason, None, None)
+def plain_record(
+    uid: int, at: Micros, action: Action, by: Actor, reason: str | None = None, *, run: int | None = None
+) -> ChangeRecord:
+    """Return the record of a change without fields: a removal, or a trigger or a cancellation of a *run*."""
+    return (uid, at, action.value, by.name, by.via, reason, None, None if run is None else f'{{"run":{run}}}')
 
 
 def _action(was: JobState, state: JobState, kind: EventKind | None, *, is_edited: bool) -> Action:

@@ -20,6 +20,8 @@ from scheduler_async import (
     SkipReason,
     Status,
 )
+from scheduler_async.cli.json_output import listed_form
+from scheduler_async.rules.explaining import after_pause
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON, NewScheduler, Worker, job_of
 
@@ -335,3 +337,46 @@ async def test_a_job_whose_schedule_fails_can_be_read(failing: Scheduler) -> Non
 
     await failing.start()
     assert (await failing.explain("a")).reason is SkipReason.DISABLED
+
+
+# ---------------------------------------------------------------- what runs next
+
+
+async def test_a_preview_goes_on_where_a_pause_ends(new_scheduler: NewScheduler, every_store: str) -> None:
+    """As the job will: `explain` says until when it is paused."""
+    scheduler = new_scheduler(every_store)
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    await scheduler.add_job(Every("20m"), handler="work", id="for good")
+    await scheduler.pause_job("a", until="30m")
+    await scheduler.pause_job("for good")
+
+    soon, later = await scheduler.preview("29m"), await scheduler.preview("1h")
+
+    assert soon == []
+    assert [(row.job.id, row.at) for row in later] == [("a", NOON + 40 * MINUTE), ("a", NOON + HOUR)]
+    assert (await scheduler.explain("a")).until == NOON + 30 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("until", "next_run_at"),
+    [
+        pytest.param("30m", NOON + 40 * MINUTE, id="until after the next run"),
+        pytest.param("10m", NOON + 20 * MINUTE, id="until before it"),
+        pytest.param(None, None, id="until it is resumed"),
+    ],
+)
+async def test_the_next_run_of_a_paused_job_is_when_it_really_runs(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker, until: str | None, next_run_at: datetime | None
+) -> None:
+    scheduler = new_scheduler(":memory:")
+    await scheduler.start()
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    job = await scheduler.pause_job("a", until=until)
+
+    foretold = after_pause(job).next_run_at
+    listed = listed_form(job)["next_due_at"]
+    await clock.advance("45m")
+
+    assert foretold == next_run_at
+    assert listed == (None if next_run_at is None else next_run_at.isoformat().replace("+00:00", "Z"))
+    assert [run.scheduled_for for run in worker.runs][:1] == ([] if next_run_at is None else [next_run_at])

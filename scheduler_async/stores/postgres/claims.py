@@ -330,7 +330,7 @@ class ClaimWork(WorkBase):
         refuse_stand_ins(job)
         run = claimed_by_hand(job, await db.fetchval(NEW_RUN), payload_json, now, queued=queued)
         await self._write_claims(db, [run], node, name)
-        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run.id)])
         await db.execute("UPDATE run SET payload = $2 WHERE id = $1", run.id, kept(run.payload_json))
         return run
 

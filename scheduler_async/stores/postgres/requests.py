@@ -97,7 +97,7 @@ class RequestWork(ClaimWork, EndingWork):
         run = int(await db.fetchval(NEW_RUN))
         await db.execute(INSERT_WAITING, run, job.uid, now, maybe_kept(payload_json))
         await db.execute(INSERT_REQUEST, run, job.uid, "start", None, now)
-        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run)])
         await self._tell_of_request(db)
         return run
 
@@ -145,7 +145,7 @@ class RequestWork(ClaimWork, EndingWork):
             return Cancellation.UNKNOWN
         if found[0] is not None:
             return Cancellation.ENDED
-        await self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason)])
+        await self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason, run=run)])
         if claimed == run:
             await db.execute(INSERT_REQUEST, run, uid, "cancel", maybe_kept(reason), now)
             await self._tell_of_request(db)

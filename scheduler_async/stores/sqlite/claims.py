@@ -328,7 +328,7 @@ class ClaimWork(WorkBase):
         INSERT_RUN.one(db, *_insert_run(run, name))
         db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
         WRITE_STATE.one(db, *held_values(run, node))
-        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run.id)])
         return run
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:

@@ -82,7 +82,7 @@ class RequestWork(ClaimWork, EndingWork):
         run = self._last_number(db, LAST_RUN) + 1
         db.execute(INSERT_WAITING, (run, job.uid, now, now, payload_json, run))
         db.execute(INSERT_REQUEST, (run, job.uid, "start", None, now))
-        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run)])
         return run
 
     def are_requested(self, db: sqlite3.Connection) -> bool:
@@ -125,7 +125,7 @@ class RequestWork(ClaimWork, EndingWork):
         uid, outcome, is_claimed = found
         if outcome is not None:
             return Cancellation.ENDED
-        self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason)])
+        self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason, run=run)])
         if is_claimed:
             db.execute(INSERT_REQUEST, (run, uid, "cancel", reason, now))
             return Cancellation.REQUESTED

@@ -12,6 +12,7 @@ from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.columns import STATE_TYPES
+from scheduler_async.stores.conditions import RECORDED_AT
 from scheduler_async.stores.decisions import (
     CANCELLED,
     NEVER_BEGAN,
@@ -87,7 +88,7 @@ REPEAT: Final = """
  RETURNING id
 """
 FORGET_REQUESTS: Final = "DELETE FROM request WHERE run = ANY($1::bigint[])"
-FORGET_NODE: Final = f"DELETE FROM node n WHERE n.number = $1 AND n.beat = $2 RETURNING {BEAT_AT}"
+FORGET_NODE: Final = f"DELETE FROM node n WHERE n.number = $1 AND n.beat = $2 RETURNING {BEAT_AT}, n.name"
 LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.uid FOR UPDATE"
 SELECT_ATTEMPTS: Final = """
     SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -190,7 +191,10 @@ class EndingWork(WorkBase):
             return await db.fetchval("SELECT 1 FROM node WHERE number = $1", node.id) is None
         beaten = await db.fetchrow(FORGET_NODE, node.id, node.beat)
         if beaten is not None:
-            await db.execute(END_LIFE, last_alive(node.since, beaten[0], now), NodeFate.LOST.value, node.id)
+            beat_at, name = beaten
+            recorded_at = await db.fetchval(f"SELECT {RECORDED_AT.format('$1')}", name)
+            until = last_alive(node.since, beat_at, recorded_at, now)
+            await db.execute(END_LIFE, until, NodeFate.LOST.value, node.id)
         return beaten is not None
 
     async def interrupt_unknown(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.stores.change_codec import read_change, searching
-from scheduler_async.stores.conditions import conditions_of_changes
+from scheduler_async.stores.conditions import RECORDED_AT, conditions_of_changes
 from scheduler_async.stores.messages import FEW_JOBS, LONG_LIFE, MOST_LIVES, ChangeFilter, NodeLife
 from scheduler_async.stores.node_codec import read_life
 from scheduler_async.stores.postgres.base import BEAT_AT, WorkBase
@@ -33,6 +33,7 @@ JOBS_OF: Final = """
 """
 SELECT_LIVES: Final = f"""
     SELECT p.number, p.name, p.host, p.pid, p.since, p.until, p.how, n.process_start, n.number IS NOT NULL, {BEAT_AT},
+           CASE WHEN p.until IS NULL THEN {RECORDED_AT.format("p.name")} END,
            (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
       FROM node_span p LEFT JOIN node n USING (number)
 """

@@ -12,6 +12,7 @@ from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import STATE_FIELDS, has_unreadable_state, state_values
+from scheduler_async.stores.conditions import RECORDED_AT
 from scheduler_async.stores.decisions import (
     NEVER_BEGAN,
     after,
@@ -42,7 +43,7 @@ FINISH_UNTOUCHED: Final = updating(
 FINISH_RUN: Final = updating(
     "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code", "result"
 )
-FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING beat_at"
+FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING beat_at, name"
 REPEAT: Final = """
     INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
     SELECT :run, r.uid, r.scheduled_for, :number, r.trigger, :now, r.payload, coalesce(r.origin, r.id)
@@ -120,7 +121,10 @@ class EndingWork(WorkBase):
             return not db.execute("SELECT 1 FROM node WHERE number = ?", (node.id,)).fetchone()
         beaten = db.execute(FORGET_NODE, (node.id, node.beat)).fetchone()
         if beaten is not None:
-            db.execute(END_LIFE, (last_alive(node.since, beaten[0], now), NodeFate.LOST.value, node.id))
+            beat_at, name = beaten
+            (recorded_at,) = db.execute(f"SELECT {RECORDED_AT.format('?')}", (name,)).fetchone()
+            until = last_alive(node.since, beat_at, recorded_at, now)
+            db.execute(END_LIFE, (until, NodeFate.LOST.value, node.id))
         return beaten is not None
 
     def interrupt_unknown(

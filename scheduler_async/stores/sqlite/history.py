@@ -10,7 +10,7 @@ from typing import Final
 from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.stores.change_codec import DISORDER, read_change, searching
 from scheduler_async.stores.codec import Row
-from scheduler_async.stores.conditions import conditions_of_changes
+from scheduler_async.stores.conditions import RECORDED_AT, conditions_of_changes
 from scheduler_async.stores.messages import FEW_JOBS, LONG_LIFE, MOST_LIVES, ChangeFilter, NodeLife
 from scheduler_async.stores.node_codec import read_life
 from scheduler_async.stores.sqlite.base import EARLIEST, WorkBase
@@ -51,8 +51,9 @@ LAST_OF_ALL: Final = """
     SELECT last_change
       FROM (SELECT last_change FROM job WHERE namespace = :namespace AND removed_at IS NOT NULL LIMIT :most)
 """
-SELECT_LIVES: Final = """
-    SELECT p.number, p.name, p.host, p.pid, p.since, p.until, p.how, n.process_start, n.number IS NOT NULL, n.beat_at
+SELECT_LIVES: Final = f"""
+    SELECT p.number, p.name, p.host, p.pid, p.since, p.until, p.how, n.process_start, n.number IS NOT NULL, n.beat_at,
+           CASE WHEN p.until IS NULL THEN {RECORDED_AT.format("p.name")} END
       FROM node_span p LEFT JOIN node n ON n.number = p.number
 """
 RUNNING: Final = f"{SELECT_LIVES} WHERE p.until IS NULL ORDER BY p.number DESC LIMIT :limit"

@@ -22,6 +22,10 @@ RECORDED_AT = f"""
 """
 
 
+# Whether a run `r` has one of the outcomes that SQLite has an index for: all but `USUAL_OUTCOMES`.
+IS_UNUSUAL = "r.outcome NOT IN ('noop', 'success')"
+
+
 class Conditions:
     """The conditions of a WHERE clause, and the values of its parameters."""
 

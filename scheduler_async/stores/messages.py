@@ -303,6 +303,19 @@ class RunFilter:
         """Whether the rows of all jobs of the store, or of a namespace, are of a stretch of time."""
         return self.id is None and self.run is None and not (self.since is None and self.until is None)
 
+    @property
+    def selects_among_all(self) -> bool:
+        """Whether some of the rows of all jobs are wanted, by outcome or by trigger."""
+        return not self.names_jobs and self.run is None and not (self.outcome is None and self.trigger is None)
+
+
+USUAL_OUTCOMES = frozenset({Outcome.SUCCESS, Outcome.NOOP})
+"""Most runs end so. An index of the others costs them nothing."""
+
+
+LOOK_BACK = 100_000
+"""Without an index, only so many of the newest rows are looked at for those with an outcome or a trigger."""
+
 
 class RunDetails(NamedTuple):
     """What a run got and left that its row of the run log does not contain."""

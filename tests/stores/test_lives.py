@@ -96,8 +96,8 @@ async def test_a_lost_node_lived_when_it_last_recorded_a_run(store: Store) -> No
     """Its last heartbeat may be ten seconds older: that is not when the outage began."""
     now = SystemClock().micros()  # heartbeats have the time of the machine
     dead, other = [await store.join(identity(name), now - MINUTE) for name in ("dead", "other")]
-    for node, id, at in ((dead, "a", 5 * SECOND), (other, "b", 9 * SECOND)):
-        await add(store, id, now=now - MINUTE)
+    for node, name, at in ((dead, "a", 5 * SECOND), (other, "b", 9 * SECOND)):
+        await add(store, name, now=now - MINUTE)
         run = await claim_only(store, node, now)
         await store.finish([ended(run, at=now + at)], RULES)
 

@@ -34,6 +34,7 @@ from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
 from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, updating, write_rows
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
+from scheduler_async.stores.row_range import RowRange, TimedRows
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.unreadable import UnreadableRows
 from scheduler_async.timekeeping.instants import Micros
@@ -105,6 +106,12 @@ BEAT_AT: Final = "CASE WHEN isfinite(n.beat_at) THEN (extract(epoch FROM n.beat_
 END_LIFE: Final = "UPDATE node_span SET until = $1, how = $2 WHERE number = $3 AND until IS NULL"
 CANCELS_OF: Final = "SELECT run, reason, at FROM request WHERE run = ANY($1::bigint[]) AND kind || '' = 'cancel'"
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
+# {0} are `TimedRows`.
+FIRST_AND_LAST: Final = "SELECT (SELECT min({0.number}) FROM {0.table}), (SELECT max({0.number}) FROM {0.table})"
+TIMES_FROM: Final = """
+    SELECT p.number, (SELECT r.{0.at} FROM {0.table} r WHERE r.{0.number} >= p.number ORDER BY r.{0.number} LIMIT 1)
+      FROM unnest($1::bigint[]) AS p (number)
+"""
 REQUEST: Final = "request"
 """The text of a notification about a request, after the sender."""
 INSERT_REQUEST: Final = """
@@ -249,6 +256,18 @@ class WorkBase:
         """Return those of *runs* that callers have asked to cancel."""
         found = await db.fetch(CANCELS_OF, list(runs)) if runs else ()
         return {run: CancelRequest(original(reason), at) for run, reason, at in found}
+
+    async def _range(
+        self, db: Connection, rows: TimedRows, since: Micros | None, until: Micros | None = None
+    ) -> RowRange | None:
+        """Return the numbers of *rows* of about a stretch of time. None if there are no rows."""
+        first, last = await db.fetchrow(FIRST_AND_LAST.format(rows))
+        if first is None:
+            return None
+        found = RowRange(first, last, since, until, rows.disorder)
+        while points := found.points():
+            found.learn(dict(await db.fetch(TIMES_FROM.format(rows), points)))
+        return found
 
     async def _write_skips(self, db: Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""

@@ -38,6 +38,7 @@ from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import IS_DECISION
 from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.ready_queue import ReadyQueue
+from scheduler_async.stores.row_range import RowRange, TimedRows
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
@@ -107,6 +108,12 @@ INSERT_CHANGE: Final = f"""
             (SELECT CASE WHEN {IS_DECISION} THEN c.number ELSE c.decision END
                FROM job CROSS JOIN change c ON c.number = job.last_change
               WHERE job.uid = ?))
+"""
+# {0} are `TimedRows`.
+FIRST_AND_LAST: Final = "SELECT (SELECT min({0.number}) FROM {0.table}), (SELECT max({0.number}) FROM {0.table})"
+TIMES_FROM: Final = """
+    SELECT p.value, (SELECT r.{0.at} FROM {0.table} r WHERE r.{0.number} >= p.value ORDER BY r.{0.number} LIMIT 1)
+      FROM json_each(?) p
 """
 INSERT_REQUEST: Final = "INSERT OR REPLACE INTO request (run, uid, kind, reason, at) VALUES (?, ?, ?, ?, ?)"
 CANCELS_OF: Final = """
@@ -316,6 +323,18 @@ class WorkBase:
         """Return those of *runs* that callers have asked to cancel."""
         found = db.execute(CANCELS_OF, (json.dumps(runs),)) if runs else ()
         return {run: CancelRequest(None if reason is None else shown_text(reason), at) for run, reason, at in found}
+
+    def _range(
+        self, db: sqlite3.Connection, rows: TimedRows, since: Micros | None, until: Micros | None = None
+    ) -> RowRange | None:
+        """Return the numbers of *rows* of about a stretch of time. None if there are no rows."""
+        first, last = db.execute(FIRST_AND_LAST.format(rows)).fetchone()
+        if first is None:
+            return None
+        found = RowRange(first, last, since, until, rows.disorder)
+        while points := found.points():
+            found.learn(dict(db.execute(TIMES_FROM.format(rows), (json.dumps(points),)).fetchall()))
+        return found
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""

@@ -92,6 +92,7 @@ def copy_form(copy: Copy, sentence: str) -> Form:
     return {
         "jobs": {verdict.value: copy.verdicts[verdict] for verdict in Verdict},
         "runs": {"added": copy.runs_added, "seen": copy.runs_seen, "left_out": len(copy.unreadable_runs)},
+        "changes": {"added": copy.changes_added},
         "exceptions": [
             {
                 "slug": ruling.job.id,

@@ -18,9 +18,11 @@ from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.copy_records import ChangeCopy, RunKey, after_of_run
 from scheduler_async.stores.unreadable import (
     Reader,
     first_problem,
+    is_name,
     moment,
     number,
     optional,
@@ -95,7 +97,7 @@ def plain_record(
     uid: int, at: Micros, action: Action, by: Actor, reason: str | None = None, *, run: int | None = None
 ) -> ChangeRecord:
     """Return the record of a change without fields: a removal, or a trigger or a cancellation of a *run*."""
-    return (uid, at, action.value, by.name, by.via, reason, None, None if run is None else f'{{"run":{run}}}')
+    return (uid, at, action.value, by.name, by.via, reason, None, None if run is None else after_of_run(run))
 
 
 def _action(was: JobState, state: JobState, kind: EventKind | None, *, is_edited: bool) -> Action:
@@ -310,6 +312,17 @@ def read_change(columns: Sequence[Any]) -> tuple[ChangeRow, Unreadable | None]:
         ),
         problem,
     )
+
+
+def read_change_to_copy(columns: Sequence[Any], run: Sequence[Any]) -> ChangeCopy | int:
+    """Return a change for a copy, with the key of its *run*; or its number if it cannot be read."""
+    number_, namespace, job_id, at, action, actor, via, reason, before, after = columns
+    if first_problem(CHANGE, columns) is not None or not all(map(is_name, (namespace, job_id))):
+        return int(number_)
+    key = RunKey(*run) if None not in run else None
+    if key is None and action in (Action.TRIGGER.value, Action.CANCEL.value):
+        after = None  # another store has other numbers of runs
+    return ChangeCopy(number_, namespace, job_id, at, action, actor, via, reason, before, after, key)
 
 
 UNREADABLE_CHANGE = "This row cannot be read from the store: "

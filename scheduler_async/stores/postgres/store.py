@@ -469,6 +469,8 @@ class PostgresStore:
     read_runs = reading(Work.read_runs, EDITS)
     write_jobs = writing(Work.write_jobs, EDITS)
     write_runs = writing(Work.write_runs, EDITS)
+    read_changes = reading(Work.read_changes, EDITS)
+    write_changes = writing(Work.write_changes, EDITS)
 
     async def version(self) -> int:
         """Return a number that changes when another process has changed the store."""

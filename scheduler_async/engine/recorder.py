@@ -216,11 +216,12 @@ class Recorder:
             if left is None:
                 self._agenda.is_stale = True  # another process has changed something
                 continue
-            self._janitor.count_rows(item.run.uid, 1 + len(left.skips))
-            if left.state.next_run_at is not None:
-                moments.append(left.state.next_run_at)
+            job = left.job
+            self._janitor.count_rows(job.uid, 1 + len(left.skips))
+            if job.state.next_run_at is not None:
+                moments.append(job.state.next_run_at)
             # Another job of its group may run now, or of the group that an edit has put it in meanwhile.
-            if limits_groups and (item.run.job.group or left.job.group) is not None:
+            if limits_groups and (item.run.job.group or job.group) is not None:
                 self._agenda.is_stale = True
         self._agenda.learn_of_moments(moments)
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))

@@ -24,7 +24,7 @@ from scheduler_async.stores.unreadable import is_count, shown_moment
 from scheduler_async.timekeeping.instants import Micros
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
-DISABLED, CANCELLED = Phase.DISABLED, Outcome.CANCELLED
+DISABLED, CANCELLED, IS_DISABLED = Phase.DISABLED, Outcome.CANCELLED, EventKind.DISABLED
 
 
 def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
@@ -115,7 +115,7 @@ def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
     except Exception as error:  # one job must not stop the others
         return _failing(job, error, ended.finished_at)
     is_disabled = left.job.state.phase is DISABLED and job.state.phase is not DISABLED
-    return replace(left, kind=EventKind.DISABLED) if is_disabled else left
+    return replace(left, kind=IS_DISABLED) if is_disabled else left
 
 
 def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:

@@ -208,9 +208,10 @@ async def record_edit(store: Store, at: Micros, before: object) -> None:
     if isinstance(store, PostgresStore):
         await write(store, "INSERT INTO change (uid, at, action, before) VALUES (?, ?, 'edit', ?)", *values)
     else:
-        last = "(SELECT last_change FROM job WHERE uid = ?1)"
+        last = f"(SELECT last_change FROM job WHERE uid = {job.uid})"
         columns = "uid, at, action, before, previous, decision"
-        await write(store, f"INSERT INTO change ({columns}) VALUES (?1, ?2, 'edit', ?3, {last}, {last})", *values)
+        await write(store, f"INSERT INTO change ({columns}) VALUES (?, ?, 'edit', ?, {last}, {last})", *values)
+        await write(store, "UPDATE job SET last_change = (SELECT max(number) FROM change) WHERE uid = ?", job.uid)
 
 
 @pytest.mark.parametrize(

@@ -368,7 +368,7 @@ class ClaimWork(WorkBase):
 def _insert_run(run: ClaimedRun, node: str) -> Row:
     return (
         run.id,
-        run.uid,
+        run.job.uid,
         run.scheduled_for,
         run.attempt,
         run.trigger._value_,
@@ -380,4 +380,5 @@ def _insert_run(run: ClaimedRun, node: str) -> Row:
 
 def held_values(run: ClaimedRun, node: int) -> Row:
     """Return the columns of `WRITE_STATE` for the claimed job of *run*."""
-    return (*state_values(run.job.state), run.id, node, run.uid)
+    job = run.job
+    return (*state_values(job.state), run.id, node, job.uid)

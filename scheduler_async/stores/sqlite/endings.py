@@ -61,7 +61,8 @@ class EndingWork(WorkBase):
             ended = with_cancel_requests(ended, self._cancels_of(db, stopped))
         left = [after(item.run.job, item, rules) for item in ended]
         found = FINISH_UNTOUCHED.all(
-            db, ([*state_values(one.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True))
+            db,
+            ([*state_values(one.job.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True)),
         )
         if found != len(ended):
             # Start again: nothing else has been written so far, and a savepoint would slow down the usual case.

@@ -310,14 +310,6 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         ) STRICT
         """,
         "ALTER TABLE job ADD COLUMN last_change INTEGER",
-        # New jobs are inserted with their first change.
-        """
-        CREATE TRIGGER change_of_job AFTER INSERT ON change
-        WHEN new.action <> 'add'
-        BEGIN
-            UPDATE job SET last_change = new.number WHERE uid = new.uid;
-        END
-        """,
         "ALTER TABLE node ADD COLUMN handlers TEXT",
         # The life of each node, kept after its end.
         """

@@ -13,7 +13,7 @@ from scheduler_async.timekeeping.instants import (
     SECOND,
     Micros,
 )
-from scheduler_async.timekeeping.zones import check_zone, find_zone
+from scheduler_async.timekeeping.zones import Zone, check_zone, find_zone
 
 
 @dataclass(frozen=True, init=False)
@@ -86,6 +86,14 @@ class Cron(Schedule):
     def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
         after, until = self._not_before_start(after), min(until, self._end)
         return parse_cron(self.expression).count(after // SECOND, until // SECOND, find_zone(self.tz), cap)
+
+    def written_walls(self, at: Micros, zone: Zone) -> tuple[Micros, ...]:
+        return tuple(wall * SECOND for wall in parse_cron(self.expression).written_walls(at // SECOND, zone))
+
+    def in_zone(self, zone: str) -> Cron:
+        if self.tz is not None:
+            return self
+        return Cron(self.expression, zone, jitter=self.jitter, start=self.start, end=self.end)
 
     def describe(self, zone: str | tzinfo = UTC) -> str:
         written_for = self.tz or f"{find_zone(None).name}, the system's zone"

@@ -34,6 +34,9 @@ LONGEST_WAIT = 50 * 366 * DAY
 # The search for a line that never matches in a zone begins here, since this module has no clock.
 OUR_TIME = 1_767_225_600  # 2026
 
+# A gap of an hour in a line such as "0-59 0-59 2 * * *" has this many times.
+MOST_WRITTEN = 3600
+
 MAX_LENGTH = 256
 
 SHORTHANDS = {
@@ -126,6 +129,22 @@ class CronLine:
                     total += 1
             first, period = period.end, following
         return min(total, cap)
+
+    def written_walls(self, at: int, zone: Zone) -> list[int]:
+        """Return the wall times that the occurrence *at* stands for: its own, and those in a gap that ends there."""
+        period = zone.period_at(at)
+        if period is None:
+            return [at]
+        own, found = at + period.offset, []
+        before = zone.period_at(period.start - 1) if at == period.start else None
+        if before is not None and self._makes_up_for(period.offset - before.offset):
+            wall = self._wall_from(max(period.start + before.offset, before.repeated_until))
+            while wall is not None and wall < own and len(found) < MOST_WRITTEN:
+                found.append(wall)
+                wall = self._wall_from(wall + 1)
+            if found and wall != own:
+                return found
+        return [*found, own]
 
     def refuse_if_never_in(self, zone: Zone) -> None:
         """Raise `CronParseError` if the clocks of *zone* skip every time that matches this line."""

@@ -39,7 +39,7 @@ class Delay(Schedule):
     """
 
     kind: ClassVar[str] = "delay"
-    counts_from_end: ClassVar[bool] = True
+    counts_from_end = True
     interval: timedelta
     immediately: bool
     jitter: timedelta | float | None

@@ -129,6 +129,11 @@ class Every(Schedule):
             return anchor
         return now - (now - anchor) % self._step
 
+    def begins_at(self, anchor: Micros) -> Micros:
+        if self._anchor is not None:
+            return self._anchor
+        return anchor if self.immediately else anchor + self._step
+
     def raised_to(self, minimum: timedelta) -> Every:
         if self.interval >= minimum:
             return self

@@ -81,9 +81,8 @@ class MovedByDay:
             else:
                 end = min(self._walls.ends(day) or found, until)
                 counted = self._compared(found, end, left)
-                if counted is None:  # too many to compare: on each day, they are usually at the same times
-                    counted = max(self._source.count(*self._same_times(found, end, source), cap) for source in self._days(day))
-                    counted = max(counted, 1)
+                if counted is None:
+                    left, counted = 0, self._estimated(found, end, cap)
                 else:
                     left -= counted
                 total += counted
@@ -328,9 +327,21 @@ class MovedByDay:
                 at = self._source.after(at)
         return len(found)
 
-    def _same_times(self, first: Micros, last: Micros, source: int) -> tuple[Micros, Micros]:
-        """Return the stretch of the day *source* at the same wall-clock times as *first* to *last*, after its start."""
-        shift = (source - self._walls.day(first)) * DAY_MICROS
-        start = self._walls.instant(self._walls.wall(first) + shift)
-        end = self._walls.instant(self._walls.wall(last) + shift)
-        return (start or first) - 1, end or last
+    def _estimated(self, first: Micros, last: Micros, cap: int) -> int:
+        """Return what `_compared` does for many occurrences, as if no clock changed on these days.
+
+        The times of a cron line are the same on each day. Those of an interval are the same on two days, or they never
+        meet.
+        """
+        step = getattr(self._source.schedule, "_step", None)
+        target, counts = self._walls.day(first), {0: 1}
+        for source in self._days(target):
+            shift = (source - target) * DAY_MICROS
+            start = self._walls.instant(self._walls.wall(first) + shift)
+            end = self._walls.instant(self._walls.wall(last) + shift)
+            at = None if start is None else self._source.after(start - 1)
+            if start is None or end is None or at is None or at > end:
+                continue
+            phase = 0 if step is None else self._walls.wall(at) % step - step
+            counts[phase] = max(counts.get(phase, 0), self._source.count(start - 1, end, cap))
+        return sum(counts.values()) - (len(counts) > 1)

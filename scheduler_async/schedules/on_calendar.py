@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from scheduler_async.errors import InvalidScheduleError, quoted
 from scheduler_async.schedules.base import JSON_VERSION, Schedule, fill_in
 from scheduler_async.schedules.calendars import Calendar, Dates, date_of, day_number
+from scheduler_async.schedules.every import Every
 from scheduler_async.schedules.kept_inside import KeptInside
 from scheduler_async.schedules.moved_by_day import MovedByDay
 from scheduler_async.schedules.search_limits import Source
@@ -22,6 +23,7 @@ from scheduler_async.timekeeping.zones import check_zone, find_zone
 
 CHOICES = ("skip", "before", "after")
 # Whether a schedule ever meets its calendar is tried from here on, since this module has no clock.
+_EVERY_SECOND = Every("1s", anchor="2026-01-01T00:00:00Z")
 _OUR_TIME: Micros = 1_767_225_600 * SECOND  # 2026
 
 
@@ -62,7 +64,9 @@ class OnCalendar(Schedule):
     def around(cls, schedule: Schedule, calendar: Calendar, otherwise: str) -> OnCalendar:
         """Return *schedule* on *calendar*. Refuse a pair that never meets."""
         found = cls(schedule, calendar, otherwise)
-        if not found._meets():
+        # Where an interval or an instant meets a calendar depends on the zone, which the scheduler may set later.
+        probe = found if _has_zone(schedule) else cls(_EVERY_SECOND, calendar)
+        if not probe._meets():
             raise InvalidScheduleError(
                 f"No occurrence of this schedule is ever inside the calendar: it runs {schedule.describe()}, and the "
                 f"calendar is {calendar.describe()}. Choose another calendar or other times."
@@ -71,17 +75,11 @@ class OnCalendar(Schedule):
 
     def _meets(self) -> bool:
         """Return whether any occurrence is found in our time, or around the dates that the calendar names."""
-        if self.schedule.counts_from_end:
-            return self._walls is not None and self.next_micros(_OUR_TIME) is not None
-        tried = [_OUR_TIME, *(day_number(day) * DAY_MICROS - DAY_MICROS for day in _named_dates(self.calendar))]
-        if self.runs_once:
-            first = self.schedule.first_micros(_OUR_TIME)
-            return first is not None and self.first_micros(_OUR_TIME) is not None
-        if self._start is not None:
-            tried.append(self._start - 1)
-        if self._end < LAST:
-            return any(self.next_micros(at, at) for at in tried) or self.latest_micros(self._end, _OUR_TIME) is not None
-        return any(self.next_micros(at, at) is not None for at in tried)
+        tried = [_OUR_TIME, *((day_number(day) - 1) * DAY_MICROS for day in _named_dates(self.calendar))]
+        tried += [] if self._start is None else [self._start - 1]
+        if any(self.next_micros(at, at) is not None for at in tried):
+            return True
+        return self._end < LAST and self.latest_micros(self._end, _OUR_TIME) is not None
 
     # ------------------------------------------------------------ occurrences
 

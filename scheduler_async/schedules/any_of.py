@@ -53,7 +53,7 @@ class AnyOf(Schedule):
         different = tuple(dict.fromkeys(flat))
         if not 1 <= len(different) <= MOST_SCHEDULES:
             raise InvalidScheduleError(
-                f"AnyOf takes from 1 to {MOST_SCHEDULES} schedules, not {len(different)}. Write AnyOf(Every(\"1h\"), "
+                f'AnyOf takes from 1 to {MOST_SCHEDULES} schedules, not {len(different)}. Write AnyOf(Every("1h"), '
                 'Cron("0 9 * * *")).'
             )
         fill_in(self, schedules=different)

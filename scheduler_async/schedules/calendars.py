@@ -216,7 +216,8 @@ class Weekdays(_Days):
         self.__dict__.update(days=",".join(_names_of(numbers)), _numbers=numbers)
 
     def _days_of(self, year: int) -> int:
-        week = sum(1 << (number - date(year, 1, 1).weekday()) % 7 for number in self.__dict__["_numbers"])
+        numbers: tuple[int, ...] = self.__dict__["_numbers"]
+        week = sum(1 << (number - date(year, 1, 1).weekday()) % 7 for number in numbers)
         weeks = sum(week << 7 * number for number in range(53))
         return weeks & _every_day(year)
 
@@ -345,7 +346,9 @@ class Holidays(_Days):
     subdivision: str | None = None
 
     def __post_init__(self) -> None:
-        self.__dict__.update(zip(("country", "subdivision"), check_country(self.country, self.subdivision), strict=True))
+        self.__dict__.update(
+            zip(("country", "subdivision"), check_country(self.country, self.subdivision), strict=True)
+        )
 
     def _days_of(self, year: int) -> int:
         return _bits(holidays_of(self.country, self.subdivision, year))
@@ -379,7 +382,9 @@ class BusinessDays(_Days):
     subdivision: str | None = None
 
     def __post_init__(self) -> None:
-        self.__dict__.update(zip(("country", "subdivision"), check_country(self.country, self.subdivision), strict=True))
+        self.__dict__.update(
+            zip(("country", "subdivision"), check_country(self.country, self.subdivision), strict=True)
+        )
 
     def _days_of(self, year: int) -> int:
         return _WORKING_WEEK.days_of(year) & ~_bits(holidays_of(self.country, self.subdivision, year))
@@ -468,7 +473,9 @@ def _second_of_day(text: str, parts: tuple[str | None, ...]) -> int:
 
 
 def _refuse_hours(text: object, problem: str) -> NoReturn:
-    raise InvalidScheduleError(f'Invalid hours {quoted(text)}: {problem}. Write "08:00-18:00" or "08:00-12:00,13:00-17:00".')
+    raise InvalidScheduleError(
+        f'Invalid hours {quoted(text)}: {problem}. Write "08:00-18:00" or "08:00-12:00,13:00-17:00".'
+    )
 
 
 def _clock(second: int) -> str:

@@ -136,7 +136,8 @@ class CronLine:
         period = zone.period_at(at)
         if period is None:
             return [at]
-        own, found = at + period.offset, []
+        own = at + period.offset
+        found: list[int] = []
         before = zone.period_at(period.start - 1) if at == period.start else None
         if before is not None and self._makes_up_for(period.offset - before.offset):
             wall = self._wall_from(max(period.start + before.offset, before.repeated_until))
@@ -436,7 +437,10 @@ _BEFORE_LAST = re.compile(r"L-(?P<days>\d+)", re.ASCII)
 _NTH = re.compile(r"(?P<day>[0-7]|[A-Z]{3})(?:L|#(?P<which>\d+|L))", re.ASCII)
 # The syntax of other crons that this one does not support, and what to say about it.
 _ELSEWHERE = (
-    (re.compile(r"L-\d+W"), '"L-nW" is not supported: write "LW" for the last weekday, or "L-3" for a day before the last'),
+    (
+        re.compile(r"L-\d+W"),
+        '"L-nW" is not supported: write "LW" for the last weekday, or "L-3" for a day before the last',
+    ),
     (re.compile(r"\d+-\d+W"), '"W" must follow a single day, such as "15W"'),
     (re.compile(r"(\d+|L)?W|W.*"), '"W" must follow a day of the month, such as "15W" or "LW"'),
     (re.compile(r"L-\d+"), '"L-3" must stand in the day-of-month field'),

@@ -223,17 +223,14 @@ class MovedByDay:
             kept = self._source.after(kept)
         times = [
             wall - source * DAY_MICROS
-            for source, wall in self._first_walls(target, lowest if lowest < DAY_MICROS else DAY_MICROS)
+            for source, wall in self._first_walls(target, min(DAY_MICROS, lowest))
         ]
         if times:
             moved = self._walls.instant(target * DAY_MICROS + min(times))
             # A time that the clock skips on that day may be made up for at *now* already.
             while moved is not None and moved <= now:
                 later = min(
-                    (
-                        wall - source * DAY_MICROS
-                        for source, wall in self._first_walls(target, min(times) + 1)
-                    ),
+                    (wall - source * DAY_MICROS for source, wall in self._first_walls(target, min(times) + 1)),
                     default=None,
                 )
                 if later is None:
@@ -281,7 +278,9 @@ class MovedByDay:
         """Return the first wall-clock time of *day* from *from_wall* on with an occurrence."""
         found: list[Micros] = []
         for piece in self._walls.pieces(day, 0, DAY):
-            at = self._source.after(max(piece.start, from_wall - piece.offset) - 1 if not piece.skipped else piece.start - 1)
+            at = self._source.after(
+                max(piece.start, from_wall - piece.offset) - 1 if not piece.skipped else piece.start - 1
+            )
             if at is not None and at == piece.start and self._walls.after_gap(at):
                 found += [wall for wall in self._written(at) if wall >= from_wall and wall // DAY_MICROS == day]
                 at = self._source.after(max(at, from_wall - piece.offset - 1))
@@ -293,7 +292,9 @@ class MovedByDay:
         """Return the last wall-clock time of *day* up to *until_wall* with an occurrence."""
         found: list[Micros] = []
         for piece in self._walls.pieces(day, 0, DAY):
-            at = self._source.latest(min(piece.end - 1, until_wall - piece.offset) if not piece.skipped else piece.start)
+            at = self._source.latest(
+                min(piece.end - 1, until_wall - piece.offset) if not piece.skipped else piece.start
+            )
             if self._walls.after_gap(piece.start) and self._source.after(piece.start - 1) == piece.start:
                 written = self._written(piece.start)
                 found += [wall for wall in written if wall <= until_wall and wall // DAY_MICROS == day]

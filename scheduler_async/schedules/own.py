@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import ClassVar, NoReturn, Protocol
 
 from scheduler_async.errors import InvalidScheduleError, SchedulerError, quoted
 from scheduler_async.texts import describe_error
@@ -20,7 +20,7 @@ MOST_COUNTED = 1_000
 class Own(Protocol):
     """A schedule with its own `next_after`."""
 
-    kind: str
+    kind: ClassVar[str]
 
     def next_after(self, now: datetime) -> datetime | None:
         """Return the first occurrence strictly after *now*."""
@@ -52,7 +52,7 @@ def checked_next(schedule: Own, now: Micros) -> Micros | None:
     return at
 
 
-def _refuse(schedule: Own, what: str, remedy: str) -> None:
+def _refuse(schedule: Own, what: str, remedy: str) -> NoReturn:
     raise InvalidScheduleError(f"next_after() of the schedule {quoted(schedule.kind)} {what}. {remedy}.")
 
 

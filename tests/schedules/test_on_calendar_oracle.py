@@ -95,7 +95,11 @@ def sources(draw: st.DrawFn, zone: str, changed_at: int) -> tuple[Schedule, Occu
     if draw(st.booleans()):
         minutes = draw(st.sampled_from([15, 45, 60, 90, 419, 720, 1440, 1441, 2880]))
         anchor = changed_at - REACH - MARGIN + 60 * draw(st.integers(0, 3000))
-        return Every(timedelta(minutes=minutes), anchor=instant_of(anchor)), Occurrences(walk.every(minutes, anchor)), zone
+        return (
+            Every(timedelta(minutes=minutes), anchor=instant_of(anchor)),
+            Occurrences(walk.every(minutes, anchor)),
+            zone,
+        )
     minute = draw(st.sampled_from(["0", "30", "15,45", "*/20", "59", "0-59/30", "0"]))
     hour = draw(st.sampled_from(["0", "1", "2", "23", "0,2,3", "*", "*/2", "9", "22-23"]))
     day = draw(st.sampled_from(["* * *", "* * SUN", "* * SAT,SUN", "L * *", "*/2 * *", "1,15 * FRI"]))

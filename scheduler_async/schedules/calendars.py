@@ -246,8 +246,10 @@ def _weekday(text: str, name: str) -> int:
         if name.upper() in (full.upper(), _NAMES[number]):
             return number
     if name.isdigit():
-        _refuse_weekdays(text, "write names instead of numbers: Monday is 0 in Python and 1 in cron")
-    _refuse_weekdays(text, f"{quoted(name)} is not a day of the week" if name else "the list has an empty item")
+        problem = "write names instead of numbers: Monday is 0 in Python and 1 in cron"
+    else:
+        problem = f"{quoted(name)} is not a day of the week" if name else "the list has an empty item"
+    return _refuse_weekdays(text, problem)
 
 
 def _refuse_weekdays(text: object, problem: str) -> NoReturn:
@@ -459,7 +461,7 @@ def _read_hours(text: str) -> Windows:
         if match is None:
             _refuse_hours(text, f"cannot read {quoted(item.strip())}")
         start, end = _second_of_day(text, match.groups()[:3]), _second_of_day(text, match.groups()[3:])
-        if start == end or start == DAY:
+        if start in (end, DAY):
             _refuse_hours(text, 'a stretch must end later than it begins; the whole day is "00:00-24:00"')
         found = unite(found, ((start, end),) if start < end else ((0, end), (start, DAY)) if end else ((start, DAY),))
     return found

@@ -166,7 +166,7 @@ class KeptInside:
         """Yield the pieces of days that may be inside, from *day* on or back. Near a clock change, of several days."""
         near = self._walls.changes_near(day)
         if near:  # its times may not be in order
-            days = [number for number in range(day - 2, day + 3)]
+            days = range(day - 2, day + 3)
             yield [piece for number in days for piece in self._pieces(number)]
         step = 1 if forward else -1
         current: int | None = day if not near else day + step

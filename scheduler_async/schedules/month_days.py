@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import calendar
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date
 
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = date(1970, 1, 1).toordinal()
 # The longest wait is for 29 February: eight years, around 2100.
 MOST_MONTHS = 50 * 12
 
@@ -25,16 +25,15 @@ class MonthDays:
 
     def nearest(self, day: int, direction: int) -> int | None:
         """Return the nearest matching day, from *day* on in *direction*."""
-        try:
-            there = _EPOCH + timedelta(days=day)
-        except OverflowError:
+        if not 1 <= day + _EPOCH <= date.max.toordinal():
             return None
+        there = date.fromordinal(day + _EPOCH)
         year, month = there.year, there.month
         for _ in range(MOST_MONTHS):
             if not 1 <= year <= 9999:
                 return None
             if month in self.months:
-                first = (datetime(year, month, 1) - _EPOCH).days - 1
+                first = date(year, month, 1).toordinal() - _EPOCH - 1
                 days = [first + number for number in self.days_of(year, month)]
                 found = [one for one in days if one >= day] if direction > 0 else [one for one in days if one <= day]
                 if found:

@@ -221,10 +221,7 @@ class MovedByDay:
             if max(days) >= target:
                 break
             kept = self._source.after(kept)
-        times = [
-            wall - source * DAY_MICROS
-            for source, wall in self._first_walls(target, min(DAY_MICROS, lowest))
-        ]
+        times = [wall - source * DAY_MICROS for source, wall in self._first_walls(target, min(DAY_MICROS, lowest))]
         if times:
             moved = self._walls.instant(target * DAY_MICROS + min(times))
             # A time that the clock skips on that day may be made up for at *now* already.
@@ -307,7 +304,7 @@ class MovedByDay:
     # ------------------------------------------------------------ counting
 
     def _compared(self, first: Micros, last: Micros, most: int) -> int | None:
-        """Return how many different instants there are from *first* to *last* on one day; None if *most* are not enough."""
+        """Return how many different instants one day has from *first* to *last*; None if *most* are not enough."""
         target = self._walls.day(first)
         found: set[Micros] = set()
         looked_at = 0

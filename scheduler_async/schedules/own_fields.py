@@ -43,8 +43,8 @@ def _plain(owner: str, name: str, value: object, to_json: Callable[[Any], Any]) 
         return to_builtins(value, enc_hook=to_json, str_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidScheduleError(
-            f"{owner}.{name} cannot be stored as JSON ({describe_error(error)[:200]}). A field of a schedule holds JSON "
-            "values, datetimes, dates, timedeltas, enums, calendars and other schedules."
+            f"{owner}.{name} cannot be stored as JSON ({describe_error(error)[:200]}). A field of a schedule holds "
+            "JSON values, datetimes, dates, timedeltas, enums, calendars and other schedules."
         ) from error
 
 

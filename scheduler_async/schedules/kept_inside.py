@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler_async.schedules.calendars import Calendar
-from scheduler_async.schedules.search_limits import FURTHEST_DAYS, LONGEST_CLOSED, MOST_STEPS, Source
+from scheduler_async.schedules.search_limits import FURTHEST_DAYS, LONGEST_CLOSED, MOST_STEPS, MOST_STRETCHES, Source
 from scheduler_async.schedules.wall_time import DAY_MICROS, Piece, WallTime
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
@@ -17,6 +17,7 @@ class KeptInside:
 
     def __init__(self, source: Source, calendar: Calendar, walls: WallTime, *, moves: bool) -> None:
         self._source, self._calendar, self._walls, self._moves = source, calendar, walls, moves
+        self._steps = iter(range(MOST_STEPS))  # of one question, which may need several answers
 
     def next_after(self, now: Micros) -> Micros | None:
         """Return the first occurrence after *now*."""
@@ -26,7 +27,7 @@ class KeptInside:
             if waiting is not None:
                 return waiting
         at = source.after(now)
-        for _ in range(MOST_STEPS):
+        for _ in self._steps:
             if at is None or self._is_inside(at):
                 return at
             if self._moves:
@@ -43,7 +44,7 @@ class KeptInside:
     def latest(self, now: Micros) -> Micros | None:
         """Return the last occurrence up to *now*."""
         source, at = self._source, now
-        for _ in range(MOST_STEPS):
+        for _ in self._steps:
             found = source.latest(at)
             if found is None:
                 return None
@@ -63,7 +64,7 @@ class KeptInside:
     def count(self, after: Micros, until: Micros, cap: int) -> int:
         """Return how many occurrences are later than *after* and not later than *until*."""
         total = 0
-        for _ in range(MOST_STEPS):
+        for _ in range(MOST_STRETCHES):
             found = self.next_after(after)
             if found is None or found > until or total >= cap:
                 break
@@ -121,6 +122,22 @@ class KeptInside:
 
     def _opening(self, at: Micros, *, exact: bool = False) -> Micros | None:
         """Return the first instant from *at* on that may be inside; if *exact*, that is inside."""
+        offset, _, end = self._steady_around(at)
+        if offset is not None:
+            day, rest = divmod(at + offset, DAY_MICROS)
+            for _ in range(MOST_STEPS):
+                found_day = self._calendar.first_day(day, day + LONGEST_CLOSED)
+                if found_day is None:
+                    return None
+                rest = rest if found_day == day else 0
+                windows = self._calendar.windows(found_day)
+                start = next((max(a * SECOND, rest) for a, b in windows if b * SECOND > rest), None)
+                day, rest = (found_day + 1, 0) if start is None else (found_day, start)
+                found = day * DAY_MICROS + rest - offset
+                if found >= end:  # beyond, the clocks change
+                    break
+                if start is not None:
+                    return found
         for pieces in self._stretches(self._walls.day(at), forward=True):
             found = [max(piece.start, at) for piece in pieces if piece.end > at and not (exact and piece.skipped)]
             if found:
@@ -129,11 +146,35 @@ class KeptInside:
 
     def _closing(self, at: Micros) -> Micros | None:
         """Return the last instant up to *at* that may be inside."""
+        offset, begin, _ = self._steady_around(at)
+        if offset is not None:
+            day, rest = divmod(at + offset, DAY_MICROS)
+            for _ in range(MOST_STEPS):
+                found_day = self._calendar.last_day(day, day - LONGEST_CLOSED)
+                if found_day is None:
+                    return None
+                rest = rest if found_day == day else DAY_MICROS - 1
+                windows = reversed(self._calendar.windows(found_day))
+                last = next((min(b * SECOND - 1, rest) for a, b in windows if a * SECOND <= rest), None)
+                day, rest = (found_day - 1, DAY_MICROS - 1) if last is None else (found_day, last)
+                found = day * DAY_MICROS + rest - offset
+                if found < begin:
+                    break
+                if last is not None:
+                    return found
         for pieces in self._stretches(self._walls.day(at), forward=False):
             found = [min(piece.end - 1, at) for piece in pieces if piece.start <= at]
             if found:
                 return max(found)
         return None
+
+    def _steady_around(self, at: Micros) -> tuple[Micros | None, Micros, Micros]:
+        """Return the offset at *at*, and from when to when no clock change is near; no offset if one is."""
+        period = self._walls.period(at)
+        if period is None:
+            return None, 0, 0
+        begin, end = period.start * SECOND + 2 * DAY_MICROS, period.end * SECOND - 2 * DAY_MICROS
+        return (period.offset * SECOND if begin <= at < end else None), begin, end
 
     def _begin_of(self, at: Micros) -> Micros | None:
         """Return the start of the stretch of this day that *at* lies in, if an occurrence waited for it."""

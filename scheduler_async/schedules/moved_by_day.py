@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler_async.schedules.calendars import Calendar
-from scheduler_async.schedules.search_limits import FURTHEST_DAYS, LONGEST_CLOSED, MOST_COMPARED, MOST_STEPS, Source
+from scheduler_async.schedules.search_limits import (
+    FURTHEST_DAYS,
+    LONGEST_CLOSED,
+    MOST_COMPARED,
+    MOST_STEPS,
+    MOST_STRETCHES,
+    Source,
+)
 from scheduler_async.schedules.wall_time import DAY_MICROS, WallTime
 from scheduler_async.timekeeping.instants import Micros
 from scheduler_async.timekeeping.zones import DAY
@@ -16,6 +23,7 @@ class MovedByDay:
 
     def __init__(self, source: Source, calendar: Calendar, walls: WallTime, *, later: bool) -> None:
         self._source, self._calendar, self._walls, self._later = source, calendar, walls, later
+        self._steps = iter(range(MOST_STEPS))  # of one question, which may need several answers
 
     def next_after(self, now: Micros) -> Micros | None:
         """Return the first occurrence after *now*."""
@@ -24,7 +32,7 @@ class MovedByDay:
             return None if at is None else self.moved(at)
         today = self._walls.day(now)
         day = self._first_source(today - 1 if self._walls.changes_near(today) else today)
-        for _ in range(MOST_STEPS):
+        for _ in self._steps:
             if day is None:
                 return None
             found_day = self._day_with_occurrence(day)
@@ -47,7 +55,7 @@ class MovedByDay:
         """Return the last occurrence up to *now*."""
         today = self._walls.day(now)
         day = self._last_source(today + 1 if self._walls.changes_near(today) else today)
-        for _ in range(MOST_STEPS):
+        for _ in self._steps:
             if day is None:
                 return None
             found_day = self._last_day_with_occurrence(day)
@@ -69,10 +77,10 @@ class MovedByDay:
     def count(self, after: Micros, until: Micros, cap: int) -> int:
         """Return how many occurrences are later than *after* and not later than *until*."""
         total, left = 0, MOST_COMPARED
-        for _ in range(MOST_STEPS):
+        for _ in range(MOST_STRETCHES // 2):
             found = self.next_after(after)
             if found is None or found > until or total >= cap:
-                break
+                return total
             day = self._walls.day(found)
             first, last = self._plain_days(day)
             if first <= day <= last:  # nothing is moved to these days
@@ -87,7 +95,7 @@ class MovedByDay:
                     left -= counted
                 total += counted
             after = max(end, found)
-        return total
+        return total + self._source.count(after, until, cap)  # about as many, since none is left out
 
     def moved(self, at: Micros) -> Micros | None:
         """Return where the occurrence *at* of the source goes."""

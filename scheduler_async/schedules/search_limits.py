@@ -5,9 +5,12 @@ from __future__ import annotations
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping.instants import Micros, span
 
-# Steps from one stretch of the calendar, or one occurrence, to the next: ten years of days. No call takes longer than
+# Steps from one stretch of the calendar, or one occurrence, to the next: four years of days. No call takes longer than
 # some tens of milliseconds.
-MOST_STEPS = 4_000
+MOST_STEPS = 1_500
+
+# Stretches of a calendar that are counted exactly: years of weeks.
+MOST_STRETCHES = 400
 
 # An occurrence is not moved further than this.
 FURTHEST_DAYS = 366
@@ -16,7 +19,7 @@ FURTHEST_DAYS = 366
 LONGEST_CLOSED = 60 * 366
 
 # Occurrences that are looked at one by one to count those that meet.
-MOST_COMPARED = 3_000
+MOST_COMPARED = 2_000
 
 
 class Source:

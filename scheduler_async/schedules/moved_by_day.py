@@ -340,7 +340,7 @@ class MovedByDay:
         meet.
         """
         step = getattr(self._source.schedule, "_step", None)
-        target, counts = self._walls.day(first), {0: 1}
+        target, counts = self._walls.day(first), dict[int, int]()
         for source in self._days(target):
             shift = (source - target) * DAY_MICROS
             start = self._walls.instant(self._walls.wall(first) + shift)
@@ -348,6 +348,6 @@ class MovedByDay:
             at = None if start is None else self._source.after(start - 1)
             if start is None or end is None or at is None or at > end:
                 continue
-            phase = 0 if step is None else self._walls.wall(at) % step - step
+            phase = 0 if step is None else (self._walls.wall(at) - shift) % step
             counts[phase] = max(counts.get(phase, 0), self._source.count(start - 1, end, cap))
-        return sum(counts.values()) - (len(counts) > 1)
+        return sum(counts.values()) or 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from msgspec import ValidationError, convert, to_builtins
 
@@ -40,12 +40,23 @@ def fields_to_json(schedule: Any, to_json: Callable[[Any], Any]) -> dict[str, An
 
 def _plain(owner: str, name: str, value: object, to_json: Callable[[Any], Any]) -> Any:
     try:
-        return to_builtins(value, enc_hook=to_json, str_keys=True)
+        return to_builtins(_without_schedules(value, to_json), enc_hook=to_json, str_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidScheduleError(
             f"{owner}.{name} cannot be stored as JSON ({describe_error(error)[:200]}). A field of a schedule holds "
             "JSON values, datetimes, dates, timedeltas, enums, calendars and other schedules."
         ) from error
+
+
+def _without_schedules(value: Any, to_json: Callable[[Any], Any]) -> Any:
+    """Return *value* with the JSON forms of the schedules and calendars in it, which are dataclasses themselves."""
+    if isinstance(value, Calendar) or hasattr(value, "next_micros"):
+        return to_json(value)
+    if isinstance(value, list | tuple):
+        return [_without_schedules(part, to_json) for part in value]
+    if isinstance(value, dict):
+        return {key: _without_schedules(part, to_json) for key, part in value.items()}
+    return value
 
 
 def fields_from_json(kind: type, parts: dict[str, Any], from_json: Callable[[type, Any], Any]) -> dict[str, Any]:
@@ -54,15 +65,26 @@ def fields_from_json(kind: type, parts: dict[str, Any], from_json: Callable[[typ
     found = {}
     for name, value in parts.items():
         try:
-            found[name] = convert(value, hints.get(name, Any), dec_hook=from_json, strict=False)
+            hint = hints.get(name, Any)
+            special = next((part for part in (hint, *get_args(hint)) if _is_special(part)), None)
+            if special is not None and isinstance(value, dict):
+                found[name] = from_json(special, value)
+            else:
+                found[name] = convert(value, hint, dec_hook=from_json, strict=False)
         except ValidationError as error:
-            raise InvalidScheduleError(f"{kind.__name__}.{name} cannot be read: {error}.") from error
+            raise InvalidScheduleError(f"{kind.__name__}.{name} cannot be read: {str(error).rstrip('.')}.") from error
     return found
 
 
 def read_part(kind: type, value: Any, read_schedule: Callable[[Any], Any]) -> Any:
-    """Return a calendar or a schedule from its JSON form, or *value* itself if it is neither."""
+    """Return a calendar or a schedule from its JSON form, or *value* itself if *kind* is neither."""
+    if not _is_special(kind):
+        return value
     return Calendar.from_json(value) if issubclass(kind, Calendar) else read_schedule(value)
+
+
+def _is_special(kind: object) -> bool:
+    return isinstance(kind, type) and (issubclass(kind, Calendar) or hasattr(kind, "next_micros"))
 
 
 def _hints_of(kind: type) -> dict[str, Any]:

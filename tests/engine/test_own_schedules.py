@@ -13,6 +13,7 @@ import pytest
 
 from scheduler_async import AnyOf, Cron, Every, Hours, InvalidScheduleError, Schedule, SkipReason, Weekdays
 from scheduler_async.schedules import base
+from scheduler_async.stores import columns
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, HOUR, MINUTE, NOON, NewScheduler, Worker
 
@@ -45,6 +46,7 @@ class Quarter(Schedule):
 def forgotten(kind: str) -> Iterator[None]:
     """As in a process in which the class of *kind* was never imported."""
     known = base._KINDS.pop(kind)
+    columns._schedule.cache_clear()
     try:
         yield
     finally:

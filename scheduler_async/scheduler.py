@@ -328,7 +328,7 @@ class Scheduler(Reading, Steering):
         daily idle at 09:00 on Monday to Friday (Europe/Stockholm)
 
         schedule
-            When the job runs: `Every`, `Delay`, `Cron`, `At` or `Manual`.
+            When the job runs: `Every`, `Delay`, `Cron`, `At`, `Manual`, `AnyOf`, or a schedule of your own.
         handler
             The name of the handler to call, or a function. A function that is not registered is registered under its
             name. Another process may have the handler; until one does, the job waits.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import partial
 from typing import Any, ClassVar
 
 from scheduler_async.errors import InvalidScheduleError, quoted
@@ -171,7 +172,8 @@ class OnCalendar(Schedule):
         first, count, shows_times = sources
         to = self._walls.wall(at)
         several = f" and {count - 1} later time{'s' if count > 2 else ''}" if count > 1 else ""
-        return f"moved from {_shown(first, to, shows_times)}{several} to {_shown(to, to, shows_times)}"
+        shown = _clock if first // DAY_MICROS == to // DAY_MICROS else partial(_shown, beside=to, with_time=shows_times)
+        return f"moved from {shown(first)}{several} to {shown(to)}"
 
     def to_json(self) -> dict[str, Any]:
         form = {
@@ -224,9 +226,11 @@ def _named_dates(calendar: Calendar) -> list[date]:
 
 
 def _shown(wall: Micros, beside: Micros, with_time: bool) -> str:
-    day, rest = divmod(wall, DAY_MICROS)
-    there = date_of(day)
+    there = date_of(wall // DAY_MICROS)
     year = f" {there.year}" if there.year != date_of(beside // DAY_MICROS).year else ""
-    minutes, seconds = divmod(rest // SECOND, 60)
-    clock = f"{minutes // 60:02}:{minutes % 60:02}" + (f":{seconds:02}" if seconds else "")
-    return f"{there:%A} {there.day} {there:%B}{year}" + (f" {clock}" if with_time else "")
+    return f"{there:%A} {there.day} {there:%B}{year}" + (f" {_clock(wall)}" if with_time else "")
+
+
+def _clock(wall: Micros) -> str:
+    minutes, seconds = divmod(wall % DAY_MICROS // SECOND, 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}" + (f":{seconds:02}" if seconds else "")

@@ -31,7 +31,7 @@ class Moody(Schedule):
             return now + HOUR
         if self.mood == "raises":
             raise ZeroDivisionError("no such year")
-        return {"naive": datetime(2030, 1, 1), "same": now, "earlier": now - HOUR, "text": "soon"}[self.mood]  # noqa: DTZ001
+        return {"naive": datetime(2030, 1, 1), "same": now, "earlier": now - HOUR, "text": "soon"}[self.mood]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ It prints:
     poll -> every 5 minutes, counted from 2030-01-07 08:03 UTC, up to 10 seconds later
     launch -> once at 2030-06-15 07:00 UTC
     paused -> every hour
-    not migrated: this-year: A cron expression has no year, and leaving year="2030" out would change when it runs. Use start and end for a year, or write a schedule of your own.
+    not migrated: this-year: A cron expression has no year. Use start and end, or write a schedule of your own.
     not migrated: cleanup: no handler is known for myapp.jobs:cleanup
     daily gets {'to': 'ops', 'copies': 2}
 """

@@ -76,10 +76,7 @@ def cron_from_fields(
     fields = _with_defaults({name: str(value).strip() for name, value in given.items() if value is not None})
     for name in ("year", "week"):
         if fields[name] != "*":
-            _refuse(
-                f"A cron expression has no {name}, and leaving {name}={quoted(fields[name])} out would change when it "
-                "runs. Use start and end for a year, or write a schedule of your own."
-            )
+            _refuse(f"A cron expression has no {name}. Use start and end, or write a schedule of your own.")
     days, positions = _days(fields["day"])
     weekdays = _weekdays(fields["day_of_week"])
     both = bool(weekdays) and fields["day"] != "*"
@@ -113,8 +110,7 @@ def _with_defaults(given: dict[str, str]) -> dict[str, str]:
 def _days(text: str) -> tuple[list[str], list[str]]:
     """Return the days of the month, and the weekdays that come once a month."""
     days, positions = [], []
-    for item in text.split(","):
-        item = item.strip()
+    for item in map(str.strip, text.split(",")):
         if match := _POSITION.fullmatch(item):
             which = match["which"].lower()
             positions.append(f"{match['day'].upper()}{'L' if which == 'last' else '#' + which[0]}")
@@ -149,7 +145,7 @@ def _weekday(text: str) -> int:
         return int(text)
     if text.upper() in _WEEKDAYS:
         return _WEEKDAYS.index(text.upper())
-    _refuse(f"{quoted(text)} is not a day of the week. Write mon to sun, or 0 to 6: Monday is 0.")
+    return _refuse(f"{quoted(text)} is not a day of the week. Write mon to sun, or 0 to 6: Monday is 0.")
 
 
 def schedule_from_apscheduler(trigger: Any) -> Schedule:
@@ -178,7 +174,9 @@ def schedule_from_apscheduler(trigger: Any) -> Schedule:
                 "A CalendarIntervalTrigger counts months and years from its start, which a cron expression does not. "
                 'Use Cron("0 9 1 * *") for every month, or write a schedule of your own.'
             )
-    _refuse(f"A {name} has no equivalent. Write a schedule of your own: a subclass of Schedule with next_after().")
+    return _refuse(
+        f"A {name} has no equivalent. Write a schedule of your own: a subclass of Schedule with next_after()."
+    )
 
 
 def _from_cron(trigger: Any) -> Schedule:

@@ -120,6 +120,7 @@ class Schedule:
     def on(self, calendar: Calendar, otherwise: str = "skip") -> Schedule:
         """Return this schedule with the occurrences inside *calendar* only.
 
+        >>> from datetime import UTC, datetime
         >>> from scheduler_async import BusinessDays, Cron
         >>> last_day = Cron("0 9 L * *", tz="Europe/Stockholm")
         >>> last_day.on(BusinessDays("SE"), otherwise="before").next_after(datetime(2026, 5, 20, tzinfo=UTC))

@@ -30,9 +30,9 @@ class Cron(Schedule):
 
     An expression has five fields: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or JAN-DEC) and day of
     week (0-7 or SUN-SAT; 0 and 7 are Sunday). A sixth field may come first: second (0-59). A field takes "*", values,
-    ranges ("1-5"), lists ("1,15") and steps ("*/15", "8-18/2"). "L" is the last day of the month, "LW" its last weekday,
-    "L-3" three days before the last, "15W" the weekday nearest to the 15th, "5L" the last Friday and "1#2" the second
-    Monday. If both day fields are restricted, a day matches either of them. The names "@hourly",
+    ranges ("1-5"), lists ("1,15") and steps ("*/15", "8-18/2"). "L" is the last day of the month, "LW" the last
+    weekday, "L-3" three days before the last day, "15W" the weekday nearest to the 15th, "5L" the last Friday and "1#2"
+    the second Monday. If both day fields are restricted, a day matches either of them. The names "@hourly",
     "@daily", "@midnight", "@weekly", "@monthly", "@yearly" and "@annually" work too.
 
     Around daylight saving time, "30 2 * * *" runs exactly once every day, and "*/15 * * * *" keeps running every

@@ -139,9 +139,9 @@ class KeptInside:
                 if start is not None:
                     return found
         for pieces in self._stretches(self._walls.day(at), forward=True):
-            found = [max(piece.start, at) for piece in pieces if piece.end > at and not (exact and piece.skipped)]
-            if found:
-                return min(found)
+            openings = [max(piece.start, at) for piece in pieces if piece.end > at and not (exact and piece.skipped)]
+            if openings:
+                return min(openings)
         return None
 
     def _closing(self, at: Micros) -> Micros | None:
@@ -163,9 +163,9 @@ class KeptInside:
                 if last is not None:
                     return found
         for pieces in self._stretches(self._walls.day(at), forward=False):
-            found = [min(piece.end - 1, at) for piece in pieces if piece.start <= at]
-            if found:
-                return max(found)
+            closings = [min(piece.end - 1, at) for piece in pieces if piece.start <= at]
+            if closings:
+                return max(closings)
         return None
 
     def _steady_around(self, at: Micros) -> tuple[Micros | None, Micros, Micros]:

@@ -125,6 +125,7 @@ async def test_a_manual_run_of_an_unknown_schedule_leaves_the_schedule_alone(
             row = await scheduler.get_run(run)
             job = await scheduler.get_job("own")
 
+    assert row is not None
     assert row.outcome == "success"
     assert job is not None
     assert job.enabled

@@ -70,7 +70,8 @@ def test_its_occurrences_are_those_of_all_each_once(parts: list[Schedule]) -> No
 def test_each_interval_counts_from_when_the_job_was_added() -> None:
     schedule = AnyOf(Every("2h"), Every("3h"))
     anchor = to_micros(START)
-    hours, at = [], schedule.first_micros(anchor)
+    hours: list[float] = []
+    at = schedule.first_micros(anchor)
     while at is not None and len(hours) < 5:
         hours.append((at - anchor) / 3.6e9)
         at = schedule.next_micros(at, anchor)
@@ -104,7 +105,7 @@ def test_nested_ones_are_one() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: AnyOf(), "from 1 to 100 schedules"),
+        (AnyOf, "from 1 to 100 schedules"),
         (lambda: AnyOf(Delay("5m")), "counts from the end"),
         (lambda: AnyOf(Manual()), "triggered anyway"),
         (lambda: AnyOf(Every("5m", jitter="1s")), "Pass the jitter to AnyOf"),

@@ -105,7 +105,7 @@ BAD = [
     (lambda: Weekdays("MON,"), "empty item"),
     (lambda: Weekdays("MOONDAY"), "not a day of the week"),
     (lambda: Weekdays(5), "must be a string"),  # type: ignore[arg-type]
-    (lambda: Dates(), "at least one day"),
+    (Dates, "at least one day"),
     (lambda: Dates("2026-02-30"), "does not exist"),
     (lambda: Dates("24.12.2026"), "Cannot read"),
     (lambda: Dates(datetime(2026, 12, 24, tzinfo=UTC)), "Cannot read"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calendar import monthrange
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -58,11 +59,12 @@ def test_each_is_found_in_every_month(item: str) -> None:
 )
 def test_they_can_stand_in_lists(items: list[str], months: set[int], weekday: str, year: int) -> None:
     first, last = date(year, 1, 1), date(year + 1, 12, 31)
-    is_weekday = {
+    of_week: dict[str, Callable[[date], bool]] = {
         "*": lambda day: False,
         "MON": lambda day: day.weekday() == 0,
         "FRI#2": lambda day: day.weekday() == 4 and 8 <= day.day <= 14,
-    }[weekday]
+    }
+    is_weekday = of_week[weekday]
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     expected = [
         day for day in days if day.month in months and (any(matches(item, day) for item in items) or is_weekday(day))

@@ -34,7 +34,7 @@ def at(text: str) -> datetime:
 
 
 def following(schedule: Schedule, start: datetime, count: int) -> list[str]:
-    found = []
+    found: list[str] = []
     after: datetime | None = start
     while len(found) < count and after is not None and (after := schedule.next_after(after)):
         found.append(f"{after:%a %d %b %H:%M}")
@@ -219,12 +219,13 @@ def test_no_question_looks_at_occurrences_one_by_one(
     count = asked(schedule, monkeypatch)
     now, year = to_micros(at("2026-12-26T12:00")), 365 * 86_400 * 10**6
 
-    for question in (
+    questions: list[Callable[[], object]] = [
         lambda: schedule.next_micros(now, now),
         lambda: schedule.latest_micros(now, now),
         lambda: schedule.count_micros(now - year, now, now - year, 10**6),
         lambda: schedule.count_micros(now - 30 * year, now, now - 30 * year, 10**6),
-    ):
+    ]
+    for question in questions:
         count[0] = 0
         question()
         assert count[0] < 8_000

@@ -173,7 +173,8 @@ def test_a_description_is_optional_and_never_an_error() -> None:
             raise LookupError
 
     assert Plain().describe(UTC) == "by the schedule test-plain(place='Visby')"
-    assert Told().describe("Europe/Stockholm") == "at sunrise in Visby"
+    told: Schedule = Told()
+    assert told.describe("Europe/Stockholm") == "at sunrise in Visby"
     assert Broken().describe() == "by the schedule test-broken(place='Visby')"
 
 
@@ -236,7 +237,7 @@ class Taken(Schedule):
     ("make", "words"),
     [
         pytest.param(Thawed, "must be frozen", id="not frozen"),
-        pytest.param(lambda: define("Bare", "test-bare")(), "must be a dataclass", id="not a dataclass"),
+        pytest.param(define("Bare", "test-bare"), "must be a dataclass", id="not a dataclass"),
         pytest.param(lambda: Unannotated(NOON), "reading its JSON form makes another value", id="no type to read by"),
         pytest.param(lambda: Unannotated(object()), "cannot be stored as JSON", id="not JSON"),
         pytest.param(Taken, 'must not have a field "version"', id="a name of the JSON form"),

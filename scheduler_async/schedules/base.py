@@ -92,15 +92,17 @@ class Schedule:
     """The longest random delay to add: a duration, or a fraction of the interval."""
     start: datetime | None = None
     end: datetime | None = None
+    _is_ours: ClassVar[bool] = True
     # The same in microseconds, computed once: the scheduler asks often.
     _start: Micros | None = None
     _end: Micros = LAST
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__module__.startswith(_OURS):
-            if "kind" in cls.__dict__:
-                _KINDS[cls.kind] = cls
+        # Each of ours computes its occurrences with integers.
+        cls._is_ours = cls.__module__.startswith(_OURS) and cls.next_micros is not Schedule.next_micros
+        if cls._is_ours:
+            _KINDS[cls.kind] = cls
             return
         _check_kind(cls)
         if "describe" in cls.__dict__:
@@ -210,7 +212,7 @@ class Schedule:
     def to_json(self) -> dict[str, Any]:
         """Return the schedule as a dict of JSON values, from which `from_json` makes an equal schedule."""
         form = {"version": JSON_VERSION, "kind": self.kind, **self._parts()}
-        if type(self).__module__.startswith(_OURS):
+        if self._is_ours:
             form |= {"jitter": jitter_text(self.jitter), "start": iso_or_none(self.start), "end": iso_or_none(self.end)}
         return {name: value for name, value in form.items() if value is not None}
 
@@ -239,7 +241,7 @@ class Schedule:
                 )
             if kind is None:
                 raise TypeError("the kind is not a string")
-            if not kind.__module__.startswith(_OURS):
+            if not kind._is_ours:
                 return kind(**fields_from_json(kind, parts, _read_part))
             if parts.get("jitter") is not None:
                 parts["jitter"] = stored_jitter(parts["jitter"])
@@ -303,7 +305,7 @@ class Schedule:
 
 def check_own(schedule: Schedule) -> None:
     """Raise `InvalidScheduleError` unless a schedule of the user's can be stored, and read back as an equal one."""
-    if type(schedule).__module__.startswith(_OURS):
+    if schedule._is_ours:
         return
     check_class(type(schedule))
     name, read = type(schedule).__name__, None

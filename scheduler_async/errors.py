@@ -4,7 +4,8 @@
     ├── InvalidScheduleError       (ValueError)    a schedule that is not valid
     │   ├── IntervalParseError                     "5x", "0m", "-5m"           .interval
     │   ├── CronParseError                         "61 * * * *"                .expression .field
-    │   └── UnknownZoneError                       "Europe/Stokholm"           .zone
+    │   ├── UnknownZoneError                       "Europe/Stokholm"           .zone
+    │   └── UnknownScheduleError                   a kind of another program   .kind
     ├── InvalidJobError            (ValueError)    a bad id, payload, priority .field
     │   ├── JobEndedError                          nothing to resume           .job_id .namespace
     │   └── PayloadError                           not what the handler takes  .problem
@@ -96,6 +97,17 @@ class UnknownZoneError(InvalidScheduleError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.zone, self.suggestion, self.problem)
+
+
+class UnknownScheduleError(InvalidScheduleError):
+    """A stored schedule is of a *kind* that this process does not know, or needs a library that it does not have."""
+
+    def __init__(self, message: str, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.kind)
 
 
 class InvalidJobError(SchedulerError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +47,7 @@ from scheduler_async.schedules.base import Schedule
 from scheduler_async.stores.protocol import Store
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.timekeeping.zones import check_zone
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,6 +105,10 @@ class Scheduler(Reading, Steering):
         Removes jobs that have been disabled for this long, including jobs that have ended. None: never.
     purge_ended_after="7d"
         Removes jobs whose schedule ended this long ago, such as an `At` that has run. None: never.
+    timezone=None
+        The time zone of cron expressions without one, and of calendars for intervals and instants: a name such as
+        "Europe/Stockholm", a `ZoneInfo`, or an offset. It is fixed when a job is added: stored jobs keep their zone.
+        None is the zone of the system for cron expressions, and UTC for calendars.
     require_user=False
         Refuses jobs without a *user_id*, and disables stored ones at the start.
     clock=None
@@ -127,6 +132,7 @@ class Scheduler(Reading, Steering):
         keep_removed: str | timedelta | None = "7d",
         purge_disabled_after: str | timedelta | None = None,
         purge_ended_after: str | timedelta | None = "7d",
+        timezone: str | tzinfo | None = None,
         require_user: bool = False,
         clock: Clock | None = None,
     ) -> None:
@@ -143,10 +149,11 @@ class Scheduler(Reading, Steering):
             purge_ended_after=purge_ended_after,
         )
         shortest_interval, needs_user = duration_or_none(min_interval), check_require_user(require_user)
+        zone = None if timezone is None else check_zone(timezone)
         self._store = store_of(store)
         self._clock = choose_clock(clock, self._store)
         self._engine = Engine(self._store, self._clock, rules, limits, self._prepare)
-        self._editor = Editor(self._engine, min_interval=shortest_interval, require_user=needs_user)
+        self._editor = Editor(self._engine, min_interval=shortest_interval, require_user=needs_user, timezone=zone)
         Reading.__init__(self, self._engine)
         Steering.__init__(self, self._engine)
 
@@ -328,7 +335,7 @@ class Scheduler(Reading, Steering):
         daily idle at 09:00 on Monday to Friday (Europe/Stockholm)
 
         schedule
-            When the job runs: `Every`, `Delay`, `Cron`, `At` or `Manual`.
+            When the job runs: `Every`, `Delay`, `Cron`, `At`, `Manual`, `AnyOf`, or a schedule of your own.
         handler
             The name of the handler to call, or a function. A function that is not registered is registered under its
             name. Another process may have the handler; until one does, the job waits.

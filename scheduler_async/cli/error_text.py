@@ -71,6 +71,8 @@ def explained(job: Job, explanation: Explanation) -> str:
             remedy = _once_more(job.id, job.namespace)
         case SkipReason.NO_HANDLER:
             remedy = 'Its program has that handler: start it with "scheduler-async run MODULE:SCHEDULER".'
+        case SkipReason.UNKNOWN_SCHEDULE:
+            remedy = 'Its program knows it: start it with "scheduler-async run MODULE:SCHEDULER".'
         case SkipReason.NO_SCHEDULER if job.handler == HANDLER:
             remedy = '"scheduler-async run" starts one, and "scheduler-async cron" makes a single pass.'
         case SkipReason.NO_SCHEDULER:

@@ -59,11 +59,13 @@ WITHOUT_USER = "it has no user_id, and this scheduler requires one"
 class Editor:
     """How is a job changed?"""
 
-    def __init__(self, engine: Engine, *, min_interval: timedelta | None, require_user: bool) -> None:
+    def __init__(
+        self, engine: Engine, *, min_interval: timedelta | None, require_user: bool, timezone: str | None = None
+    ) -> None:
         self._engine = engine
         self._ask = engine.setting.ask
         self._store, self._clock, self._handlers = engine.setting.store, engine.setting.clock, engine.handlers
-        self._min_interval, self._require_user = min_interval, require_user
+        self._min_interval, self._require_user, self._timezone = min_interval, require_user, timezone
         self._declared: list[JobSpec] = []
 
     # ============================================================ adding
@@ -244,7 +246,7 @@ class Editor:
     def _checked(self, spec: JobSpec) -> JobSpec:
         """Return *spec* as this scheduler takes it: with a known handler, a user if required, and no tiny interval."""
         self._check_user(spec.user_id)
-        return self._with_allowed_interval(spec.with_handler(self._handlers.name_of(spec.handler)))
+        return self._with_fixed_schedule(spec.with_handler(self._handlers.name_of(spec.handler)))
 
     def _check_quota(self, spec: JobSpec, quota: Quota, given: Container[str]) -> None:
         """Raise `QuotaError` unless *quota* allows the handler of *spec*, and the fields that are *given*."""
@@ -253,7 +255,11 @@ class Editor:
             if field in given:
                 quota.check_payload(getattr(spec.description, f"{field}_json"), field)
 
-    def _with_allowed_interval(self, spec: JobSpec) -> JobSpec:
+    def _with_fixed_schedule(self, spec: JobSpec) -> JobSpec:
+        """Return *spec* with a schedule that means the same from now on: it has a zone, and no tiny interval."""
+        if self._timezone is not None:
+            zoned = spec.schedule.in_zone(self._timezone)
+            spec = spec if zoned == spec.schedule else spec.with_schedule(zoned)
         if self._min_interval is None:
             return spec
         raised = spec.schedule.raised_to(self._min_interval)

@@ -38,6 +38,8 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.PAUSED, state.paused_until
     if state.next_run_at is None:
         return SkipReason.MANUAL_ONLY, None
+    if not job.schedule.is_known:
+        return SkipReason.UNKNOWN_SCHEDULE, state.next_run_at if state.next_run_at > now else None
     if not room.has_scheduler:
         return SkipReason.NO_SCHEDULER, state.next_run_at if state.next_run_at > now else None
     if not room.clock_is_believed:
@@ -93,6 +95,8 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         SkipReason.BACKOFF: f"waits after {failures}{problem}; the next attempt is {when}.",
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}; it runs again {when}.",
         SkipReason.MISFIRE: f'missed its time. Its misfire policy is "{job.misfire}": it runs at the next occurrence.',
+        SkipReason.UNKNOWN_SCHEDULE: f"runs {job.schedule.describe(zone)}. A process that knows it runs the job"
+        + (" now." if until is None else f" next {when}."),
         SkipReason.NO_SCHEDULER: "is due, but no scheduler is running."
         if until is None
         else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
@@ -104,6 +108,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
     }
     remedies = {
         SkipReason.NO_SCHEDULER: "Start one on this store.",
+        SkipReason.UNKNOWN_SCHEDULE: "Import the class of the schedule in this process.",
         SkipReason.DISABLED: "resume_job() enables it.",
         SkipReason.PAUSED: "resume_job() resumes it.",
         SkipReason.MANUAL_ONLY: "trigger_job() runs it.",
@@ -181,7 +186,9 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
         warnings.append("postponed after failures")
     if policy.disable_after is not None and state.consecutive_errors + 1 == policy.disable_after:
         warnings.append("disabled if it fails once more")
-    if not room.has_handler:
+    if not job.schedule.is_known:
+        warnings.append(job.schedule.describe())
+    elif not room.has_handler:
         warnings.append(f"no handler {quoted(job.handler)} is registered here")
     if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # running
         following = next_regular(job, now)
@@ -197,6 +204,7 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
             yield Upcoming(job=job, at=from_micros(now), retries_left=left, warnings=tuple(warnings))
         following = taken.state.next_run_at or next_regular(job, now)
     elif state.next_run_at <= until:
+        warnings += _notes(job, state.next_run_at) if state.retry_of is None else ()
         yield Upcoming(job=job, at=from_micros(state.next_run_at), retries_left=left, warnings=tuple(warnings))
         following = next_regular(job, state.next_run_at)
     else:
@@ -206,9 +214,17 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
             break
         is_cut = number == MAX_UPCOMING
         cut = (f"and so on: the preview lists at most {MAX_UPCOMING:,} runs of a job",) if is_cut else ()
-        yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=cut)
+        yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=(*_notes(job, at), *cut))
         if is_cut:
             break
+
+
+def _notes(job: Job, at: Micros) -> tuple[str, ...]:
+    """Return what the schedule says about its occurrence *at*, such as where a calendar moved it from."""
+    schedule = job.schedule
+    regular = at if schedule.jitter is None else schedule.latest_micros(at, job.anchor)
+    note = None if regular is None else schedule.note_about(regular, job.anchor)
+    return () if note is None else (note,)
 
 
 def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:

@@ -292,7 +292,7 @@ class _Telling:
             return self._answer(reason, words, until=returns_at)
         if occurrence > self._now:
             hindered = self._evidence.waits_for
-            if hindered in (SkipReason.NO_SCHEDULER, SkipReason.NO_HANDLER):
+            if hindered in (SkipReason.NO_SCHEDULER, SkipReason.NO_HANDLER, SkipReason.UNKNOWN_SCHEDULE):
                 words = f"should run at {self._words(occurrence)}, but would not now{_WAITS[hindered]}."
                 return self._answer(hindered, words, until=occurrence)
             return self._answer(None, f"is expected to run at {self._words(occurrence)}.")
@@ -338,6 +338,7 @@ _WHY_SKIPPED = {
 
 _WAITS: dict[SkipReason | None, str] = {
     SkipReason.NO_HANDLER: ": no handler is registered",
+    SkipReason.UNKNOWN_SCHEDULE: ": this process does not know its schedule",
     SkipReason.NO_SCHEDULER: ": no scheduler is running",
     SkipReason.GROUP_FULL: ": its group is full",
     SkipReason.AT_CAPACITY: ": the concurrency limit is reached",

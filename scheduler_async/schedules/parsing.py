@@ -6,8 +6,10 @@ import re
 from datetime import tzinfo
 
 from scheduler_async.errors import InvalidScheduleError, quoted
+from scheduler_async.schedules.any_of import AnyOf
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.calendar_text import parse_calendar
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.schedules.cron_line import MAX_LENGTH
 from scheduler_async.schedules.delay import Delay
@@ -28,8 +30,18 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     once at 2026-06-15 09:00 UTC
     only when triggered
 
+    " on " adds a calendar, with "otherwise before" or "otherwise after" behind it; " or " adds another schedule:
+
+    >>> parse_schedule("every 1h on hours:08:00-18:00 or 0 3 * * *", tz="UTC").describe()
+    'every hour, only from 08:00 to 18:00 (UTC), or at 03:00 (UTC)'
+
     Raise `InvalidScheduleError`, `CronParseError` or `IntervalParseError` if the text is none of these.
     """
+    if isinstance(text, str) and len(text) <= _LONGEST and (parts := _OR.split(text))[1:]:
+        return AnyOf(*(parse_schedule(part, tz) for part in parts))
+    if isinstance(text, str) and len(text) <= _LONGEST and (match := _ON.fullmatch(text)):
+        schedule = parse_schedule(match["schedule"], tz)
+        return schedule.on(parse_calendar(match["calendar"]), (match["otherwise"] or "skip").lower())
     if not isinstance(text, str):
         raise InvalidScheduleError(f"A schedule must be a string, not {quoted(text)}. {_FORMS}")
     if len(text) > MAX_LENGTH:
@@ -53,10 +65,15 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     raise InvalidScheduleError(f"Cannot read {quoted(text)} as a schedule. {_FORMS}")
 
 
+_LONGEST = 2048
+_OR = re.compile(r"\s+or\s+", re.IGNORECASE)
+_ON = re.compile(
+    r"(?P<schedule>.+?)\s+on\s+(?P<calendar>.+?)(?:\s+otherwise\s+(?P<otherwise>\w+))?\s*", re.IGNORECASE | re.DOTALL
+)
 _LOOKS_LIKE_A_DATE = re.compile(r"\d{4}-\d")
 
 
 _FORMS = (
     'Write "every 5m" (on a grid), "after 5m" (after the previous run), a cron expression such as "0 9 * * *" '
-    'or "@daily", a moment such as "2026-06-15T09:00:00Z", or "manual".'
+    'or "@daily", a moment such as "2026-06-15T09:00:00Z", or "manual". A calendar may follow: "on weekdays:MON-FRI".'
 )

@@ -31,10 +31,10 @@ def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
     """Return whether a queued job can be claimed for one of *handlers* (None means any).
 
     It cannot if its state cannot be read. It waits if its handler differs from that in its state, and is not
-    registered.
+    registered, or if this process does not know its schedule.
     """
     is_here = handlers is None or job.handler in handlers or not job.enabled
-    return is_here and not has_unreadable_state(job)
+    return is_here and not has_unreadable_state(job) and (job.schedule.is_known or not job.enabled)
 
 
 def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Transition:
@@ -114,8 +114,21 @@ def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
         left = after_run(job, ended.run, ended.ending, ended.finished_at, rules, ended.started_at)
     except Exception as error:  # one job must not stop the others
         return _failing(job, error, ended.finished_at)
+    if not job.schedule.is_known:
+        left = _left_to_others(job, left)
     is_disabled = left.job.state.phase is DISABLED and job.state.phase is not DISABLED
     return replace(left, kind=IS_DISABLED) if is_disabled else left
+
+
+def _left_to_others(job: Job, left: Transition) -> Transition:
+    """Return *left* so that a process that knows the schedule finds the next run when it claims the job."""
+    state, at = left.state, left.state.next_run_at
+    if at is None or at == job.state.next_run_at:  # the schedule was not asked
+        return left
+    if state.retry_of is not None:
+        return replace(left, job=left.job.with_state(replace(state, regular_at=None)))
+    # A claim goes on from here, and does not run what is marked as past.
+    return replace(left, job=left.job.with_state(replace(state, forgotten_until=at)))
 
 
 def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:

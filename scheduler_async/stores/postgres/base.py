@@ -192,6 +192,8 @@ class WorkBase:
             self.unreadable_rows.add("job", uid, problem)
             template = unreadable_job(described, problems_of(described))
         else:
+            if not template.schedule.is_known:  # its class may be imported at any time
+                return template
             size = len(template.description.payload_json) + len(template.description.metadata_json)
             self._specs.put((uid, revision, updated_at), template, size)
         return template

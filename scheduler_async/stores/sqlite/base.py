@@ -270,6 +270,8 @@ class WorkBase:
 
     def _remember(self, job: Job) -> None:
         described = job.description
+        if not described.schedule.is_known:  # its class may be imported at any time
+            return
         self._remembered.put(job.uid, job, len(described.payload_json) + len(described.metadata_json))
 
     def _last_number(self, db: sqlite3.Connection, question: str) -> int:

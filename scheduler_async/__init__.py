@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from scheduler_async.options import JobChanges, JobFilters, JobOptions
     from scheduler_async.running.handlers import current_run
     from scheduler_async.scheduler import Scheduler
+    from scheduler_async.schedules.after import After
     from scheduler_async.schedules.at import At
     from scheduler_async.schedules.base import Schedule
     from scheduler_async.schedules.cron import Cron
@@ -70,6 +71,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "After",
     "At",
     "ChangeRow",
     "Clock",
@@ -211,6 +213,7 @@ _NAMES = {
     ),
     "running.handlers": ("current_run",),
     "scheduler": ("Scheduler",),
+    "schedules.after": ("After",),
     "schedules.at": ("At",),
     "schedules.base": ("Schedule",),
     "schedules.cron": ("Cron",),

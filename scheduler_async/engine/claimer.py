@@ -155,7 +155,7 @@ class Claimer:
             lost = await setting.ask(setting.store.interrupt_unknown(self._node.id, known, now, setting.rules))
             self._is_unsure = False
             self._announcer.interrupted(lost, now)
-            self._agenda.learn_of(edit.job for edit, _ in lost)
+            self._agenda.learn_of_changes(edit for edit, _ in lost)
 
     # ============================================================ runs by hand
 

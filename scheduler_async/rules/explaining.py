@@ -13,6 +13,7 @@ from scheduler_async.rules.claiming import claim
 from scheduler_async.rules.missed import next_regular
 from scheduler_async.rules.next_run import retry_policy
 from scheduler_async.rules.terms import Room, Rules
+from scheduler_async.schedules.after import After
 from scheduler_async.timekeeping.durations import describe_duration
 from scheduler_async.timekeeping.instants import SECOND, Micros, describe_instant, from_micros
 
@@ -32,10 +33,13 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return (SkipReason.ENDED if state.disabled_reason == ENDED else SkipReason.DISABLED), None
     if state.phase is Phase.PAUSED:
         return SkipReason.PAUSED, state.paused_until
-    if state.next_run_at is None:
+    if state.next_run_at is None and not job.schedule.follows_runs:
         return SkipReason.MANUAL_ONLY, None
     if not room.has_scheduler:
-        return SkipReason.NO_SCHEDULER, state.next_run_at if state.next_run_at > now else None
+        is_later = state.next_run_at is not None and state.next_run_at > now
+        return SkipReason.NO_SCHEDULER, state.next_run_at if is_later else None
+    if state.next_run_at is None:
+        return SkipReason.NOT_DUE, None
     if not room.clock_is_believed:
         return SkipReason.NOT_DUE, None
     if state.next_run_at > now:
@@ -72,7 +76,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
     problem = f" ({state.last_error})" if state.last_error else ""
     sentences = {
         None: "is due and starts with the next pass.",
-        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe(zone)}, next {when}."
+        SkipReason.NOT_DUE: _not_due(job, room, when, zone)
         if room.clock_is_believed
         else "waits because the wall clock jumped by more than a year. Nothing starts until the clock returns or 24 "
         "hours have passed. If the clock is right, restart the scheduler.",
@@ -85,6 +89,8 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}; it runs again {when}.",
         SkipReason.MISFIRE: 'missed its time. Its misfire policy is "skip": it runs at the next occurrence.',
         SkipReason.NO_SCHEDULER: "is due, but no scheduler is running."
+        if until is None and state.next_run_at is not None
+        else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}."
         if until is None
         else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
         SkipReason.STOPPING: "is due, but the scheduler is stopping and starts no new runs.",
@@ -106,6 +112,16 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         sentence=f"Job {name} {sentences[reason]}",
         remedy=None if reason is None or job.unreadable else remedies.get(reason),
     )
+
+
+def _not_due(job: Job, room: Room, when: str, zone: tzinfo) -> str:
+    schedule = job.schedule
+    if not isinstance(schedule, After):
+        return f"is not due: it runs {schedule.describe(zone)}, next {when}."
+    if job.state.next_run_at is not None:
+        return f"is not due: it runs {schedule.describe(zone)}, next {when}. A run that it waited for has ended."
+    missing = "" if room.has_predecessor else f", and there is no job {quoted(schedule.job)} yet"
+    return f"is not due: it runs {schedule.describe(zone)}, and waits for that{missing}."
 
 
 def _paused(job: Job, zone: tzinfo) -> str:

@@ -33,6 +33,8 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
     free_in_queue: int = 0
     has_queue: bool = False
     clock_is_believed: bool = True
+    has_predecessor: bool = True
+    """Whether the job that this one runs after exists."""
 
 
 class Transition(Struct, frozen=True, gc=False):
@@ -46,6 +48,8 @@ class Transition(Struct, frozen=True, gc=False):
     """The attempt that a claim starts."""
     ending: Ending | None = None
     """How the run of a dead node ended, if not as interrupted: a caller had cancelled it."""
+    successors: tuple[Transition, ...] = ()
+    """The changes of jobs that run after this one, if a run of this one has ended."""
 
     @property
     def state(self) -> JobState:

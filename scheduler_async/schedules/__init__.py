@@ -5,6 +5,7 @@ has a module of its own; `cron_line` and `cron_english` read and describe cron e
 person types. What becomes of an occurrence that has passed is decided in `rules`.
 """
 
+from scheduler_async.schedules.after import After
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.cron import Cron
@@ -13,4 +14,4 @@ from scheduler_async.schedules.every import Every
 from scheduler_async.schedules.manual import Manual
 from scheduler_async.schedules.parsing import parse_schedule
 
-__all__ = ["At", "Cron", "Delay", "Every", "Manual", "Schedule", "parse_schedule"]
+__all__ = ["After", "At", "Cron", "Delay", "Every", "Manual", "Schedule", "parse_schedule"]

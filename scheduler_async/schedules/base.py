@@ -40,14 +40,16 @@ _KINDS: dict[str, type[Schedule]] = {}  # by what their JSON forms say
 
 
 class Schedule(ABC):
-    """The base class of `Every`, `Delay`, `Cron`, `At` and `Manual`: frozen values that say when a job runs.
+    """The base class of `Every`, `Delay`, `Cron`, `At`, `After` and `Manual`: frozen values that say when a job runs.
 
     A schedule knows no job, no store and no clock. Two schedules with the same arguments are equal.
     """
 
     kind: ClassVar[str]
     runs_by_itself: ClassVar[bool] = True
-    """Whether it has occurrences, or only runs when it is triggered."""
+    """Whether it has times of its own. Otherwise the job waits for a trigger, or for the run of another job."""
+    follows_runs: ClassVar[bool] = False
+    """Whether its occurrences are endings of runs of another job."""
     runs_once: ClassVar[bool] = False
     """Whether it has one occurrence."""
     counts_from_end: ClassVar[bool] = False

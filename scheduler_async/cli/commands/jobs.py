@@ -13,10 +13,12 @@ from scheduler_async.cli.job_names import DEFAULT_NAMESPACE, name_of, resolve
 from scheduler_async.cli.options import (
     DEFAULT_RETRIES,
     RETRIES_HELP,
+    AfterJobOption,
     AfterOption,
     AtOption,
     CronOption,
     CwdOption,
+    DelayOption,
     EnvOption,
     EveryOption,
     GroupOption,
@@ -24,6 +26,7 @@ from scheduler_async.cli.options import (
     ManualOption,
     MisfireOption,
     NamespaceOption,
+    OutcomeOption,
     PayloadOption,
     PriorityOption,
     SlugArgument,
@@ -55,6 +58,9 @@ def add(
     every: EveryOption = None,
     after: AfterOption = None,
     at: AtOption = None,
+    after_job: AfterJobOption = None,
+    outcome: OutcomeOption = None,
+    delay: DelayOption = None,
     manual: ManualOption = False,
     tz: TzOption = None,
     priority: PriorityOption = None,
@@ -81,7 +87,8 @@ def add(
     from scheduler_async.command import HANDLER, Command
     from scheduler_async.jobs.names import check_name
 
-    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz)) or Manual()
+    follows = {"after_job": after_job, "outcome": outcome, "delay": delay}
+    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz), **follows) or Manual()
     if tz is not None and isinstance(schedule, Manual):
         misused("--tz needs --cron or --at.")
     where = directory_of(cwd, store) or str(Path.cwd())
@@ -114,6 +121,9 @@ def edit(
     every: EveryOption = None,
     after: AfterOption = None,
     at: AtOption = None,
+    after_job: AfterJobOption = None,
+    outcome: OutcomeOption = None,
+    delay: DelayOption = None,
     manual: ManualOption = False,
     tz: TzOption = None,
     priority: PriorityOption = None,
@@ -141,7 +151,8 @@ def edit(
     from scheduler_async import InvalidJobError, Retry
     from scheduler_async.command import HANDLER, Command
 
-    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz))
+    follows = {"after_job": after_job, "outcome": outcome, "delay": delay}
+    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz), **follows)
     added, where = environment_of(env), directory_of(cwd, store)
 
     def changed_task(job: Job) -> Command:

@@ -14,8 +14,9 @@ from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
-from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, WorkBase, free_values
+from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, free_values
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
+from scheduler_async.stores.postgres.successors import SuccessorWork
 from scheduler_async.stores.postgres.texts import kept
 from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
 
@@ -202,7 +203,7 @@ LOOK_ANEW: Micros = MINUTE
 MOST_LEFT_ALONE = 10_000
 
 
-class ClaimWork(WorkBase):
+class ClaimWork(SuccessorWork):
     """The transactions of claims. For their purpose, see `Store`."""
 
     def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
@@ -248,7 +249,7 @@ class ClaimWork(WorkBase):
             next_due, next_count = soon, 1  # another transaction holds them, and may release them
         next_due, next_count = earliest_of(idle, next_due, next_count)
         return Claims(
-            runs=plan.runs,
+            runs=await self._with_causes(db, plan.runs),
             edits=plan.edits,
             unhandled=others,
             is_full=is_full,

@@ -167,6 +167,7 @@ class RequestWork(ClaimWork, EndingWork):
             ours = [run for run in gone if run.id in left]  # the job of another may have been removed
             await self._write_skips(db, ((left[run.id].job, left[run.id].skips, run.claimed_at) for run in ours))
             await db.execute(FORGET_REQUESTS, list(cancels))
+            await self._wake_successors(db, [never_begun(run, cancels[run.id]) for run in ours], Rules())
         await super().release(db, [run for run in runs if run.id not in cancels])
 
     async def cancels(self, db: Connection, node: int) -> dict[int, str | None]:

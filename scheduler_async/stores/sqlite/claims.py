@@ -24,10 +24,10 @@ from scheduler_async.stores.sqlite.base import (
     LAST_RUN,
     SELECT_STATE,
     WRITE_STATE,
-    WorkBase,
     free_values,
 )
 from scheduler_async.stores.sqlite.bulk_writes import inserting
+from scheduler_async.stores.sqlite.successors import SuccessorWork
 from scheduler_async.timekeeping.instants import LAST, Micros
 
 RUNNING_BY_GROUP: Final = """
@@ -151,7 +151,7 @@ SELECT_RELEASED: Final = f"""
 DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
 
 
-class ClaimWork(WorkBase):
+class ClaimWork(SuccessorWork):
     """The transactions of claims. For their purpose, see `Store`."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class ClaimWork(WorkBase):
             rows_of_others = db.execute(UNHANDLED_OF_MANY if are_many else UNHANDLED, due).fetchall()
             unhandled += self._jobs(db, rows_of_others).values()
         return Claims(
-            runs=plan.runs,
+            runs=self._with_causes(db, plan.runs),
             edits=plan.edits,
             unhandled=unhandled,
             is_full=len(rows) >= terms.limit or bool(repeated),

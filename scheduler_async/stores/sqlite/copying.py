@@ -13,8 +13,9 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.stores.codec import description_values, edited_values
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, PLACE
 from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.decisions import linked_by_copy
 from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record
-from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS, WorkBase
+from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS
 from scheduler_async.stores.sqlite.bulk_writes import inserting
 from scheduler_async.stores.sqlite.jobs import (
     INSERT_JOB,
@@ -24,6 +25,7 @@ from scheduler_async.stores.sqlite.jobs import (
     UPDATE_STATE,
     narrow_values,
 )
+from scheduler_async.stores.sqlite.successors import SuccessorWork
 
 SELECT_RECORD: Final = f"SELECT {', '.join(f'j.{name}' for name in DESCRIPTION_TYPES)}, {STATE_COLUMNS}"
 
@@ -83,7 +85,7 @@ INSERT_RUN: Final = inserting(
 )
 
 
-class CopyWork(WorkBase):
+class CopyWork(SuccessorWork):
     """The transactions of copies. For their purpose, see `Store`."""
 
     def count(self, db: sqlite3.Connection) -> tuple[int, int]:
@@ -113,6 +115,7 @@ class CopyWork(WorkBase):
         INSERT_STATE.all(db, ((job.uid, *narrow_values(job, numbers[job.handler])) for job in added))
         UPDATE_JOB.all(db, map(edited_values, updated))
         UPDATE_STATE.all(db, ((*narrow_values(job, numbers[job.handler]), job.uid) for job in updated))
+        self._link(db, linked_by_copy(added, updated, here))
         self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, Job)})
         self._queue = None  # some of the jobs may be due already
         return rulings

@@ -19,11 +19,13 @@ from scheduler_async.stores.decisions import (
     interrupted,
     process_gone,
     with_cancel_requests,
+    with_successors,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
-from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, USUAL, WRITE_STATE, WorkBase, free_values
+from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, USUAL, WRITE_STATE, free_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
+from scheduler_async.stores.sqlite.successors import SuccessorWork
 from scheduler_async.timekeeping.instants import Micros
 
 FINISH_UNTOUCHED: Final = updating(
@@ -36,7 +38,7 @@ FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING b
 FORGET_REQUEST: Final = "DELETE FROM request WHERE run = ?"
 
 
-class EndingWork(WorkBase):
+class EndingWork(SuccessorWork):
     """The transactions of endings. For their purpose, see `Store`."""
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
@@ -52,6 +54,9 @@ class EndingWork(WorkBase):
             db.execute("BEGIN IMMEDIATE")
             return self._finish_touched(db, ended, rules)
         self._write_endings(db, ended, left)
+        woken = self._wake_successors(db, ended, rules)
+        if woken:
+            left = [with_successors(one, item.run.id, woken) for one, item in zip(left, ended, strict=True)]
         return [*left]
 
     def _finish_touched(
@@ -65,6 +70,8 @@ class EndingWork(WorkBase):
         WRITE_STATE.all(db, (free_values(one.job) for one in left.values()))
         self._delete_removed(db, (one.job for one in left.values()))
         self._write_endings(db, ours, list(left.values()), jobs)
+        woken = self._wake_successors(db, ours, rules)
+        left = {run: with_successors(one, run, woken) for run, one in left.items()}
         return [left.get(item.run.id) for item in ended]
 
     def _write_endings(
@@ -120,6 +127,7 @@ class EndingWork(WorkBase):
         cancels = self._cancels_of(db, [row[-7] for row in rows])
         jobs = self._jobs(db, [row[:-7] for row in rows], now)
         left = []
+        endings = []
         for row in rows:
             job = jobs.get(row[0])
             if job is None or (has_unreadable_state(job) and not self._delete_removed(db, [job])):
@@ -135,4 +143,6 @@ class EndingWork(WorkBase):
             self._write_skips(db, [(edit.job, edit.skips, now)])
             self._write_changes(db, disablings([(job, edit, now)]))
             left.append((edit, ended.run))
-        return left
+            endings.append(ended)
+        woken = self._wake_successors(db, endings, rules) if endings else ()
+        return [(with_successors(edit, run.id, woken), run) for edit, run in left]

@@ -30,11 +30,12 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
-from scheduler_async.stores.decisions import reviewed, rows_of_removal
+from scheduler_async.stores.decisions import is_relinked, reviewed, rows_of_removal
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
-from scheduler_async.stores.sqlite.base import EDITED, SELECT_EDITED, UPDATE_ONLY_STATE, USUAL, WorkBase, last_number
+from scheduler_async.stores.sqlite.base import EDITED, SELECT_EDITED, UPDATE_ONLY_STATE, USUAL, last_number
 from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS
+from scheduler_async.stores.sqlite.successors import UNLINK, SuccessorWork
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
 
@@ -100,7 +101,7 @@ PARAMETER: Final = "?"
 DISABLED = Phase.DISABLED  # many jobs may be added at once, and this is faster
 
 
-class JobWork(WorkBase):
+class JobWork(SuccessorWork):
     """The transactions of jobs. For their purpose, see `Store`."""
 
     def change(
@@ -118,6 +119,7 @@ class JobWork(WorkBase):
         edits: list[Transition | None] = []
         added: dict[int, Job] = {}
         records: list[ChangeRecord] = []
+        rescheduled: dict[int, Job] = {}
         for change in changes:
             name = change.namespace, change.id
             before = jobs.get(name)
@@ -131,6 +133,8 @@ class JobWork(WorkBase):
                 elif job.uid in added:
                     added[job.uid] = job
                 else:
+                    if is_relinked(before, job):
+                        rescheduled[job.uid] = job
                     self._update(db, before, job, numbers)
                     record = alteration(before, job, edit.kind, now, by)
                     records += () if record is None else (record,)
@@ -143,8 +147,13 @@ class JobWork(WorkBase):
         if quota is not None and quota.max_jobs is not None and added:
             (stored,) = db.execute(COUNT_JOBS, (quota.namespace, quota.max_jobs)).fetchone()
             quota.check_jobs(stored, len(added))
+        linked = [job for job in added.values() if job.description.schedule.follows_runs]
+        if rescheduled or linked:
+            linked += rescheduled.values()
+            self._check_links(db, linked)
         number = self._number_of_last_change(db) if added else 0
         self._insert(db, list(added.values()), numbers, number - last)
+        self._link(db, linked)
         self._last_job = uid
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None and edit.skips])
         if added:
@@ -241,6 +250,7 @@ class JobWork(WorkBase):
         if job is None:
             return None
         db.execute(REMOVE, (now, job.uid))
+        db.execute(UNLINK, (job.uid,))
         self._write_skips(db, [(job, rows_of_removal(job, now), now)])
         self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
         db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid))

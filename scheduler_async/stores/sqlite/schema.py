@@ -270,6 +270,17 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE run ADD COLUMN result TEXT",
         "ALTER TABLE run ADD COLUMN progress REAL",
         "ALTER TABLE run ADD COLUMN progress_message TEXT",
+        "ALTER TABLE run ADD COLUMN after_run INTEGER",
+        # The jobs that run after others. A row is in step with the schedule of its job. The other job may not exist.
+        """
+        CREATE TABLE successor (
+            uid        INTEGER PRIMARY KEY REFERENCES job (uid) ON DELETE CASCADE,
+            namespace  TEXT NOT NULL,
+            id         TEXT NOT NULL,
+            run        INTEGER  -- the last run of the other job that made this one due
+        ) STRICT
+        """,
+        "CREATE INDEX successor_of ON successor (namespace, id)",
         """
         CREATE TABLE traceback (
             run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
@@ -338,7 +349,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
 
 TABLES: Final = (
     *("handler", "job", "run", "node", "state", "output", "traceback", "request", "change", "node_span"),
-    "sqlite_sequence",
+    *("successor", "sqlite_sequence"),
 )
 # Each index, its table, and the condition of its rows.
 INDEXES: Final = (
@@ -357,6 +368,7 @@ INDEXES: Final = (
     ("run_skipped", "run", "attempt = 0"),
     ("request_start", "request", "kind = 'start'"),
     ("request_cancel", "request", "kind = 'cancel'"),
+    ("successor_of", "successor", "true"),
     ("node_span_until", "node_span", "true"),
     ("node_span_since", "node_span", "true"),
     ("node_span_long", "node_span", f"until - since >= {LONG_LIFE}"),

@@ -52,6 +52,8 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.NO_HANDLER, None
     if room.free_in_group is not None and room.free_in_group <= 0:
         return SkipReason.GROUP_FULL, None
+    if room.rate_until is not None:
+        return SkipReason.RATE_LIMITED, room.rate_until
     if room.free_slots is not None and room.free_slots + room.free_in_queue <= 0:
         return (SkipReason.QUEUE_FULL if room.has_queue else SkipReason.AT_CAPACITY), None
     return None, None
@@ -95,6 +97,8 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
         SkipReason.STOPPING: "is due, but the scheduler is stopping and starts no new runs.",
         SkipReason.NO_HANDLER: f"is due, but no running scheduler has its handler {quoted(job.handler)}.",
+        SkipReason.RATE_LIMITED: f"is due, but its group {quoted(job.group or '')} has reached its rate; the next run "
+        f"may start {when}.",
         SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} is full; it starts when a slot frees.",
         SkipReason.AT_CAPACITY: "is due, but the concurrency limit is reached; it starts when a slot frees.",
         SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full; it starts when there is room.",

@@ -346,6 +346,7 @@ _WAITS: dict[SkipReason | None, str] = {
     SkipReason.NO_HANDLER: ": no handler is registered",
     SkipReason.NO_SCHEDULER: ": no scheduler is running",
     SkipReason.GROUP_FULL: ": its group is full",
+    SkipReason.RATE_LIMITED: ": the rate of its group is reached",
     SkipReason.AT_CAPACITY: ": the concurrency limit is reached",
     SkipReason.QUEUE_FULL: ": the queue is full",
     SkipReason.STOPPING: ": the scheduler is stopping",

@@ -30,6 +30,8 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
     stopping: bool = False
     free_slots: int | None = None
     free_in_group: int | None = None
+    rate_until: Micros | None = None
+    """When the rate of its group allows the next start. None if it allows one now."""
     free_in_queue: int = 0
     has_queue: bool = False
     clock_is_believed: bool = True

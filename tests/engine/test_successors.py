@@ -401,7 +401,7 @@ async def test_a_successor_follows_a_job_of_its_namespace_or_of_another(pipeline
 
 
 async def test_a_job_cannot_follow_itself(pipeline: Scheduler) -> None:
-    with pytest.raises(InvalidScheduleError, match='"a" cannot run after "a".*: a → a'):
+    with pytest.raises(InvalidScheduleError, match=r'"a" cannot run after "a".*: a → a'):
         await pipeline.add_job(After("a"), handler="work", id="a")
 
     assert await pipeline.get_job("a") is None
@@ -422,7 +422,7 @@ async def test_an_edit_that_closes_a_cycle_is_refused_and_changes_nothing(pipeli
 
 
 async def test_a_cycle_within_one_call_is_refused_and_adds_nothing(pipeline: Scheduler) -> None:
-    specs = [JobSpec(After(other), handler="work", id=id) for id, other in (("a", "b"), ("b", "c"), ("c", "a"))]
+    specs = [JobSpec(After(other), handler="work", id=name) for name, other in (("a", "b"), ("b", "c"), ("c", "a"))]
 
     with pytest.raises(InvalidScheduleError, match="cycle"):
         await pipeline.add_jobs([*specs, JobSpec(Manual(), handler="work", id="d")])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.enums import Priority, Status
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
+from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
@@ -16,6 +17,7 @@ from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claim
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, free_values
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
+from scheduler_async.stores.postgres.rates import GROUP_LOCK, RateWork
 from scheduler_async.stores.postgres.successors import SuccessorWork
 from scheduler_async.stores.postgres.texts import kept
 from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
@@ -188,9 +190,6 @@ DELETE_RUNS: Final = """
      WHERE r.uid = c.uid AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
 """
 
-# With group limits, claims run one after another, so that the counts of running jobs stay correct.
-GROUP_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7))"
-
 # How many jobs of each handler and priority are sorted to find the first. Of more jobs, those that have been due for
 # longest are considered first.
 LEAST_WINDOW = 1000
@@ -203,7 +202,7 @@ LOOK_ANEW: Micros = MINUTE
 MOST_LEFT_ALONE = 10_000
 
 
-class ClaimWork(SuccessorWork):
+class ClaimWork(SuccessorWork, RateWork):
     """The transactions of claims. For their purpose, see `Store`."""
 
     def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
@@ -218,7 +217,10 @@ class ClaimWork(SuccessorWork):
         until = now + terms.ahead
         if not 0 <= now - self._left_alone_since < LOOK_ANEW or len(self._left_alone) > MOST_LEFT_ALONE:
             self._left_alone, self._left_alone_since = set(), now
-        rows = await self._take_due(db, until, terms)
+        if terms.limits_groups:
+            await db.execute(GROUP_LOCK)  # before counting: a statement sees the rows as of its start
+        started = await self._live_starts(db, terms.group_rates, now)
+        rows = await self._take_due(db, until, terms, started)
         node, next_due, next_count, unhandled, waiting, seen = rows[0][:6]
         if node is None:
             raise NodeLost
@@ -241,6 +243,8 @@ class ClaimWork(SuccessorWork):
         await write_rows(db, FREE, [free_values(job) for job in idle])
         await self._write_skips(db, plan.skipped)
         await self._write_changes(db, plan.changes)
+        for (key, _), count in (await self._count_starts(db, plan.runs, terms.group_rates, now)).items():
+            started[key] += count
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
         others = [job for uid, job in jobs.items() if uid in left_alone and job.enabled]
         others += (await self._jobs(db, await db.fetch(SELECT_STATES, unhandled))).values() if unhandled else ()
@@ -248,6 +252,9 @@ class ClaimWork(SuccessorWork):
         if not is_full and waiting > len(taken) and (next_due is None or soon < next_due):
             next_due, next_count = soon, 1  # another transaction holds them, and may release them
         next_due, next_count = earliest_of(idle, next_due, next_count)
+        allowed = await self._next_start(db, started, terms.group_rates, now) if started else None
+        if allowed is not None and (next_due is None or allowed < next_due):
+            next_due, next_count = allowed, 1
         return Claims(
             runs=await self._with_causes(db, plan.runs),
             edits=plan.edits,
@@ -257,7 +264,9 @@ class ClaimWork(SuccessorWork):
             next_count=next_count,
         )
 
-    async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:
+    async def _take_due(
+        self, db: Connection, now: Micros, terms: ClaimTerms, started: Mapping[str, int]
+    ) -> Sequence[Any]:
         """Claim the first due jobs, up to the limit and the limits of their groups."""
         handlers = None if terms.handlers is None else list(terms.handlers)
         values = terms.node, handlers, now, terms.limit, _window(terms), terms.count
@@ -265,8 +274,7 @@ class ClaimWork(SuccessorWork):
         if not terms.limits_groups:
             rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values, left_alone)
             return rows
-        await db.execute(GROUP_LOCK)  # before counting: a statement sees the rows as of its start
-        rooms = terms.rooms(await self.running_by_group(db))
+        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_running else {}, started)
         within = *columns_of(rooms.in_use.items(), 2), *columns_of(rooms.own.items(), 2), rooms.limit, *rooms.full
         if not rooms.shared:
             rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *within, left_alone)
@@ -289,7 +297,8 @@ class ClaimWork(SuccessorWork):
         return int(await db.fetchval(COUNT_DUE, now, most))
 
     async def earliest_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
-        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_groups else {})
+        started = await self._live_starts(db, terms.group_rates, now)
+        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_running else {}, started)
         handlers = None if terms.handlers is None else list(terms.handlers)
         at = await db.fetchval(EARLIEST_DUE, now, handlers, *rooms.full, list(self._left_alone))
         return None if at is None else int(at)
@@ -305,7 +314,10 @@ class ClaimWork(SuccessorWork):
         node: int,
         queued: bool,
         by: Actor = NO_ACTOR,
+        rates: Rates = NO_RATES,
     ) -> ClaimedRun | Job | None:
+        if rates:
+            await db.execute(GROUP_LOCK)
         name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", node)
         if name is None:
             raise NodeLost
@@ -317,6 +329,7 @@ class ClaimWork(SuccessorWork):
         run = claimed_by_hand(job, await db.fetchval(NEW_RUN), payload_json, now, queued=queued)
         await self._write_claims(db, [run], node, name)
         await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        await self._count_starts(db, [run], rates, now)
         if run.payload_json != "null":
             await db.execute("UPDATE run SET payload = $2 WHERE id = $1", run.id, kept(run.payload_json))
         return run

@@ -22,6 +22,7 @@ from scheduler_async.stores.postgres.endings import (
     WRITE_PROGRESS,
     EndingWork,
 )
+from scheduler_async.stores.postgres.rates import GROUP_LOCK
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
 from scheduler_async.timekeeping.instants import Micros
 
@@ -117,6 +118,8 @@ class RequestWork(ClaimWork, EndingWork):
         name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", terms.node)
         if name is None:
             raise NodeLost
+        if terms.group_rates:
+            await db.execute(GROUP_LOCK)
         handlers = None if terms.handlers is None else list(terms.handlers)
         rows = await db.fetch(LOCK_REQUESTED, handlers, terms.limit)
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
@@ -133,6 +136,7 @@ class RequestWork(ClaimWork, EndingWork):
             await db.execute(TAKE, terms.node, name, run.uid, run_id, now, None if queued else now, activity)
             self.counted += 1
             runs.append(run)
+        await self._count_starts(db, runs, terms.group_rates, now)
         return runs, bool(await db.fetchval(ARE_REQUESTED, handlers))
 
     async def request_cancel(

@@ -217,6 +217,16 @@ MIGRATIONS: Final = (
         )
         """,
         "CREATE INDEX successor_of ON successor (namespace, id)",
+        # The starts of groups that have a rate, by when they cease to count.
+        """
+        CREATE TABLE group_start (
+            rate_key  text COLLATE "C" NOT NULL,
+            until     bigint NOT NULL,
+            starts    bigint NOT NULL,
+            PRIMARY KEY (rate_key, until)
+        )
+        """,
+        "CREATE INDEX group_start_until ON group_start (until)",
         """
         CREATE TABLE traceback (
             run   bigint PRIMARY KEY,

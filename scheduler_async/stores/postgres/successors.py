@@ -14,7 +14,7 @@ from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.decisions import Woken, woken_by
 from scheduler_async.stores.postgres.base import HELD, LOCK_STATES, UPDATE_ONLY_STATES, WIDTH, WorkBase
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
-from scheduler_async.stores.postgres.texts import kept, stored_state
+from scheduler_async.stores.postgres.texts import stored_state
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -82,7 +82,7 @@ class SuccessorWork(WorkBase):
     async def _check_links(self, db: Connection, jobs: Sequence[Job]) -> None:
         """Raise an error if *jobs* with new schedules would wait for each other, or for themselves."""
         links: dict[Name, Name | None] = {(job.namespace, job.id): predecessor_of(job) for job in jobs}
-        wanted = [tuple(map(kept, name)) for name in links.values() if name is not None]
+        wanted = [name for name in links.values() if name is not None]
         if wanted:
             await db.execute(LINK_LOCK)
             found = await db.fetch(CHAINS, *columns_of(wanted, 2))
@@ -91,7 +91,7 @@ class SuccessorWork(WorkBase):
     async def _link(self, db: Connection, jobs: Sequence[Job]) -> None:
         """Write which jobs the given ones wait for, after their schedules have changed."""
         links = {job.uid: predecessor_of(job) for job in jobs}
-        await write_rows(db, LINK, [(uid, *map(kept, name)) for uid, name in links.items() if name is not None])
+        await write_rows(db, LINK, [(uid, *name) for uid, name in links.items() if name is not None])
         await self._unlink(db, [uid for uid, name in links.items() if name is None])
 
     async def _unlink(self, db: Connection, uids: Sequence[int]) -> None:
@@ -112,7 +112,7 @@ class SuccessorWork(WorkBase):
     async def _successors_of(self, db: Connection, ended: Sequence[EndedRun]) -> dict[int, Name]:
         """Return the jobs that run after those of *ended*, by number, with the names of the latter."""
         names = {item.run.name for item in ended}
-        rows = await db.fetch(SUCCESSORS_OF, *columns_of([tuple(map(kept, name)) for name in sorted(names)], 2))
+        rows = await db.fetch(SUCCESSORS_OF, *columns_of(sorted(names), 2))
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def _wake_successors(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> Sequence[Woken]:

@@ -281,6 +281,16 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         ) STRICT
         """,
         "CREATE INDEX successor_of ON successor (namespace, id)",
+        # The starts of groups that have a rate, by when they cease to count.
+        """
+        CREATE TABLE group_start (
+            rate_key  TEXT NOT NULL,
+            until     INTEGER NOT NULL,
+            starts    INTEGER NOT NULL,
+            UNIQUE (rate_key, until)
+        ) STRICT
+        """,
+        "CREATE INDEX group_start_until ON group_start (until)",
         """
         CREATE TABLE traceback (
             run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
@@ -349,7 +359,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
 
 TABLES: Final = (
     *("handler", "job", "run", "node", "state", "output", "traceback", "request", "change", "node_span"),
-    *("successor", "sqlite_sequence"),
+    *("successor", "group_start", "sqlite_sequence"),
 )
 # Each index, its table, and the condition of its rows.
 INDEXES: Final = (
@@ -369,6 +379,8 @@ INDEXES: Final = (
     ("request_start", "request", "kind = 'start'"),
     ("request_cancel", "request", "kind = 'cancel'"),
     ("successor_of", "successor", "true"),
+    ("sqlite_autoindex_group_start_1", "group_start", "true"),
+    ("group_start_until", "group_start", "true"),
     ("node_span_until", "node_span", "true"),
     ("node_span_since", "node_span", "true"),
     ("node_span_long", "node_span", f"until - since >= {LONG_LIFE}"),

@@ -266,6 +266,7 @@ class Engine:
         clock_watch = session.clock_watch
         try:
             await session.claimer.settle(self._clock.micros())
+            await session.rated_starts.settle()
             with suppress(StoreOutdatedError):
                 if clock_watch.went_back and session.tasks.loop is not None:  # the loop had no time to follow
                     await clock_watch.go_back(self._clock.micros())

@@ -14,7 +14,6 @@ from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules import explaining, order, past
 from scheduler_async.rules.groups import NO_GROUP, Rooms, group_key
-from scheduler_async.rules.rates import free_at
 from scheduler_async.rules.successors import predecessor_of
 from scheduler_async.rules.terms import Room
 from scheduler_async.stores.liveness import may_live, span_of
@@ -107,8 +106,7 @@ class Outlook:
         now = self._clock.micros()
         moments = [now]
         for key, rate in self._limits.group_rates.of(group_key(job.namespace, job.group)):
-            starts = await self._ask(self._store.starts_of(key, now))
-            moments.append(free_at(rate.excess(sum(count for _, count in starts)), starts, now))
+            moments.append(await self._ask(self._store.rate_free_at(key, rate, now)))
         return max(moments) if max(moments) > now else None
 
     async def _has_predecessor(self, job: Job) -> bool:

@@ -1,9 +1,10 @@
 """Rates of groups: at most so many starts in any period, in all processes together. Pure.
 
-A start counts from the moment at which it began until one period later: the windows are half-open. Its claim counts it
-in the same transaction, as of the time of the claim. If the handler begins later than that, `engine/rated_starts.py`
-moves the start to the later time, long before it ceases to count. So a rate holds for the times at which handlers
-begin, and not only for those of the claims.
+A start counts from the moment at which its handler began until one period later: the windows are half-open. Its claim
+counts it in the same transaction, when the handler has not begun. Until it has, the start is unsettled: it counts for
+longer by `SLACK`, so that no other start can take its place too early. `engine/rated_starts.py` settles it with the
+time at which the handler began, usually within milliseconds. So a rate holds for the times at which handlers begin, and
+not only for those of the claims.
 
 A store keeps the starts of groups that have a rate, by the key of the rate and by when they cease to count
 (`stores/*/rates.py`). `Rooms` says how many more a group allows.
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import merge
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -25,12 +27,21 @@ from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micr
 _PERIODS = {"s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _PATTERN = re.compile(r"(?P<count>\d{1,9})\s*/\s*(?P<unit>[smhd])", re.ASCII | re.IGNORECASE)
 
-# Of a rate with more starts, those that are close together cease to count together, at the end of a grain. So a store
-# has no more rows than this for a rate.
+# Of a rate with many starts, those that are close together cease to count together, at the end of a grain. Otherwise,
+# processes would claim these jobs one by one. With even more starts, the grain is so large that a store has no more rows
+# than MOST_ROWS for a rate.
+MANY = 200
+GRAIN: Micros = SECOND // 200
 MOST_ROWS = 4096
 
 # A stored count beyond this is damaged, and is ignored.
 MOST_STARTS = 10**9
+
+# How much longer an unsettled start counts. A claim takes less time, and so do the handlers that begin before this one.
+SLACK: Micros = 10 * SECOND
+
+# While an unsettled start may cease to count at any moment, a claim looks again after this time.
+SOON: Micros = SECOND // 20
 
 # No start counts for longer, unless the clock was set back by days.
 LONGEST: Micros = 2 * DAY
@@ -45,7 +56,7 @@ class Rate(Struct, frozen=True, gc=False):
     def until(self, at: Micros) -> Micros:
         """Return when a start *at* a time ceases to count."""
         end = at + self.period
-        return end if self.count <= MOST_ROWS else -(-end // self._grain) * self._grain
+        return end if self.count < MANY else -(-end // self._grain) * self._grain
 
     def excess(self, started: int) -> int:
         """Return how many of the starts that count must cease to before another is allowed."""
@@ -53,7 +64,7 @@ class Rate(Struct, frozen=True, gc=False):
 
     @property
     def _grain(self) -> Micros:
-        return max(self.period // MOST_ROWS, 1)
+        return GRAIN if self.count <= MOST_ROWS else max(self.period // MOST_ROWS, GRAIN)
 
 
 def parse_rate(rate: object, key: str) -> Rate:
@@ -71,14 +82,27 @@ def parse_rate(rate: object, key: str) -> Rate:
     )
 
 
-class Move(NamedTuple):
-    """A start that began later than it was counted."""
+class Settlement(NamedTuple):
+    """When the handler of a start has begun that a claim has counted."""
 
     key: str
     counted: Micros
-    """When it would cease to count."""
+    """When the unsettled start would cease to count."""
+    until: Micros | None
+    """When it ceases to count; None if its handler will never begin, so that it does not count at all."""
+
+
+class Counted(NamedTuple):
+    """Starts that count for a rate."""
+
     until: Micros
-    """When it ceases to count."""
+    """When they cease to count."""
+    starts: int
+    is_settled: bool = True
+
+    def expected(self, now: Micros) -> Micros:
+        """Return when they are expected to cease to count, as soon as their handlers have begun."""
+        return self.until if self.is_settled else min(max(self.until - SLACK, now + SOON), self.until)
 
 
 class Rates:
@@ -104,15 +128,16 @@ class Rates:
         """Return the rate whose starts are counted under *key*."""
         return self._rates.get(key if key.startswith(EVERYWHERE) else name_in(key))
 
-    def starts(self, begun: Iterable[tuple[str | None, Micros]]) -> Counter[tuple[str, Micros]]:
-        """Return how many starts to count, by key and by when they cease to. *begun* are groups and times."""
-        return Counter((key, rate.until(at)) for group, at in begun for key, rate in self.of(group))
+    def starts(self, claimed: Iterable[tuple[str | None, Micros]]) -> Counter[tuple[str, Micros]]:
+        """Return how many starts to count, by key and by when they cease to. *claimed* are groups and times."""
+        return Counter((key, rate.until(at) + SLACK) for group, at in claimed for key, rate in self.of(group))
 
-    def moves(self, group: str | None, counted_at: Micros, began_at: Micros) -> list[Move]:
-        """Return how to move a start that was counted at one time and began at another."""
-        if began_at <= counted_at:
-            return []
-        return [Move(key, rate.until(counted_at), rate.until(began_at)) for key, rate in self.of(group)]
+    def settlements(self, group: str | None, claimed_at: Micros, began_at: Micros | None) -> list[Settlement]:
+        """Return how to settle a start that was claimed at one time and began at another, or never."""
+        return [
+            Settlement(key, rate.until(claimed_at) + SLACK, None if began_at is None else rate.until(began_at))
+            for key, rate in self.of(group)
+        ]
 
     def exhausted(self, started: Mapping[str, int]) -> dict[str, Rate]:
         """Return the rates that allow no start now, by key. *started* are the starts that count, by key."""
@@ -123,14 +148,16 @@ class Rates:
 NO_RATES = Rates()
 
 
-def free_at(excess: int, starts: Iterable[tuple[Micros, int]], now: Micros) -> Micros:
+def free_at(excess: int, settled: Iterable[Counted], unsettled: Sequence[Counted], now: Micros) -> Micros:
     """Return the first time from *now* on at which a rate allows a start: when *excess* starts have ceased to count.
 
-    *starts* are when starts cease to count, and how many then, in the order of the times.
+    *settled* are in the order of their times.
     """
-    for until, count in starts if excess else ():
-        now = until
-        excess -= count
+    at = now
+    by_time = sorted(unsettled, key=lambda counted: counted.expected(now))
+    for counted in merge(settled, by_time, key=lambda counted: counted.expected(now)) if excess else ():
+        at = counted.expected(now)
+        excess -= counted.starts
         if excess <= 0:
             break
-    return now
+    return at

@@ -13,7 +13,7 @@ from scheduler_async.jobs.history import NO_ACTOR, Actor, ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
 from scheduler_async.rules.quotas import Quota
-from scheduler_async.rules.rates import NO_RATES, Move, Rates
+from scheduler_async.rules.rates import NO_RATES, Rate, Rates, Settlement
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
@@ -126,11 +126,11 @@ class Store(Protocol):
     async def running_by_group(self) -> dict[str, int]:
         """Return how many jobs of each group any node has claimed, by `group_key`."""
 
-    async def starts_of(self, key: str, now: Micros) -> list[tuple[Micros, int]]:
-        """Return when starts of a group cease to count for its rate, and how many then, by the key of the rate."""
+    async def rate_free_at(self, key: str, rate: Rate, now: Micros) -> Micros:
+        """Return when *rate* allows the next start, from *now* on. Its starts are counted under *key*."""
 
-    async def move_starts(self, moves: Mapping[Move, int]) -> None:
-        """Count starts of groups with a rate as of other times. The numbers say how many starts are moved so."""
+    async def settle_starts(self, settled: Mapping[Settlement, int]) -> None:
+        """Note when the handlers of counted starts have begun. The numbers say how many have begun so."""
 
     async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
         """Claim due jobs in order, and write the rows of their runs. Raise `NodeLost` if this node has no row."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from scheduler_async import Every, InvalidJobError, JobSpec, Manual, Run, Scheduler, SkipReason
-from scheduler_async.testing import VirtualClock
+from scheduler_async.rules.rates import Rate
 from tests.cast import HOUR, MINUTE, NOON, SECOND, NewScheduler, Worker
 
 
@@ -200,34 +203,37 @@ async def test_a_single_pass_keeps_to_a_rate(new_scheduler: NewScheduler, every_
 
 
 async def test_starts_are_stored_only_for_groups_with_a_rate_and_are_pruned(
-    new_scheduler: NewScheduler, every_store: str, worker: Worker
+    new_scheduler: NewScheduler, path: Path, worker: Worker
 ) -> None:
-    scheduler = new_scheduler(every_store, group_rates={"api": "100/s"})
+    scheduler = new_scheduler(str(path), group_rates={"api": "100/s"})
     await scheduler.start()
     await scheduler.add_job(Every("10s"), handler="work", id="rated", group="api")
     await scheduler.add_job(Every("10s"), handler="work", id="other", group="other")
     await worker.clock.advance("10m")
 
-    now = worker.clock.micros()
-    assert len(await scheduler._store.starts_of("default\napi", now - 10**6)) == 1
-    assert await scheduler._store.starts_of("default\nother", now - 10**6) == []
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute("SELECT rate_key, settled, starts FROM group_start WHERE starts > 0").fetchall()
+    assert rows == [("default\napi", 1, 1)]
 
 
-async def test_a_start_that_begins_late_counts_from_its_beginning(
-    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
+async def test_a_start_that_never_begins_does_not_count(
+    new_scheduler: NewScheduler, every_store: str, worker: Worker
 ) -> None:
+    """Its handler was removed between the claim and its beginning."""
+    rate = Rate(1, 60 * 10**6)
     scheduler = new_scheduler(every_store, group_rates={"api": "1/m"})
     await scheduler.start()
-    await scheduler.add_jobs(due_at_noon(2))
-    await clock.advance("1s")
-    rates, store = scheduler._engine.setting.limits.group_rates, scheduler._store
-    ((until, _),) = await store.starts_of("default\napi", clock.micros())
+    store, now = scheduler._store, worker.clock.micros()
+    rates = scheduler._engine.setting.limits.group_rates
+    await scheduler.add_job(Manual(), handler="work", id="a", group="api")
+    node = scheduler._engine.session.node.required_id()
+    await store.claim_one("default", "a", None, now, node=node, queued=False, rates=rates)
 
-    await store.move_starts(dict.fromkeys(rates.moves("default\napi", until - 60 * 10**6, until - 50 * 10**6), 1))
-    await clock.advance("2m")
+    counted = await store.rate_free_at("default\napi", rate, now)
+    await store.settle_starts(dict.fromkeys(rates.settlements("default\napi", now, None), 1))
 
-    assert await store.starts_of("default\napi", clock.micros() - 60 * 10**6)
-    assert len(worker.runs) == 2
+    assert counted == now + 60 * 10**6
+    assert await store.rate_free_at("default\napi", rate, now) == now
 
 
 @pytest.mark.parametrize("bad", [{"api": "100"}, {"": "1/s"}, {"*": "1/s"}, {"api": 5}, "1/s", ["api"], {"api": "0/m"}])

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from scheduler_async import InvalidJobError
 from scheduler_async.rules.groups import Rooms, group_key
-from scheduler_async.rules.rates import MOST_ROWS, Move, Rate, Rates, free_at, parse_rate
+from scheduler_async.rules.rates import (
+    MOST_ROWS,
+    SLACK,
+    SOON,
+    Counted,
+    Rate,
+    Rates,
+    Settlement,
+    free_at,
+    parse_rate,
+)
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros
 from tests.rules.stories import NOON
 
@@ -60,18 +70,19 @@ def test_a_start_counts_for_its_namespace_and_across_all() -> None:
     )
 
     assert starts == {
-        (key("a"), NOON + SECOND): 2,
-        (key("b"), NOON + SECOND): 1,
-        ("*/api", NOON + MINUTE): 3,
+        (key("a"), NOON + SECOND + SLACK): 2,
+        (key("b"), NOON + SECOND + SLACK): 1,
+        ("*/api", NOON + MINUTE + SLACK): 3,
     }
 
 
-def test_a_start_that_begins_later_is_moved() -> None:
+def test_a_start_is_settled_when_its_handler_begins_or_never_will() -> None:
     rates = Rates({"api": Rate(2, SECOND)})
+    counted = NOON + SECOND + SLACK
 
-    assert rates.moves(key("a"), NOON, NOON + 5) == [Move(key("a"), NOON + SECOND, NOON + SECOND + 5)]
-    assert rates.moves(key("a"), NOON, NOON) == []
-    assert rates.moves(key("a", "mail"), NOON, NOON + 5) == []
+    assert rates.settlements(key("a"), NOON, NOON + 5) == [Settlement(key("a"), counted, NOON + SECOND + 5)]
+    assert rates.settlements(key("a"), NOON, None) == [Settlement(key("a"), counted, None)]
+    assert rates.settlements(key("a", "mail"), NOON, NOON + 5) == []
 
 
 def test_starts_of_a_large_rate_that_are_close_together_share_a_row() -> None:
@@ -99,9 +110,23 @@ def test_the_next_start_is_allowed_when_enough_have_ceased_to_count(
     started: list[tuple[int, int]], expected: int
 ) -> None:
     rate = Rate(2, MINUTE)
-    starts = [(NOON + at, count) for at, count in started]
+    starts = [Counted(NOON + at, count) for at, count in started]
 
-    assert free_at(rate.excess(sum(count for _, count in starts)), starts, NOON) == NOON + expected
+    assert free_at(rate.excess(sum(counted.starts for counted in starts)), starts, [], NOON) == NOON + expected
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [
+        pytest.param(0, SECOND, id="claimed just now: one period later, as it will begin soon"),
+        pytest.param(-2 * SECOND, SOON, id="it should have begun long ago: look again soon"),
+        pytest.param(-SECOND - SLACK + 1, 1, id="it ceases to count in any case"),
+    ],
+)
+def test_an_unsettled_start_is_expected_to_begin_soon(claimed: Micros, expected: Micros) -> None:
+    unsettled = [Counted(NOON + claimed + SECOND + SLACK, 1, is_settled=False)]
+
+    assert free_at(1, [Counted(NOON + MINUTE, 1)], unsettled, NOON) == NOON + expected
 
 
 # ---------------------------------------------------------------- the room in a group
@@ -141,21 +166,22 @@ def test_no_rolling_window_has_more_handlers_than_the_rate_although_they_begin_l
     """Each step claims what the rate allows, of so many jobs that are due. The handlers begin some time later."""
     rate, now = Rate(count, SECOND), NOON
     rates = Rates({"api": rate})
-    ledger: Counter[tuple[str, Micros]] = Counter()
+    ledger: Counter[Micros] = Counter()
     begun: list[Micros] = []
     for wait, due, late in waits:
         now += wait
-        live = Counter({end: n for end, n in ledger.items() if end[1] > now})
-        room = Rooms(None, {}, {}, rates.counts, {key("a"): live.total()}).of(key("a"))
+        live = sum(starts for until, starts in ledger.items() if until > now)
+        room = Rooms(None, {}, {}, rates.counts, {key("a"): live}).of(key("a"))
         starts = int(min(room, due))
-        assert starts == min(due, max(count - live.total(), 0))  # as many as may
-        ledger.update(rates.starts([(key("a"), now)] * starts))
+        assert starts == min(due, max(count - live, 0))  # as many as may
+        ledger.update({until: starts for (_, until), starts in rates.starts([(key("a"), now)] * starts).items()})
         for number in range(starts):
             begins = now + late * (number + 1) // (starts + 1)
             begun.append(begins)
-            for move in rates.moves(key("a"), now, begins):
-                ledger[move.key, move.counted] -= 1
-                ledger[move.key, move.until] += 1
+            for settled in rates.settlements(key("a"), now, begins):
+                assert settled.until is not None
+                ledger[settled.counted] -= 1
+                ledger[settled.until] += 1
 
     for start in begun:
         assert sum(start <= other < start + SECOND for other in begun) <= count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -219,7 +220,7 @@ class ClaimWork(SuccessorWork, RateWork):
             self._left_alone, self._left_alone_since = set(), now
         if terms.limits_groups:
             await db.execute(GROUP_LOCK)  # before counting: a statement sees the rows as of its start
-        started = await self._live_starts(db, terms.group_rates, now)
+        started = await self._live_starts(db, now) if terms.group_rates else Counter()
         rows = await self._take_due(db, until, terms, started)
         node, next_due, next_count, unhandled, waiting, seen = rows[0][:6]
         if node is None:
@@ -297,7 +298,7 @@ class ClaimWork(SuccessorWork, RateWork):
         return int(await db.fetchval(COUNT_DUE, now, most))
 
     async def earliest_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
-        started = await self._live_starts(db, terms.group_rates, now)
+        started = await self._live_starts(db, now) if terms.group_rates else Counter()
         rooms = terms.rooms(await self.running_by_group(db) if terms.limits_running else {}, started)
         handlers = None if terms.handlers is None else list(terms.handlers)
         at = await db.fetchval(EARLIEST_DUE, now, handlers, *rooms.full, list(self._left_alone))

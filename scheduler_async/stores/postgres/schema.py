@@ -221,9 +221,10 @@ MIGRATIONS: Final = (
         """
         CREATE TABLE group_start (
             rate_key  text COLLATE "C" NOT NULL,
+            settled   boolean NOT NULL,  -- whether their handlers have begun
             until     bigint NOT NULL,
             starts    bigint NOT NULL,
-            PRIMARY KEY (rate_key, until)
+            PRIMARY KEY (rate_key, settled, until)
         )
         """,
         "CREATE INDEX group_start_until ON group_start (until)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -170,7 +171,7 @@ class ClaimWork(SuccessorWork, RateWork):
         numbers = self._numbers_of(db, terms.handlers)
         handlers = json.dumps(numbers)
         until = now + terms.ahead
-        started = self._live_starts(db, terms.group_rates, now)
+        started = self._live_starts(db, now) if terms.group_rates else Counter()
         rows = self._select_due(db, until, terms, handlers, started)
         run_id = self._last_number(db, LAST_RUN)
         here = None if terms.handlers is None else frozenset(terms.handlers)
@@ -302,7 +303,7 @@ class ClaimWork(SuccessorWork, RateWork):
         return int(count)
 
     def earliest_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
-        started = self._live_starts(db, terms.group_rates, now)
+        started = self._live_starts(db, now) if terms.group_rates else Counter()
         full, full_everywhere = map(json.dumps, self._rooms(db, terms, started).full)
         handlers = None if terms.handlers is None else json.dumps(terms.handlers)
         left_alone = json.dumps(list(self._left_alone))

@@ -9,7 +9,7 @@ from typing import Final
 
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import group_key
-from scheduler_async.rules.rates import LONGEST, MOST_STARTS, Move, Rate, Rates, free_at
+from scheduler_async.rules.rates import LONGEST, MOST_STARTS, SLACK, Counted, Rate, Rates, Settlement, free_at
 from scheduler_async.stores.sqlite.base import WorkBase
 from scheduler_async.timekeeping.instants import Micros
 
@@ -21,33 +21,36 @@ LIVE_STARTS: Final = f"""
     SELECT rate_key, sum(starts) FROM group_start WHERE {IS_LIVE} AND {IS_SOUND} GROUP BY rate_key
 """
 STARTS_OF: Final = f"""
-    SELECT until, starts FROM group_start WHERE rate_key = :key AND {IS_LIVE} AND {IS_SOUND} ORDER BY until
+    SELECT until, starts
+      FROM group_start
+     WHERE rate_key = :key AND settled = :settled AND {IS_LIVE} AND {IS_SOUND}
+  ORDER BY until
 """
 ADD: Final = """
-    INSERT INTO group_start (rate_key, until, starts)
-    VALUES (?, ?, ?)
-        ON CONFLICT (rate_key, until) DO UPDATE SET starts = starts + excluded.starts
+    INSERT INTO group_start (rate_key, settled, until, starts)
+    VALUES (?, ?, ?, ?)
+        ON CONFLICT (rate_key, settled, until) DO UPDATE SET starts = starts + excluded.starts
 """
-TAKE_AWAY: Final = "UPDATE group_start SET starts = starts - ? WHERE rate_key = ? AND until = ?"
+TAKE_AWAY: Final = "UPDATE group_start SET starts = starts - ? WHERE rate_key = ? AND settled = 0 AND until = ?"
 FORGET: Final = "DELETE FROM group_start WHERE rate_key = ? AND until > ? RETURNING starts"
 
 
 class RateWork(WorkBase):
     """Steps of claims, and the transactions of starts. For their purpose, see `Store`."""
 
-    def _live_starts(self, db: sqlite3.Connection, rates: Rates, now: Micros) -> Counter[str]:
+    def _live_starts(self, db: sqlite3.Connection, now: Micros) -> Counter[str]:
         """Return how many starts count now, by the key of their rate."""
-        return Counter(dict(db.execute(LIVE_STARTS, {"now": now}).fetchall())) if rates else Counter()
+        return Counter(dict(db.execute(LIVE_STARTS, {"now": now}).fetchall()))
 
     def _count_starts(
         self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], rates: Rates, now: Micros
     ) -> Counter[tuple[str, Micros]]:
         """Count the starts of claimed *runs* whose groups have a rate. Forget those that no longer count."""
-        begun = ((group_key(run.job.namespace, run.job.group), run.claimed_at) for run in runs)
-        counted = rates.starts(begun)
+        claimed = ((group_key(run.job.namespace, run.job.group), run.claimed_at) for run in runs)
+        counted = rates.starts(claimed)
         if counted:
             db.execute(PRUNE, {"now": now})
-            db.executemany(ADD, [(*start, count) for start, count in counted.items()])
+            db.executemany(ADD, [(key, False, until, count) for (key, until), count in counted.items()])
         return counted
 
     def _next_start(
@@ -56,20 +59,31 @@ class RateWork(WorkBase):
         """Return when the first of the rates that are reached allows another start, or None if none is reached."""
         moments = []
         for key, rate in rates.exhausted(started).items():
-            at = free_at(rate.excess(started[key]), db.execute(STARTS_OF, {"key": key, "now": now}), now)
+            at = self._free_at(db, key, rate.excess(started[key]), now)
             moments.append(at if at <= rate.until(now) else self._follow_the_clock(db, key, rate, now))
         return min(moments, default=None)
+
+    def _free_at(self, db: sqlite3.Connection, key: str, excess: int, now: Micros) -> Micros:
+        settled = db.execute(STARTS_OF, {"key": key, "settled": True, "now": now})
+        unsettled = db.execute(STARTS_OF, {"key": key, "settled": False, "now": now}).fetchall()
+        return free_at(
+            excess,
+            (Counted(until, starts) for until, starts in settled),
+            [Counted(until, starts, is_settled=False) for until, starts in unsettled],
+            now,
+        )
 
     def _follow_the_clock(self, db: sqlite3.Connection, key: str, rate: Rate, now: Micros) -> Micros:
         """Count the starts of the future as of *now*: they began before the clock was set back."""
         until = rate.until(now)
-        starts = [count for (count,) in db.execute(FORGET, (key, until)).fetchall()]
-        db.execute(ADD, (key, until, sum(starts)))
+        starts = [count for (count,) in db.execute(FORGET, (key, until + SLACK)).fetchall()]
+        db.execute(ADD, (key, True, until, sum(starts)))
         return until
 
-    def starts_of(self, db: sqlite3.Connection, key: str, now: Micros) -> list[tuple[Micros, int]]:
-        return db.execute(STARTS_OF, {"key": key, "now": now}).fetchall()
+    def rate_free_at(self, db: sqlite3.Connection, key: str, rate: Rate, now: Micros) -> Micros:
+        return self._free_at(db, key, rate.excess(self._live_starts(db, now)[key]), now)
 
-    def move_starts(self, db: sqlite3.Connection, moves: Mapping[Move, int]) -> None:
-        db.executemany(TAKE_AWAY, [(count, move.key, move.counted) for move, count in moves.items()])
-        db.executemany(ADD, [(move.key, move.until, count) for move, count in moves.items()])
+    def settle_starts(self, db: sqlite3.Connection, settled: Mapping[Settlement, int]) -> None:
+        db.executemany(TAKE_AWAY, [(count, one.key, one.counted) for one, count in settled.items()])
+        begun = [(one.key, True, one.until, count) for one, count in settled.items() if one.until is not None]
+        db.executemany(ADD, begun)

@@ -285,9 +285,10 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         """
         CREATE TABLE group_start (
             rate_key  TEXT NOT NULL,
+            settled   INTEGER NOT NULL,  -- whether their handlers have begun
             until     INTEGER NOT NULL,
             starts    INTEGER NOT NULL,
-            UNIQUE (rate_key, until)
+            UNIQUE (rate_key, settled, until)
         ) STRICT
         """,
         "CREATE INDEX group_start_until ON group_start (until)",

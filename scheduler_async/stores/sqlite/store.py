@@ -270,8 +270,8 @@ class SQLiteStore:
     request_cancel = writing(Work.request_cancel)
     report = recording(Work.report)
     running_by_group = reading(Work.running_by_group)
-    starts_of = reading(Work.starts_of)
-    move_starts = recording(Work.move_starts)
+    rate_free_at = reading(Work.rate_free_at)
+    settle_starts = recording(Work.settle_starts)
 
     claim_due = writing(Work.claim_due)
     count_due = reading(Work.count_due)

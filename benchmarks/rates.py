@@ -1,8 +1,8 @@
 """Is a rate of 1,000 starts per second held and reached by four processes that share one file or one server?
 
-More jobs are due than the rate allows: half as many again, each of them once a second. Every handler notes the time at which it was called, in a file of its process:
-the store is not its own witness. No rolling second may have more than 1,000 of these times. The rate that is reached is
-counted over whole periods, without the first and the last.
+More jobs are due than the rate allows: half as many again, each of them once a second. Every handler notes the time at
+which it was called, in a file of its process: the store is not its own witness. No rolling second may have more than
+1,000 of these times. The rate that is reached is counted over whole periods, without the first and the last.
 
     python benchmarks/rates.py [--rate 1000/s] [--processes 4] [--seconds 10] [--store file|server] [--quick]
 

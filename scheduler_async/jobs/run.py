@@ -21,6 +21,8 @@ from scheduler_async.jobs.stop_signal import AnyEvent, RunSignal, StopSignal, si
 from scheduler_async.texts import storable
 from scheduler_async.timekeeping.instants import Micros, from_micros, iso_text
 
+QUEUED = Status.QUEUED  # every run needs it, and this is faster
+
 
 class Attempt(Struct, frozen=True, gc=False):
     """An attempt at an occurrence: its number, its cause, and the time of its claim."""
@@ -68,7 +70,7 @@ class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
     @property
     def is_queued(self) -> bool:
         """Whether the run waits for a slot."""
-        return self.job.state.activity is Status.QUEUED
+        return self.job.state.activity is QUEUED
 
     @property
     def named(self) -> dict[str, object]:
@@ -273,6 +275,12 @@ class Run:
         reporter: Reporter | None = self.__dict__.get("_reporter")
         if reporter is not None:
             reporter.note(self, output=output)
+
+    @property
+    def has_left_nothing(self) -> bool:
+        """Whether the handler has neither written nor reported anything, nor assigned a cursor."""
+        known = self.__dict__
+        return not ("_output" in known or "_progress" in known or "_cursor" in known)
 
     @property
     def reported(self) -> ProgressReport | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import OnInterrupt, Outcome, Phase, SkipReason, Status, Trigger
+from scheduler_async.jobs.enums import OnInterrupt, Outcome, Overlap, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Consequence
-from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending
+from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
 from scheduler_async.rules.edits import disable, resume
 from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over
 from scheduler_async.rules.next_run import (
@@ -27,6 +27,7 @@ from scheduler_async.timekeeping.instants import Micros
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 MANUAL, IDLE, PAUSED, DISABLED = Trigger.MANUAL, Status.IDLE, Phase.PAUSED, Phase.DISABLED
 INTERRUPTED, CANCELLED, ALREADY_RUNNING = Outcome.INTERRUPTED, Outcome.CANCELLED, SkipReason.ALREADY_RUNNING
+QUEUE = Overlap.QUEUE
 
 # ---------------------------------------------------------------- after a run
 
@@ -43,7 +44,7 @@ def after_run(
         ended = after_run(job, run, replace(ending, disable=False), now, rules, started_at)
         given_up = disable(ended.job, "its handler returned False", now)
         return Transition(given_up.job, ended.skips + given_up.skips)
-    ended = _ended(job, run, ending, now, rules, started_at)
+    ended = _unless_it_was_the_last(job, _ended(job, run, ending, now, rules, started_at), now)
     # Which ends the pause.
     if job.state.phase is PAUSED and ended.state.phase is DISABLED and not job.schedule.follows_runs:
         return Transition(ended.job, uncounted(job, now, ALREADY_RUNNING))
@@ -64,15 +65,37 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         return _after_run_beside_schedule(job, state, run, now, reason)
     if state.phase is DISABLED:
         return Transition(job.with_state(state))
+    if state.owed_until is not None:  # and more of them are owed
+        left = _settled(job, state, run, ending, (), state.regular_at, now, rules)
+        return _with_owed(left, state.owed_until, passed_over(job, state.regular_at, now, SkipReason.DISABLED))
     began = max(run.claimed_at, run.scheduled_for)
     skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
+    if skips and job.description.policy.overlap is QUEUE and state.phase is Phase.ACTIVE:
+        first = skips[0].scheduled_for  # it has waited for this run to end
+        return _with_owed(_settled(job, state, run, ending, (), first, now, rules), first, skips)
     if state.phase is PAUSED:
         skips = ()  # the end of the pause records them
     if regular is not None and regular == run.scheduled_for:  # the clock was set back during the run
         regular = next_regular(job, regular)
-    follows = job.schedule.follows_runs and job.anchor <= run.claimed_at
     if job.schedule.follows_runs:
         regular = state.next_run_at  # a run of the other job has ended meanwhile
+    return _settled(job, state, run, ending, skips, regular, now, rules)
+
+
+def _settled(
+    job: Job,
+    state: JobState,
+    run: Attempt,
+    ending: Ending,
+    skips: tuple[Skip, ...],
+    regular: Micros | None,
+    now: Micros,
+    rules: Rules,
+) -> Transition:
+    """Return the job with its next run: a retry, or *regular*, the next occurrence, perhaps put off."""
+    outcome = ending.outcome
+    interrupted = outcome is INTERRUPTED
+    follows = job.schedule.follows_runs and job.anchor <= run.claimed_at
     if outcome.is_success or not (job.schedule.runs_by_itself or follows):  # it may have become a manual job
         return Transition(job.with_state(with_next_run(job, state, regular, now)), skips)
     is_rerun = job.on_interrupt is OnInterrupt.RERUN
@@ -99,6 +122,23 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     if follows and regular is not None and state.phase is DISABLED:  # what came meanwhile is not followed any more
         skips += passed_over(job, regular, max(regular, now), SkipReason.DISABLED)
     return Transition(job.with_state(state), skips)
+
+
+def _with_owed(ended: Transition, owed_until: Micros, skips: tuple[Skip, ...]) -> Transition:
+    """Return *ended* with the occurrences that are still owed. If the job is given up, they are the *skips*."""
+    if ended.state.phase is DISABLED:
+        return replace(ended, skips=skips)
+    return replace(ended, job=ended.job.with_state(replace(ended.state, owed_until=owed_until)))
+
+
+def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transition:
+    """Return *ended*. If as many occurrences of *job* have run as may, and none is retried, the job has ended."""
+    state, most = ended.state, job.description.policy.max_runs
+    if most is None or state.occurrences_run < most or state.phase is DISABLED or state.retry_of is not None:
+        return ended
+    due = state.regular_at if state.regular_at is not None else state.next_run_at
+    skips = ended.skips + passed_over(job, due, now, SkipReason.ENDED)
+    return Transition(job.with_state(with_next_run(job, state, None, now)), skips)
 
 
 def _has_set_cursor(job: Job, run: Attempt) -> bool:
@@ -178,6 +218,12 @@ def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None)
     return replace(state, next_run_at=at, retry_of=run.scheduled_for, attempts=run.attempt, regular_at=regular)
 
 
+def _waits(job: Job) -> bool:
+    """Return whether an occurrence that comes due during a run waits for its end."""
+    has_grid = not (job.schedule.runs_once or job.schedule.counts_from_end)
+    return has_grid and job.description.policy.overlap is QUEUE
+
+
 def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
     """Return *state* as disabled. If the job is resumed, its next attempt gets a new number."""
     return replace(disabled(state, reason, now), retry_of=run.scheduled_for, attempts=run.attempt)
@@ -202,9 +248,13 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
         return Transition(job.with_state(planned), skips)
     if job.schedule.counts_from_end and not by_hand:
         return Transition(job.with_state(with_next_run(job, state, next_regular(job, now), now)))
+    if not job.schedule.runs_by_itself:
+        return Transition(job.with_state(state))  # a run of another job that has ended meanwhile is still followed
     at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
+    if at is not None and since < at <= now and state.retry_of is None and is_active and _waits(job):
+        return Transition(job.with_state(replace(state, owed_until=at)))
     if (
-        (job.schedule.runs_once or job.schedule.counts_from_end or not job.schedule.runs_by_itself)
+        (job.schedule.runs_once or job.schedule.counts_from_end)
         or state.retry_of is not None
         or at is None
         or not since < at <= now

@@ -28,8 +28,8 @@ _PERIODS = {"s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _PATTERN = re.compile(r"(?P<count>\d{1,9})\s*/\s*(?P<unit>[smhd])", re.ASCII | re.IGNORECASE)
 
 # Of a rate with many starts, those that are close together cease to count together, at the end of a grain. Otherwise,
-# processes would claim these jobs one by one. With even more starts, the grain is so large that a store has no more rows
-# than MOST_ROWS for a rate.
+# processes would claim these jobs one by one. With even more starts, the grain is larger, so that a store has at most
+# MOST_ROWS rows for a rate.
 MANY = 200
 GRAIN: Micros = SECOND // 200
 MOST_ROWS = 4096

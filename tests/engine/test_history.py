@@ -503,22 +503,25 @@ async def test_a_job_that_has_ended_stays_ended_when_it_is_disabled(scheduler: S
 
 
 @pytest.mark.parametrize(
-    ("options", "left"),
+    ("options", "after", "left"),
     [
-        pytest.param({}, {"off"}, id="by default after a week"),
-        pytest.param({"purge_ended_after": "20d"}, {"once", "off"}, id="after another time"),
-        pytest.param({"purge_ended_after": None}, {"once", "off"}, id="never"),
-        pytest.param({"purge_disabled_after": "5d", "purge_ended_after": None}, set(), id="with all disabled jobs"),
+        pytest.param({}, "9d", {"off"}, id="by default after a week"),
+        pytest.param({"purge_ended_after": "20d"}, "9d", {"once", "off"}, id="after another time"),
+        pytest.param({"purge_ended_after": None}, "9d", {"once", "off"}, id="never"),
+        # Hours, not days: disabled jobs are looked for every minute.
+        pytest.param(
+            {"purge_disabled_after": "1h", "purge_ended_after": None}, "3h", set(), id="with all disabled jobs"
+        ),
     ],
 )
 async def test_ended_jobs_are_removed_in_time(
-    new: NewScheduler, clock: VirtualClock, options: dict[str, Any], left: set[str]
+    new: NewScheduler, clock: VirtualClock, options: dict[str, Any], after: str, left: set[str]
 ) -> None:
     scheduler = new(**options)
     await scheduler.add_job(At(NOON + HOUR), handler="work", id="once")
     await scheduler.add_job(Every("1h"), handler="work", id="off", enabled=False)
     await scheduler.start()
-    await clock.advance("9d")
+    await clock.advance(after)
 
     assert {job.id for job in await scheduler.list_jobs()} == left
     if "once" not in left:

@@ -206,6 +206,7 @@ async def record_edit(store: Store, at: Micros, before: object) -> None:
         last = "(SELECT last_change FROM job WHERE uid = ?1)"
         columns = "uid, at, action, before, previous, decision"
         await write(store, f"INSERT INTO change ({columns}) VALUES (?1, ?2, 'edit', ?3, {last}, {last})", *values)
+        await write(store, "UPDATE job SET last_change = (SELECT max(number) FROM change) WHERE uid = ?", job.uid)
 
 
 @pytest.mark.parametrize(

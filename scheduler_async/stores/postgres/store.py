@@ -169,6 +169,8 @@ class PostgresStore:
         self._is_open = True
         try:
             await carried_through(self._open())
+        except GeneratorExit:  # the event loop was closed, and cannot close connections: the next attempt will
+            raise
         except BaseException:
             await self.close()
             raise

@@ -107,6 +107,7 @@ INSERT_CHANGE: Final = f"""
                FROM job CROSS JOIN change c ON c.number = job.last_change
               WHERE job.uid = ?))
 """
+SET_LAST_CHANGE: Final = "UPDATE job SET last_change = ? WHERE uid = ?"
 CANCELS_OF: Final = """
     SELECT run, reason FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
 """
@@ -268,12 +269,11 @@ class WorkBase:
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
         """Return the number of a handler. *numbers* are those of this transaction, which may be rolled back."""
         if handler not in numbers:
-            self._numbers_of(db, [handler])
-            number = self._handlers.get(handler)
+            known = self._numbers_of(db, [handler])
             numbers[handler] = (
-                db.execute("INSERT INTO handler (name) VALUES (?) RETURNING number", (handler,)).fetchone()[0]
-                if number is None
-                else number
+                known[0]
+                if known
+                else db.execute("INSERT INTO handler (name) VALUES (?) RETURNING number", (handler,)).fetchone()[0]
             )
         return numbers[handler]
 
@@ -324,12 +324,15 @@ class WorkBase:
 
     def _write_changes(self, db: sqlite3.Connection, records: Sequence[ChangeRecord]) -> None:
         """Write the rows of changes of jobs."""
-        if records:
-            last = self._number_of_last_change(db)
-            for number, record in enumerate(records, last + 1):  # rarely more than one
-                uid = record[0]
-                db.execute(INSERT_CHANGE, (number, *record, uid, uid))
-            self._last_change = last + len(records)
+        for record in records:  # rarely more than one
+            db.execute(SET_LAST_CHANGE, (self._insert_change(db, record), record[0]))
+
+    def _insert_change(self, db: sqlite3.Connection, record: ChangeRecord) -> int:
+        """Write the row of a change, and return its number. The job must get this number as that of its last change."""
+        uid = record[0]
+        number = self._last_change = self._number_of_last_change(db) + 1
+        db.execute(INSERT_CHANGE, (number, *record, uid, uid))
+        return number
 
     def _number_of_last_change(self, db: sqlite3.Connection) -> int:
         return self._last_number(db, LAST_CHANGE) if self._last_change is None else self._last_change

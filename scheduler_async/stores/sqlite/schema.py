@@ -257,6 +257,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE state ADD COLUMN paused_until INTEGER",
         "ALTER TABLE state ADD COLUMN cursor TEXT",
         "ALTER TABLE state ADD COLUMN cursor_edits INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN owed_until INTEGER",
+        "ALTER TABLE state ADD COLUMN occurrences_run INTEGER NOT NULL DEFAULT 0",
         """
         UPDATE state
            SET counted_until = coalesce(disabled_at, (SELECT updated_at FROM job WHERE job.uid = state.uid))
@@ -329,14 +331,6 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         ) STRICT
         """,
         "ALTER TABLE job ADD COLUMN last_change INTEGER",
-        # New jobs are inserted with their first change.
-        """
-        CREATE TRIGGER change_of_job AFTER INSERT ON change
-        WHEN new.action <> 'add'
-        BEGIN
-            UPDATE job SET last_change = new.number WHERE uid = new.uid;
-        END
-        """,
         "ALTER TABLE node ADD COLUMN handlers TEXT",
         # The life of each node, kept after its end.
         """

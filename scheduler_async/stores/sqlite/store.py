@@ -136,6 +136,8 @@ class SQLiteStore:
         try:
             # aiosqlite drops a connection if its caller is cancelled.
             await carried_through(self._open())
+        except GeneratorExit:  # the event loop was closed, and cannot close connections: the next attempt will
+            raise
         except BaseException:
             await self.close()
             raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import OnInterrupt, Outcome, Overlap, Phase, SkipReason, Status, Trigger
+from scheduler_async.jobs.enums import ENDED, OnInterrupt, Outcome, Overlap, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Consequence
 from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
@@ -138,7 +138,7 @@ def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transit
         return ended
     due = state.regular_at if state.regular_at is not None else state.next_run_at
     skips = ended.skips + passed_over(job, due, now, SkipReason.ENDED)
-    return Transition(job.with_state(with_next_run(job, state, None, now)), skips)
+    return Transition(job.with_state(disabled(state, ENDED, now)), skips)
 
 
 def _has_set_cursor(job: Job, run: Attempt) -> bool:

@@ -12,11 +12,12 @@ to. What is counted is counted from that log and compared with what the store sa
     postgres eight processes on one server: killed, frozen, cut off; its connections ended, the server itself killed
     shutdown asked to end at random moments, once or twice: in time, without a word, and every outcome is on record
     steer    killed while another process asks for runs and cancels them: no run is lost, no cursor is ahead
+    chain    killed between a run and the run that follows it: no run that follows another is lost
     restless stopped and started again, called meanwhile, edited in the last 50 ms: no call hangs, nothing is left open
 
     python benchmarks/torture.py [--parts shared,kill,freeze] [--quick] [--seed 1] [--json FILE]
 
-It takes nine minutes, or two with --quick, and its exit code is 1 if anything is missed. It freezes and kills
+It takes twelve minutes, or three with --quick, and its exit code is 1 if anything is missed. It freezes and kills
 with signals, which Windows does not have.
 """
 
@@ -36,6 +37,7 @@ from pathlib import Path
 from random import Random
 
 from torturing.accounts import Goals
+from torturing.chain import chain
 from torturing.clock import clock
 from torturing.disk import disk
 from torturing.freeze import freeze
@@ -60,6 +62,7 @@ PARTS: dict[str, Part] = {
     "shutdown": shutdown,
     "restless": restless,
     "steer": steer,
+    "chain": chain,
     "postgres": postgres,
 }
 # One of its torments alone, or one of the stores: postgres-kill, postgres-freeze, …, restless-file, steer-server, …
@@ -67,6 +70,7 @@ ALONE: dict[str, Part] = {
     **{f"postgres-{name}": partial(postgres, names=[name]) for name in TORMENTS},
     **{f"restless-{name}": partial(restless, stores=[name]) for name in STORES},
     **{f"steer-{name}": partial(steer, stores=[name]) for name in STORES},
+    **{f"chain-{name}": partial(chain, stores=[name]) for name in STORES},
 }
 
 

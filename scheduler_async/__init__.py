@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from scheduler_async.options import JobChanges, JobFilters, JobOptions
     from scheduler_async.running.handlers import current_run
     from scheduler_async.scheduler import Scheduler
+    from scheduler_async.schedules.after import After
     from scheduler_async.schedules.any_of import AnyOf
     from scheduler_async.schedules.at import At
     from scheduler_async.schedules.base import Schedule
@@ -74,6 +75,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "After",
     "AnyOf",
     "At",
     "BusinessDays",
@@ -226,6 +228,7 @@ _NAMES = {
     ),
     "running.handlers": ("current_run",),
     "scheduler": ("Scheduler",),
+    "schedules.after": ("After",),
     "schedules.any_of": ("AnyOf",),
     "schedules.at": ("At",),
     "schedules.base": ("Schedule",),

@@ -21,6 +21,7 @@ from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.logs import say
 from scheduler_async.rules.groups import check_limited, is_ambiguous
 from scheduler_async.rules.quotas import Quota
+from scheduler_async.rules.rates import NO_RATES, Rates, parse_rate
 from scheduler_async.rules.terms import Rules
 from scheduler_async.running.signature import Handler
 from scheduler_async.schedules.base import Schedule
@@ -133,6 +134,7 @@ def check_limits(
     max_concurrent: int | None,
     queue_size: int | None,
     group_limits: int | Mapping[str, int] | None,
+    group_rates: Mapping[str, str] | None,
     stuck_after: str | timedelta | None,
     max_sleep: str | timedelta | None,
     keep_runs: int | None,
@@ -147,6 +149,7 @@ def check_limits(
         queue_size=check_count(queue_size, "queue_size", smallest=0),
         group_limit=limit_of_each,
         group_limits=limit_by_group,
+        group_rates=_check_group_rates(group_rates),
         stuck_after=duration_or_none(stuck_after),
         max_sleep=duration_or_none(max_sleep),
         keep_runs=check_count(keep_runs, "keep_runs", smallest=0),
@@ -169,13 +172,29 @@ def _check_group_limits(limits: int | Mapping[str, int] | None) -> tuple[int | N
     return check_count(limits, "group_limits"), {}
 
 
+def _check_group_rates(rates: Mapping[str, str] | None) -> Rates:
+    """Return the rates of groups."""
+    if rates is None:
+        return NO_RATES
+    if not isinstance(rates, Mapping):
+        raise InvalidJobError(
+            f'group_rates must be a dict such as {{"api": "100/m"}}, not {quoted(rates)}.', "group_rates"
+        )
+    for key in rates:
+        _check_group_key(key, "group_rates")
+    return Rates({key: parse_rate(rate, key) for key, rate in rates.items() if rate is not None})
+
+
+def _check_group_key(key: str, what: str) -> None:
+    check_limited(key, what)
+    if is_ambiguous(key):
+        say(WARNING, '%s[%s] limits a group whose name contains "/", not a group of one namespace', what, quoted(key))
+
+
 def _check_limit_by_group(limits: Mapping[str, int]) -> dict[str, int]:
     checked: dict[str, int] = {}
     for key, limit in limits.items():
-        check_limited(key)
-        if is_ambiguous(key):
-            words = 'group_limits[%s] limits a group whose name contains "/", not a group of one namespace'
-            say(WARNING, words, quoted(key))
+        _check_group_key(key, "group_limits")
         count = check_count(limit, "group_limits", key=f"[{quoted(key)}]")
         if count is not None:
             checked[key] = count

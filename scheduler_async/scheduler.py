@@ -86,6 +86,10 @@ class Scheduler(Reading, Steering):
     group_limits=None
         How many jobs of a group may run at once, in all processes together: a number, which limits every group, or
         a dict such as {"mail": 2}. It counts within each namespace; the key "*/mail" counts across all of them.
+    group_rates=None
+        How many jobs of a group may start in any second, minute, hour or day, in all processes together: a dict such
+        as {"api": "100/m"}, with the units s, m, h and d, and keys as in *group_limits*. Over the rate, a job stays
+        due and starts as soon as it may. Runs that callers trigger count, and are not held up.
     misfire_grace="60s"
         How late a run may start without being a misfire. The `misfire` option of the job decides what happens
         after that. None: no run is ever too late.
@@ -123,6 +127,7 @@ class Scheduler(Reading, Steering):
         max_concurrent: int | None = None,
         queue_size: int | None = None,
         group_limits: int | Mapping[str, int] | None = None,
+        group_rates: Mapping[str, str] | None = None,
         misfire_grace: str | timedelta | None = "60s",
         stuck_after: str | timedelta | None = "2h",
         max_sleep: str | timedelta | None = "60s",
@@ -141,6 +146,7 @@ class Scheduler(Reading, Steering):
             max_concurrent=max_concurrent,
             queue_size=queue_size,
             group_limits=group_limits,
+            group_rates=group_rates,
             stuck_after=stuck_after,
             max_sleep=max_sleep,
             keep_runs=keep_runs,
@@ -335,7 +341,7 @@ class Scheduler(Reading, Steering):
         daily idle at 09:00 on Monday to Friday (Europe/Stockholm)
 
         schedule
-            When the job runs: `Every`, `Delay`, `Cron`, `At`, `Manual`, `AnyOf`, or a schedule of your own.
+            When the job runs: `Every`, `Delay`, `Cron`, `At`, `After`, `Manual`, `AnyOf`, or a schedule of your own.
         handler
             The name of the handler to call, or a function. A function that is not registered is registered under its
             name. Another process may have the handler; until one does, the job waits.
@@ -354,7 +360,7 @@ class Scheduler(Reading, Steering):
         priority="standard"
             "high", "standard" or "low": which jobs start first if not all can start at once.
         group=None
-            A group of jobs that share a limit: see `group_limits` of `Scheduler`.
+            A group of jobs that share a limit or a rate: see `group_limits` and `group_rates` of `Scheduler`.
         misfire="run_once"
             What happens to runs missed by more than `misfire_grace`: "run_once" runs the job once now, "skip" waits
             for the next occurrence, "run_all" runs each of them, oldest first. The run log counts the occurrences that

@@ -50,6 +50,8 @@ def outlook(job: Job) -> str:
         return f"it starts again {end}when it is resumed"
     if job.status is not Status.IDLE:
         return f"{job.status.value} now"
+    if job.schedule.follows_runs and job.next_run_at is None:
+        return f"runs {job.schedule.describe(HERE)}"
     if isinstance(job.schedule, Manual) or job.next_run_at is None:
         return "runs when it is triggered"
     if not isinstance(job.schedule, At):

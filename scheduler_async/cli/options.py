@@ -27,6 +27,7 @@ PRIORITIES = ("high", "standard", "low")
 STATUSES = ("idle", "queued", "running", "paused", "disabled", "done")
 MISFIRES = ("run_once", "skip")
 OTHERWISE = ("skip", "before", "after")
+RUN_ENDS = ("success", "failure", "any")  # the values of `RunEnds`
 
 NONE = "none"
 """The word that clears a setting."""
@@ -152,6 +153,23 @@ AfterOption = Annotated[
         "--after", metavar="DURATION", help="Run this long after the previous run has ended. The first run is now."
     ),
 ]
+AfterJobOption = Annotated[
+    str | None,
+    typer.Option(
+        "--after-job", metavar="SLUG", help="Run after each run of another job. See --outcome.", autocompletion=slugs
+    ),
+]
+OutcomeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--outcome",
+        click_type=one_of(RUN_ENDS),
+        help="The runs of --after-job that count: those that succeed, fail, or end in any way. Default: success",
+    ),
+]
+DelayOption = Annotated[
+    str | None, typer.Option("--delay", metavar="DURATION", help="How long to wait after the run of --after-job.")
+]
 AtOption = Annotated[
     str | None,
     typer.Option("--at", metavar="TIME", help="Run once at a time such as 2026-06-15T09:00, or with a Z in UTC."),
@@ -264,13 +282,19 @@ def schedule_of(
     tz: str | None,
     *,
     has_calendar: bool = False,
+    after_job: str | None = None,
+    outcome: str | None = None,
+    delay: str | None = None,
 ) -> Schedule | None:
     """Return the schedule that the options describe; None if there are none."""
-    from scheduler_async import Cron, Delay, Every, Manual
+    from scheduler_async import After, Cron, Delay, Every, Manual
     from scheduler_async.timekeeping.zones import check_zone
 
-    options = {"cron": cron, "every": every, "after": after, "at": at, "manual": manual or None}
+    options = {"cron": cron, "every": every, "after": after, "at": at, "after-job": after_job, "manual": manual or None}
     given = [name for name, value in options.items() if value is not None]
+    for name, value in (("outcome", outcome), ("delay", delay)):
+        if value is not None and after_job is None:
+            misused(f"--{name} needs --after-job.")
     if len(given) > 1:
         misused(f"Pass --{given[0]} or --{given[1]}, not both: a job has one schedule.")
     if tz is not None and given and given[0] not in ("cron", "at") and not has_calendar:
@@ -285,6 +309,10 @@ def schedule_of(
         return Delay(after)
     if at is not None:
         return moment_of(at, tz)
+    if after_job is not None:
+        other, slash, job = after_job.partition("/")
+        namespace, name = (other, job) if slash else (None, after_job)
+        return After(name, outcome or "success", delay, namespace)
     return Manual() if manual else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.claim_ahead import Expected
+from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.messages import Claims
 from scheduler_async.timekeeping.instants import Micros
 
@@ -63,6 +64,11 @@ class Agenda:
             if state.paused_until is not None:
                 self.learn_of_pause(state.paused_until)
         self.learn_of_moments(moments)
+
+    def learn_of_changes(self, changes: Iterable[Transition]) -> None:
+        """Note when changed jobs run next, and those that run after them."""
+        found = list(changes)
+        self.learn_of(change.job for edit in found for change in (edit, *edit.successors))
 
     def learn_of_pause(self, until: Micros | None) -> None:
         """Note that a paused job resumes by itself at a time."""

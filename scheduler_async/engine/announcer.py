@@ -84,7 +84,7 @@ class Announcer:
         if self._events.has_listeners:
             row, raised = row_of(item, self._node.name), active.error if ending.outcome.is_failure else None
             self.tell(EventKind.RUN_FINISHED, item.finished_at, job=left.job, run=row, exception=raised)
-        if left.kind or left.skips:
+        if left.kind or left.skips or left.successors:
             self.edited(left, item.finished_at)
 
     def dropped(self, active: ActiveRun) -> None:
@@ -118,6 +118,8 @@ class Announcer:
                 self.tell(EventKind.RUN_SKIPPED, now, job=edit.job, run=row, reason=skip.reason)
             if edit.kind is not None:
                 self.tell(edit.kind, now, job=edit.job.as_of(now), reason=disabled_reason)
+            for successor in edit.successors:
+                self.edited(successor, now)
 
     def handler_missing(self, job: Job) -> None:
         """Warn that a job is due and its handler or its schedule is not known here, once for each revision."""

@@ -13,6 +13,7 @@ from scheduler_async.engine.ended_runs import EndedRuns
 from scheduler_async.engine.launcher import Launcher
 from scheduler_async.engine.lookahead import Lookahead
 from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.rated_starts import RatedStarts
 from scheduler_async.engine.setting import Setting
 from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerStoppingError, quoted
 from scheduler_async.jobs.enums import Status
@@ -45,11 +46,12 @@ class Claimer:
         clock_watch: ClockWatch,
         launcher: Launcher,
         ended: EndedRuns,
+        rated: RatedStarts,
     ) -> None:
         """*lock* is held during a claim, and by everything that must not happen during one."""
         self._setting, self._lock, self._node = setting, lock, node
         self._agenda, self._announcer, self._clock_watch = agenda, announcer, clock_watch
-        self._launcher, self._runner, self._ended = launcher, launcher.runner, ended
+        self._launcher, self._runner, self._ended, self._rated = launcher, launcher.runner, ended, rated
         self.lookahead = Lookahead(setting.limits, agenda, launcher.waiting)
         self._is_unsure = False
         self.claimed_at = float("-inf")
@@ -81,7 +83,7 @@ class Claimer:
             self._node.check_trust()  # the process may have been suspended since
             if claims.runs:
                 self.claimed_at = elapsed
-            started = self._launcher.begin(claims.runs, now)
+            started = self._begin(claims.runs, now)
         agenda.end_claim(claims, counted_all=counted_all)
         for edit in claims.edits:
             self._announcer.edited(edit, now)
@@ -89,6 +91,11 @@ class Claimer:
         for job in claims.unhandled:
             self._announcer.handler_missing(job)
         return started, claims
+
+    def _begin(self, runs: Sequence[ClaimedRun], now: Micros) -> list[ActiveRun]:
+        started = self._launcher.begin(runs, now)
+        self._rated.expect(started)
+        return started
 
     async def end_pauses(self, now: Micros) -> None:
         """Resume jobs whose pause ends by itself, and may be due at once. A scheduler that is stopping resumes none."""
@@ -120,6 +127,7 @@ class Claimer:
             handlers=setting.handlers.names,
             group_limit=limits.group_limit,
             group_limits=limits.group_limits,
+            group_rates=limits.group_rates,
             rules=setting.rules,
         )
 
@@ -128,7 +136,9 @@ class Claimer:
         limits = self._setting.limits
         if limits.max_concurrent is None:
             return CHUNK
-        return max(limits.max_concurrent + (limits.queue_size or 0) - len(self._runner), 0)
+        # A run that waits in the queue would count as started for its rate, and begin at another time.
+        queue_size = 0 if limits.group_rates else limits.queue_size or 0
+        return max(limits.max_concurrent + queue_size - len(self._runner), 0)
 
     def _free_slots(self) -> int | None:
         limit = self._setting.limits.max_concurrent
@@ -155,7 +165,7 @@ class Claimer:
             lost = await setting.ask(setting.store.interrupt_unknown(self._node.id, known, now, setting.rules))
             self._is_unsure = False
             self._announcer.interrupted(lost, now)
-            self._agenda.learn_of(edit.job for edit, _ in lost)
+            self._agenda.learn_of_changes(edit for edit, _ in lost)
             self._agenda.runs_requested = True  # one that was asked for is repeated
 
     # ============================================================ runs by hand
@@ -175,7 +185,7 @@ class Claimer:
                 with setting.clock.working():
                     runs, agenda.requests_wait = await setting.store.claim_requested(now, self.terms(limit))
                 self._node.check_trust()
-                return self._launcher.begin(runs, now)
+                return self._begin(runs, now)
         except BaseException:
             agenda.runs_requested = True
             raise
@@ -186,11 +196,12 @@ class Claimer:
         async with self._claiming(now) as node:
             await self.put_back({(namespace, id)})  # its regular run is claimed again later
             queued = self._free_slots() == 0
+            rates = setting.limits.group_rates
             question = setting.store.claim_one(
-                namespace, id, payload_json, now, node=node, queued=queued, by=current_actor()
+                namespace, id, payload_json, now, node=node, queued=queued, by=current_actor(), rates=rates
             )
             claimed = await setting.ask(question)
-            active = self._launcher.begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
+            active = self._begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
         if claimed is None:
             raise JobNotFoundError(id, namespace)
         if active is not None and not queued:

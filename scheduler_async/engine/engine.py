@@ -237,6 +237,8 @@ class Engine:
             tasks.serve(session.membership.keep_watch(version, tasks.halt), "watch")
         tasks.serve(session.requests.keep_heeding(), "requests")
         tasks.serve(session.reporter.keep_reporting(), "reports")
+        if self.setting.limits.group_rates:
+            tasks.serve(session.rated_starts.keep_noting(), "starts")
         tasks.serve(session.checkup.count_due(tasks.halt), "count")
 
     def _start_writer(self, session: Session) -> None:
@@ -264,6 +266,7 @@ class Engine:
         clock_watch = session.clock_watch
         try:
             await session.claimer.settle(self._clock.micros())
+            await session.rated_starts.settle()
             with suppress(StoreOutdatedError):
                 if clock_watch.went_back and session.tasks.loop is not None:  # the loop had no time to follow
                     await clock_watch.go_back(self._clock.micros())

@@ -17,7 +17,7 @@ class Lookahead:
 
     def __init__(self, limits: Limits, agenda: Agenda, waiting: Waiting) -> None:
         # A slot that is limited must not be held for a job that is not due yet.
-        self._is_limited = limits.max_concurrent is not None or limits.limits_groups
+        self._is_limited = limits.max_concurrent is not None or limits.limits_groups or bool(limits.group_rates)
         self._agenda, self._waiting = agenda, waiting
         self._claimed_until: Micros = 0
         self.claim_ahead = ClaimAhead()

@@ -15,6 +15,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.rules import explaining, order, past
 from scheduler_async.rules.groups import NO_GROUP, Rooms, group_key
 from scheduler_async.rules.next_run import failing_schedule
+from scheduler_async.rules.successors import predecessor_of
 from scheduler_async.rules.terms import Room
 from scheduler_async.stores.liveness import may_live, span_of
 from scheduler_async.stores.messages import ChangeFilter, JobFilter, NodeStatus
@@ -103,7 +104,21 @@ class Outlook:
             has_queue=bool(limits.queue_size),
             free_in_queue=max((limits.queue_size or 0) - queued, 0),
             clock_is_believed=session.clock_watch.is_believed,
+            has_predecessor=await self._has_predecessor(job),
+            rate_until=await self._rate_until(job),
         )
+
+    async def _rate_until(self, job: Job) -> Micros | None:
+        """Return when the rates of its group allow the next start; None if they allow one now."""
+        now = self._clock.micros()
+        moments = [now]
+        for key, rate in self._limits.group_rates.of(group_key(job.namespace, job.group)):
+            moments.append(await self._ask(self._store.rate_free_at(key, rate, now)))
+        return max(moments) if max(moments) > now else None
+
+    async def _has_predecessor(self, job: Job) -> bool:
+        name = predecessor_of(job)
+        return name is None or await self._ask(self._store.get(*name)) is not None
 
     async def _running_by_group(self) -> dict[str, int]:
         return await self._ask(self._store.running_by_group()) if self._limits.limits_groups else {}

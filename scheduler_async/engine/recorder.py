@@ -211,13 +211,16 @@ class Recorder:
     def _plan_next(self, batch: _Batch) -> None:
         """Note what the endings change: when the jobs run next, the room in groups, the rows to remove one day."""
         limits_groups = self._setting.limits.limits_groups
-        moments = []
+        moments: list[Micros] = []
         for item, left in zip(batch.ended, batch.left, strict=True):
             if left is None:
                 self._agenda.is_stale = True  # another process has changed something
                 continue
             job = left.job
             self._janitor.count_rows(job.uid, 1 + len(left.skips))
+            for successor in left.successors:
+                self._janitor.count_rows(successor.job.uid, len(successor.skips))
+                moments += () if successor.state.next_run_at is None else (successor.state.next_run_at,)
             if job.state.next_run_at is not None:
                 moments.append(job.state.next_run_at)
             # Another job of its group may run now, or of the group that an edit has put it in meanwhile.

@@ -16,6 +16,7 @@ from scheduler_async.engine.locks import Locks
 from scheduler_async.engine.loop import Loop
 from scheduler_async.engine.membership import Membership
 from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.rated_starts import RatedStarts
 from scheduler_async.engine.recorder import Recorder
 from scheduler_async.engine.reporter import LiveReporter
 from scheduler_async.engine.requests import Requests
@@ -46,7 +47,8 @@ class Session:
         self.launcher = launcher = Launcher(setting, node, announcer, watch, ended, self.reporter)
         self.runner = runner = launcher.runner
         self.requests = Requests(setting, node, agenda, runner)
-        self.claimer = Claimer(setting, locks.claiming, node, agenda, announcer, watch, launcher, ended)
+        self.rated_starts = rated = RatedStarts(setting)
+        self.claimer = Claimer(setting, locks.claiming, node, agenda, announcer, watch, launcher, ended, rated)
         self.janitor = Janitor(setting, announcer, watch, troubles)
         self.recorder = Recorder(
             setting,

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from scheduler_async.jobs.events import Events
 from scheduler_async.outbox import Outbox
+from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.rules.terms import Rules
 from scheduler_async.running.handlers import Handlers
 from scheduler_async.shielding import carried_through
@@ -27,6 +28,7 @@ class Limits:
     queue_size: int | None = None
     group_limit: int | None = None
     group_limits: Mapping[str, int] = field(default_factory=dict)
+    group_rates: Rates = NO_RATES
     stuck_after: timedelta | None = None
     max_sleep: timedelta | None = None
     keep_runs: int | None = None
@@ -42,7 +44,7 @@ class Limits:
 
     @property
     def limits_groups(self) -> bool:
-        """Return whether any group has a limit."""
+        """Return whether any group has a limit on how many of its jobs run at once."""
         return self.group_limit is not None or bool(self.group_limits)
 
 

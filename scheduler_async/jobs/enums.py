@@ -114,6 +114,7 @@ class SkipReason(StrEnum):
     AT_CAPACITY = "at_capacity"
     GROUP_FULL = "group_full"
     QUEUE_FULL = "queue_full"
+    RATE_LIMITED = "rate_limited"
     NO_HANDLER = "no_handler"
     INTERRUPTED = "interrupted"
     ENDED = "ended"

@@ -44,6 +44,8 @@ class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
     """The state of the job before the claim, to restore if the claim is undone."""
     origin: int | None = None
     """The first attempt at a manual run that any node may make, if this is one."""
+    after: int | None = None
+    """The run of another job that caused this one, if its job follows another."""
 
     @classmethod
     def of(
@@ -179,6 +181,8 @@ class RunRow:
     progress_message: str | None = None
     traceback: str | None = None
     """The traceback of a failure. Only `get_run` reads it."""
+    after: int | None = None
+    """The run of another job that caused this one: the latest, if there were several."""
     payload: Json = None
     """The payload that this run got. Only `get_run` reads it."""
 
@@ -205,6 +209,8 @@ class Run:
     fired_at: datetime
     attempt: int
     trigger: Trigger
+    after: int | None = field(repr=False)
+    """The run of another job that caused this one: the latest, if there were several. See `After`."""
     stopping: StopSignal = field(repr=False)
     """Set when the scheduler stops, or cancels the run. A long run can watch it, and end early."""
     _output: Output = field(init=False, repr=False, compare=False)
@@ -220,6 +226,7 @@ class Run:
         attempt: int,
         trigger: Trigger,
         stopping: AnyEvent | StopSignal,
+        after: int | None = None,
     ) -> None:
         self.__dict__.update(
             id=id,
@@ -229,6 +236,7 @@ class Run:
             fired_at=fired_at,
             attempt=attempt,
             trigger=trigger,
+            after=after,
             stopping=signal_of(stopping),
         )
 
@@ -353,7 +361,7 @@ class Run:
 
 RUN_FIELDS = (
     *("id", "job_id", "namespace", "user_id", "payload", "scheduled_for", "fired_at", "delay_ms", "attempt"),
-    *("trigger", "idempotency_key", "cursor"),
+    *("trigger", "after", "idempotency_key", "cursor"),
 )
 """The fields of a run in JSON."""
 
@@ -375,6 +383,7 @@ for _name, _find in {
     "payload": lambda known: json.loads(known["_claimed"].payload_json),
     "scheduled_for": lambda known: from_micros(known["_claimed"].scheduled_for),
     "fired_at": lambda known: from_micros(known["_began"]),
+    "after": lambda known: known["_claimed"].after,
     "stopping": lambda known: signal_of(known["_stopping"]),
     "_output": lambda _: Output(),
 }.items():

@@ -52,7 +52,9 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
             at = state.regular_at
         else:
             skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
-    if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran before the clock was set back
+    if not job.schedule.runs_by_itself:
+        at = _unused(state, at)
+    elif state.forgotten_until is not None and at <= state.forgotten_until:  # it ran before the clock was set back
         return Transition(job.with_state(with_next_run(job, state, next_regular(job, at), now)), skips)
     fresh = _taken(state, now, activity, retry_count=0)
     if job.description.policy.max_runs is not None:
@@ -66,6 +68,14 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         return _catch_up(job, fresh, at, now, skips)
     attempt = Attempt(at, 1, Trigger.CATCH_UP if late else SCHEDULE, now)
     return Transition(job.with_state(fresh), skips + merged(job, at, now, MISFIRE), attempt=attempt)
+
+
+def _unused(state: JobState, at: Micros) -> Micros:
+    """Return the time of an occurrence that has no time of its own, after that of the last run: each time is used once.
+
+    Runs can follow each other within a microsecond, at least by a virtual clock.
+    """
+    return at if state.last_run_at is None or at > state.last_run_at else state.last_run_at + 1
 
 
 def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
@@ -127,7 +137,9 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
     phase = job.state.phase
     freed = replace(job.state, activity=Status.IDLE, last_run_at=before.last_run_at)
     has_other_schedule = job.schedule != claimed.schedule and not job.description.lacks("schedule")
-    if freed.next_run_at is not None or has_other_schedule:  # an edit set the next run, or the run was manual
+    # An edit set the next run, or the run was manual. Endings of another job that came meanwhile are merged into it.
+    is_set = freed.next_run_at is not None and (job.schedule.runs_by_itself or run.trigger is Trigger.MANUAL)
+    if is_set or has_other_schedule:
         due_until = min(run.claimed_at, job.updated)
         is_owed = run.trigger is not Trigger.MANUAL
         skips = uncounted(claimed.with_state(before), due_until, MISFIRE) if is_owed else ()
@@ -170,7 +182,10 @@ def ran_before(job: Job, before: JobState, latest: Micros, now: Micros) -> JobSt
     """Return the next state of a job whose occurrence already ran before the clock was set back.
 
     *before* is the state before the claim, which is discarded. *latest* is the last occurrence up to *now* that ran.
+    An occurrence that follows the run of another job has not run, although its time was used.
     """
+    if job.schedule.follows_runs:
+        return replace(before, next_run_at=max(before.next_run_at or now, latest) + 1)
     return with_next_run(job, before, next_regular(job, latest), now)
 
 

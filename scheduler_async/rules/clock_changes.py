@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.missed import next_regular
-from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.schedules.after import After
+from scheduler_async.timekeeping.instants import Micros, span
 
 
 def sooner(job: Job, now: Micros) -> Job | None:
@@ -30,12 +31,19 @@ def sooner(job: Job, now: Micros) -> Job | None:
         elif state.last_error_at is not None and state.last_error_at > now:
             at = min(at, now + max(at - state.last_error_at, 0))
             state = replace(state, last_error_at=now)
-        regular = _earlier(regular, next_regular(moved, now))
+        regular = _earlier(regular, _soonest(moved, now))
     else:
-        at = min(at, next_regular(moved, now) or at)
+        at = min(at, _soonest(moved, now) or at)
     period_start = _earlier(state.period_start, now)
     moved = moved.with_state(replace(state, next_run_at=at, regular_at=regular, period_start=period_start))
     return None if moved == job else moved
+
+
+def _soonest(job: Job, now: Micros) -> Micros | None:
+    """Return the first occurrence after *now*. An ending of another job has come already, and its delay starts anew."""
+    if isinstance(job.schedule, After):
+        return now if job.schedule.delay is None else now + span(job.schedule.delay)
+    return next_regular(job, now)
 
 
 def _earlier(moment: Micros | None, other: Micros | None) -> Micros | None:

@@ -20,6 +20,7 @@ from scheduler_async.rules.missed import jittered, next_regular, passed_over
 from scheduler_async.rules.next_run import (
     disabled,
     failing_schedule,
+    owed_ending,
     owes_since_its_claim,
     uncounted,
     with_next_run,
@@ -183,6 +184,10 @@ def resume(job: Job, now: Micros) -> Transition:
     was_not_missed = is_paused and (state.next_run_at or 0) > now
     if state.regular_at is None and (not was_away or was_not_missed):
         return Transition(job.with_state(fresh), skips)
+    if job.schedule.follows_runs:
+        owed = owed_ending(state)
+        is_owed = owed is not None and (not was_away or owed > now)
+        return Transition(job.with_state(with_next_run(job, fresh, owed if is_owed else None, now)), skips)
     following = next_regular(job, now)
     if following is None and state.retry_of is not None:  # retry the last occurrence
         return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now)), skips)
@@ -213,7 +218,10 @@ def disable(job: Job, reason: str, now: Micros) -> Transition:
     """Disable a job for *reason*. Due occurrences are skipped, except that of a one-shot. An ended job stays ended."""
     if job.ended:
         return Transition(job)
-    state, skips = _settled(job, now, SkipReason.DISABLED) if job.enabled else (job.state, ())
+    until = now
+    if job.schedule.follows_runs:  # an ending whose delay has not passed is skipped, too: it would be forgotten
+        until = max(now, owed_ending(job.state) or now)
+    state, skips = _settled(job, until, SkipReason.DISABLED) if job.enabled else (job.state, ())
     if state.activity is Status.IDLE:
         return Transition(job.with_state(disabled(state, reason, now)), skips)
     # Keep the next run until the run in progress has ended, because the job may be resumed before that.

@@ -17,6 +17,7 @@ from scheduler_async.rules.edits import resume_if_it_computes
 from scheduler_async.rules.missed import count_between, next_regular
 from scheduler_async.rules.next_run import failing_schedule, retry_policy
 from scheduler_async.rules.terms import Room, Rules
+from scheduler_async.schedules.after import After
 from scheduler_async.timekeeping.durations import describe_duration
 from scheduler_async.timekeeping.instants import SECOND, Micros, describe_instant, from_micros
 
@@ -36,12 +37,15 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return (SkipReason.ENDED if state.disabled_reason == ENDED else SkipReason.DISABLED), None
     if state.phase is Phase.PAUSED:
         return SkipReason.PAUSED, state.paused_until
-    if state.next_run_at is None:
+    if state.next_run_at is None and not job.schedule.follows_runs:
         return SkipReason.MANUAL_ONLY, None
+    is_later = state.next_run_at is not None and state.next_run_at > now
     if not job.schedule.is_known:
-        return SkipReason.UNKNOWN_SCHEDULE, state.next_run_at if state.next_run_at > now else None
+        return SkipReason.UNKNOWN_SCHEDULE, state.next_run_at if is_later else None
     if not room.has_scheduler:
-        return SkipReason.NO_SCHEDULER, state.next_run_at if state.next_run_at > now else None
+        return SkipReason.NO_SCHEDULER, state.next_run_at if is_later else None
+    if state.next_run_at is None:
+        return SkipReason.NOT_DUE, None
     if not room.clock_is_believed:
         return SkipReason.NOT_DUE, None
     if state.next_run_at > now:
@@ -54,6 +58,8 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.NO_HANDLER, None
     if room.free_in_group is not None and room.free_in_group <= 0:
         return SkipReason.GROUP_FULL, None
+    if room.rate_until is not None:
+        return SkipReason.RATE_LIMITED, room.rate_until
     if room.free_slots is not None and room.free_slots + room.free_in_queue <= 0:
         return (SkipReason.QUEUE_FULL if room.has_queue else SkipReason.AT_CAPACITY), None
     return None, None
@@ -81,7 +87,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
     problem = f" ({state.last_error})" if state.last_error else ""
     sentences = {
         None: "is due and starts with the next pass.",
-        SkipReason.NOT_DUE: f"is not due: it runs {job.schedule.describe(zone)}, next {when}."
+        SkipReason.NOT_DUE: _not_due(job, room, when, zone)
         if room.clock_is_believed
         else "waits because the wall clock jumped by more than a year. Nothing starts until the clock returns or 24 "
         "hours have passed. If the clock is right, restart the scheduler.",
@@ -98,10 +104,14 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         SkipReason.UNKNOWN_SCHEDULE: f"runs {job.schedule.describe(zone)}. A process that knows it runs the job"
         + (" now." if until is None else f" next {when}."),
         SkipReason.NO_SCHEDULER: "is due, but no scheduler is running."
+        if until is None and state.next_run_at is not None
+        else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}."
         if until is None
         else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
         SkipReason.STOPPING: "is due, but the scheduler is stopping and starts no new runs.",
         SkipReason.NO_HANDLER: f"is due, but no running scheduler has its handler {quoted(job.handler)}.",
+        SkipReason.RATE_LIMITED: f"is due, but its group {quoted(job.group or '')} has reached its rate; the next run "
+        f"may start {when}.",
         SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} is full; it starts when a slot frees.",
         SkipReason.AT_CAPACITY: "is due, but the concurrency limit is reached; it starts when a slot frees.",
         SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full; it starts when there is room.",
@@ -134,6 +144,16 @@ def not_computed(job: Job, error: Exception, at: Micros | None = None) -> Explan
 
 def _named(job: Job) -> str:
     return quoted(job.id) if job.namespace == "default" else quoted(job.key)
+
+
+def _not_due(job: Job, room: Room, when: str, zone: tzinfo) -> str:
+    schedule = job.schedule
+    if not isinstance(schedule, After):
+        return f"is not due: it runs {schedule.describe(zone)}, next {when}."
+    if job.state.next_run_at is not None:
+        return f"is not due: it runs {schedule.describe(zone)}, next {when}. A run that it waited for has ended."
+    missing = "" if room.has_predecessor else f", and there is no job {quoted(schedule.job)} yet"
+    return f"is not due: it runs {schedule.describe(zone)}, and waits for that{missing}."
 
 
 def _paused(job: Job, zone: tzinfo) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import OnInterrupt, Outcome, Overlap, Phase, SkipReason, Status, Trigger
+from scheduler_async.jobs.enums import ENDED, OnInterrupt, Outcome, Overlap, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Consequence
 from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
@@ -45,7 +45,8 @@ def after_run(
         given_up = disable(ended.job, "its handler returned False", now)
         return Transition(given_up.job, ended.skips + given_up.skips)
     ended = _unless_it_was_the_last(job, _ended(job, run, ending, now, rules, started_at), now)
-    if job.state.phase is PAUSED and ended.state.phase is DISABLED:  # which ends the pause
+    # Which ends the pause.
+    if job.state.phase is PAUSED and ended.state.phase is DISABLED and not job.schedule.follows_runs:
         return Transition(ended.job, uncounted(job, now, ALREADY_RUNNING), attempt=ended.attempt)
     return ended
 
@@ -59,7 +60,8 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         state = with_cursor(state, ending.cursor)
     interrupted = outcome is INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else ALREADY_RUNNING
-    if by_hand or state.next_run_at is not None:  # the run did not use the schedule, or an edit replaced it
+    # The run did not use the schedule, or an edit replaced it.
+    if by_hand or (state.next_run_at is not None and job.schedule.runs_by_itself):
         left = _after_run_beside_schedule(job, state, run, now, reason)
         return replace(left, attempt=_again(job, run, now, rules)) if by_hand and interrupted else left
     if state.phase is DISABLED:
@@ -76,6 +78,8 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         skips = ()  # the end of the pause records them
     if regular is not None and regular == run.scheduled_for:  # the clock was set back during the run
         regular = next_regular(job, regular)
+    if job.schedule.follows_runs:
+        regular = state.next_run_at  # a run of the other job has ended meanwhile
     return _settled(job, state, run, ending, skips, regular, now, rules)
 
 
@@ -92,7 +96,8 @@ def _settled(
     """Return the job with its next run: a retry, or *regular*, the next occurrence, perhaps put off."""
     outcome = ending.outcome
     interrupted = outcome is INTERRUPTED
-    if outcome.is_success or not job.schedule.runs_by_itself:  # it may have become a manual job
+    follows = job.schedule.follows_runs and job.anchor <= run.claimed_at
+    if outcome.is_success or not (job.schedule.runs_by_itself or follows):  # it may have become a manual job
         return Transition(job.with_state(with_next_run(job, state, regular, now)), skips)
     is_rerun = job.on_interrupt is OnInterrupt.RERUN
     if outcome is CANCELLED and is_rerun and not ending.on_request:
@@ -112,9 +117,11 @@ def _settled(
     )
     state = replace(state, retry_count=consequence.retry_count, period_start=consequence.period_start)
     # The scheduler's policy applies to recurring jobs. An interrupted run is repeated only if its job says so.
-    may_retry = at_once or (not interrupted and (regular is not None or job.retry is not None))
+    may_retry = at_once or (not interrupted and (regular is not None or follows or job.retry is not None))
     retry_from = now + (0 if at_once else rules.retry_floor) if may_retry else None
     state = _after_failure(job, state, run, consequence, regular, retry_from, now)
+    if follows and regular is not None and state.phase is DISABLED:  # what came meanwhile is not followed any more
+        skips += passed_over(job, regular, max(regular, now), SkipReason.DISABLED)
     return Transition(job.with_state(state), skips)
 
 
@@ -132,7 +139,7 @@ def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transit
         return ended
     due = state.regular_at if state.regular_at is not None else state.next_run_at
     skips = ended.skips + passed_over(job, due, now, SkipReason.ENDED)
-    return replace(ended, job=job.with_state(with_next_run(job, state, None, now)), skips=skips)
+    return replace(ended, job=job.with_state(disabled(state, ENDED, now)), skips=skips)
 
 
 def _again(job: Job, run: Attempt, now: Micros, rules: Rules) -> Attempt | None:
@@ -204,6 +211,10 @@ def _after_failure(
         reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
         return _failed_for_good(state, run, reason, now)
     retry_at, not_before = consequence.retry_at, consequence.not_before
+    if not job.schedule.runs_by_itself:  # unless it is retried, it waits for the other job
+        if retry_at is not None and retry_from is not None:
+            return _retrying(state, run, max(retry_at, retry_from), regular)
+        return with_next_run(job, state, regular if regular is None else max(regular, not_before or regular), now)
     if regular is None:
         # This was the last occurrence. Retry it while the policy allows; then the job ends.
         retry_at = retry_at if retry_at is not None else not_before
@@ -253,6 +264,8 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
         return Transition(job.with_state(planned), skips)
     if job.schedule.counts_from_end and not by_hand:
         return Transition(job.with_state(with_next_run(job, state, next_regular(job, now), now)))
+    if not job.schedule.runs_by_itself:
+        return Transition(job.with_state(state))  # a run of another job that has ended meanwhile is still followed
     at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
     if at is not None and since < at <= now and state.retry_of is None and is_active and _waits(job):
         return Transition(job.with_state(replace(state, owed_until=at)))

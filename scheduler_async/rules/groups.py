@@ -1,14 +1,16 @@
-"""Groups: jobs that share a limit on how many of them run at once, each within its namespace. Pure.
+"""Groups: jobs that share a limit on how many of them run at once, or a rate, each within its namespace. Pure.
 
-`Rooms` says how many runs each group may still start. A claim counts the runs of each group in its transaction, and
-takes no more than `Rooms` allows: SQLite through `stores/ready_queue.py`, PostgreSQL in the SQL of its claim. The
-limits are those of the scheduler that claims. A manual run is counted, and starts even if its group is full.
+`Rooms` says how many runs each group may still start. A claim counts the runs of each group, and their starts if the
+group has a rate (`rules/rates.py`), in its transaction. It takes no more than `Rooms` allows: SQLite through
+`stores/ready_queue.py`, PostgreSQL in the SQL of its claim. The limits are those of the scheduler that claims. A manual
+run is counted, and starts even if its group is full.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from scheduler_async.errors import InvalidJobError, quoted
 from scheduler_async.jobs.names import MAX_NAME_LENGTH, check_name
@@ -28,26 +30,27 @@ def group_key(namespace: str, group: str | None) -> str | None:
     return None if group is None else f"{namespace}{_SEPARATOR}{group}"
 
 
-def check_limited(key: object) -> None:
-    """Raise `InvalidJobError` unless *key* is a valid key of `group_limits`."""
+def check_limited(key: object, what: str = "group_limits") -> None:
+    """Raise `InvalidJobError` unless *key* is a valid key of `group_limits`, or of `group_rates`."""
     text = key if isinstance(key, str) else ""
     name = text.removeprefix(EVERYWHERE)
     if name == "*":
-        problem = f"The key {quoted(key)} in group_limits is not the name of a group. {_EACH_GROUP} {_KEYS}"
+        each_group = _EACH_GROUP if what == "group_limits" else ""
+        problem = f"The key {quoted(key)} in {what} is not the name of a group. {each_group}{_KEYS}"
     elif text == EVERYWHERE:
-        problem = f"The key {quoted(key)} in group_limits must continue with the name of a group. {_KEYS}"
+        problem = f"The key {quoted(key)} in {what} must continue with the name of a group. {_KEYS}"
     elif not _is_name(name):
         problem = (
-            f"A key in group_limits must be the name of a group, not {quoted(key)}. A name has 1 to {MAX_NAME_LENGTH} "
+            f"A key in {what} must be the name of a group, not {quoted(key)}. A name has 1 to {MAX_NAME_LENGTH} "
             f"printable characters, without whitespace around them. {_KEYS}"
         )
     else:
         return
-    raise InvalidJobError(problem, "group_limits")
+    raise InvalidJobError(problem, what)
 
 
 _KEYS = 'Use "mail" to limit the group "mail" in each namespace, or "*/mail" to limit it across all namespaces.'
-_EACH_GROUP = "To limit every group, pass a number: group_limits=2."
+_EACH_GROUP = "To limit every group, pass a number: group_limits=2. "
 
 
 def is_ambiguous(key: str) -> bool:
@@ -66,19 +69,44 @@ def _is_name(name: object) -> bool:
 class Rooms:
     """The number of further runs that each group allows, within its namespace and across all namespaces."""
 
-    def __init__(self, limit: int | None, limits: Mapping[str, int], running: Mapping[str, int]) -> None:
-        """Apply *limit* to every group that *limits* does not name. *running* counts runs by group key."""
+    def __init__(
+        self,
+        limit: int | None,
+        limits: Mapping[str, int],
+        running: Mapping[str, int],
+        rates: Mapping[str, int] = MappingProxyType({}),
+        started: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Apply *limit* to every group that *limits* does not name. *running* counts runs by group key.
+
+        *rates* bound the starts within their periods, with keys as in *limits*; *started* counts those so far by the
+        key of the rate.
+        """
         self.limit = limit
-        self.own = {name: most for name, most in limits.items() if not name.startswith(EVERYWHERE)}
-        shared = {name.removeprefix(EVERYWHERE): most for name, most in limits.items() if name not in self.own}
+        self.own, shared = _split(limits)
         self._left: dict[str, float] = {}
         for key, count in running.items():
-            self._left[key] = self._limit_of(_name_in(key)) - count
+            self._left[key] = self._limit_of(name_in(key)) - count
         everywhere: Counter[str] = Counter()
         for key, count in running.items() if shared else ():
-            everywhere[_name_in(key)] += count
+            everywhere[name_in(key)] += count
         self.shared = {name: most - everywhere[name] for name, most in shared.items()}
         """By name, the free slots of groups with a limit across all namespaces."""
+        if rates:
+            self._apply_rates(rates, started)
+
+    def _apply_rates(self, rates: Mapping[str, int], started: Mapping[str, int]) -> None:
+        own, shared = _split(rates)
+        of_group = {key for key in started if not key.startswith(EVERYWHERE) and name_in(key) in own}
+        for key in of_group | {key for key in self._left if name_in(key) in own}:
+            name = name_in(key)
+            left = self._left.get(key)
+            free = self._limit_of(name) if left is None else left
+            self._left[key] = min(free, own[name] - started.get(key, 0))
+        for name, most in own.items():  # for groups that have neither runs nor starts
+            self.own[name] = int(min(self._limit_of(name), most))
+        for name, most in shared.items():
+            self.shared[name] = min(self.shared.get(name, most), most - started.get(EVERYWHERE + name, 0))
 
     def _limit_of(self, name: str) -> float:
         limit = self.own.get(name, self.limit)
@@ -88,7 +116,7 @@ class Rooms:
         """Return how many more runs the group with this *key* allows."""
         if key == NO_GROUP:
             return float("inf")
-        name = _name_in(key)
+        name = name_in(key)
         left = self._left.get(key)
         own = self._limit_of(name) if left is None else left
         return min(own, self.shared[name]) if name in self.shared else own
@@ -96,7 +124,7 @@ class Rooms:
     def take(self, key: str, count: int = 1) -> None:
         """Add *count* runs to the group with this *key*. A negative *count* removes them."""
         if key != NO_GROUP:
-            name = _name_in(key)
+            name = name_in(key)
             left = self._left.get(key)
             self._left[key] = (self._limit_of(name) if left is None else left) - count
             if name in self.shared:
@@ -115,5 +143,12 @@ class Rooms:
         return keys, names
 
 
-def _name_in(key: str) -> str:
+def _split(limits: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the limits within a namespace, and those across all namespaces, both by the name of the group."""
+    own = {name: most for name, most in limits.items() if not name.startswith(EVERYWHERE)}
+    return own, {name.removeprefix(EVERYWHERE): most for name, most in limits.items() if name not in own}
+
+
+def name_in(key: str) -> str:
+    """Return the name of the group with this *key*."""
     return key.partition(_SEPARATOR)[2]

@@ -93,6 +93,8 @@ def uncounted(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
     """
     state = job.state
     if state.phase is not Phase.ACTIVE:
+        if job.schedule.follows_runs:  # an ending before the pause, with a delay
+            return passed_over(job, owed_ending(state), now, AWAY[state.phase])
         return merged(job, now if state.counted_until is None else state.counted_until, now, AWAY[state.phase])
     if owes_since_its_claim(job):
         if state.owed_until is not None:
@@ -101,7 +103,13 @@ def uncounted(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
     if state.retry_of is not None and state.regular_at is None:
         return ()  # only a retry, whose occurrence already has rows
     since = state.regular_at if state.regular_at is not None else state.next_run_at
-    return passed_over(job, since, now, SkipReason.ALREADY_RUNNING if comes_during_its_run(state) else reason)
+    is_overtaken = comes_during_its_run(state) and not job.schedule.follows_runs
+    return passed_over(job, since, now, SkipReason.ALREADY_RUNNING if is_overtaken else reason)
+
+
+def owed_ending(state: JobState) -> Micros | None:
+    """Return when a job that follows another has to run because of an ending, if there was one since its last run."""
+    return state.next_run_at if state.retry_of is None else state.regular_at
 
 
 def counted_since(state: JobState, began: Micros) -> Micros:

@@ -18,6 +18,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.occurrences import following
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules.missed import count_between, jittered, latest_regular
+from scheduler_async.schedules.after import After
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping.durations import describe_duration
 from scheduler_async.timekeeping.instants import (
@@ -194,6 +195,8 @@ class _Telling:
 
     def _nothing_due(self) -> Explanation:
         job = self._job
+        if isinstance(job.schedule, After):
+            return self._not_followed(job.schedule)
         if not job.schedule.runs_by_itself:
             words = f"had no occurrence at {self._when}: it runs only when it is triggered."
             return self._answer(SkipReason.MANUAL_ONLY, words)
@@ -207,6 +210,15 @@ class _Telling:
         why = f"its schedule was another one then, {times}" if self._then.is_other_schedule else f"it runs {times}"
         words = f"had no occurrence at {self._when}: {why}.{nearest}{self._clock_change()}"
         return self._answer(SkipReason.NOT_DUE, words, until=after)
+
+    def _not_followed(self, schedule: After) -> Explanation:
+        """Explain a time at which the job that follows another did not run."""
+        start, end = from_micros(self._start), from_micros(self._end)
+        rows = [row for row in self._evidence.rows if row.attempt == 0 and start <= row.scheduled_for < end]
+        if rows:
+            return self._skipped(rows[0])
+        words = f"had no occurrence at {self._when}: it runs {schedule.describe(self._zone)}."
+        return self._answer(SkipReason.NOT_DUE, words)
 
     def _clock_change(self) -> str:
         """Return a sentence about a change of the clocks that day, which may be the cause."""
@@ -341,6 +353,7 @@ _WAITS: dict[SkipReason | None, str] = {
     SkipReason.UNKNOWN_SCHEDULE: ": this process does not know its schedule",
     SkipReason.NO_SCHEDULER: ": no scheduler is running",
     SkipReason.GROUP_FULL: ": its group is full",
+    SkipReason.RATE_LIMITED: ": the rate of its group is reached",
     SkipReason.AT_CAPACITY: ": the concurrency limit is reached",
     SkipReason.QUEUE_FULL: ": the queue is full",
     SkipReason.STOPPING: ": the scheduler is stopping",

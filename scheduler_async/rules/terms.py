@@ -30,9 +30,13 @@ class Room(Struct, frozen=True, gc=False, kw_only=True):
     stopping: bool = False
     free_slots: int | None = None
     free_in_group: int | None = None
+    rate_until: Micros | None = None
+    """When the rate of its group allows the next start. None if it allows one now."""
     free_in_queue: int = 0
     has_queue: bool = False
     clock_is_believed: bool = True
+    has_predecessor: bool = True
+    """Whether the job that this one runs after exists."""
 
 
 class Transition(Struct, frozen=True, gc=False):
@@ -46,6 +50,8 @@ class Transition(Struct, frozen=True, gc=False):
     """The attempt that a claim starts, or the one that an interrupted manual run is followed by."""
     ending: Ending | None = None
     """How the run of a dead node ended, if not as interrupted: a caller had cancelled it."""
+    successors: tuple[Transition, ...] = ()
+    """The changes of jobs that run after this one, if a run of this one has ended."""
 
     @property
     def state(self) -> JobState:

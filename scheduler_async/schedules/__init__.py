@@ -7,6 +7,7 @@ person types. `calendars` are sets of days and hours, and `on_calendar` keeps a 
 process. What becomes of an occurrence that has passed is decided in `rules`.
 """
 
+from scheduler_async.schedules.after import After
 from scheduler_async.schedules.any_of import AnyOf
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
@@ -20,6 +21,7 @@ from scheduler_async.schedules.parsing import parse_schedule
 from scheduler_async.schedules.unknown import UnknownSchedule
 
 __all__ = [
+    "After",
     "AnyOf",
     "At",
     "BusinessDays",

@@ -49,7 +49,7 @@ _KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 class Schedule:
-    """The base class of `Every`, `Delay`, `Cron`, `At`, `Manual`, `AnyOf`, and of schedules that you write yourself.
+    """The base class of `Every`, `Delay`, `Cron`, `At`, `After`, `Manual`, `AnyOf`, and of schedules of your own.
 
     A schedule is a frozen value that says when a job runs. It knows no job, no store and no clock. Two schedules with
     the same arguments are equal.
@@ -81,7 +81,9 @@ class Schedule:
 
     kind: ClassVar[str]
     runs_by_itself: bool = True
-    """Whether it has occurrences, or only runs when it is triggered."""
+    """Whether it has times of its own. Otherwise the job waits for a trigger, or for the run of another job."""
+    follows_runs: bool = False
+    """Whether its occurrences are endings of runs of another job."""
     runs_once: bool = False
     """Whether it has one occurrence."""
     counts_from_end: bool = False

@@ -6,6 +6,7 @@ import re
 from datetime import tzinfo
 
 from scheduler_async.errors import InvalidScheduleError, quoted
+from scheduler_async.schedules.after import After, RunEnds
 from scheduler_async.schedules.any_of import AnyOf
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
@@ -21,10 +22,11 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     """Return the schedule that *text* describes; *tz* is the time zone of a cron expression, as `Cron` takes it.
 
     >>> from scheduler_async import parse_schedule
-    >>> for text in ("every 5m", "after 5m", "0 9 * * *", "@daily", "2026-06-15T09:00:00Z", "manual"):
+    >>> for text in ("every 5m", "after 5m", "after job extract", "0 9 * * *", "@daily", "2026-06-15T09:00Z", "manual"):
     ...     print(parse_schedule(text, tz="UTC").describe())
     every 5 minutes
     5 minutes after the previous run finished
+    after extract succeeds
     at 09:00 (UTC)
     at 00:00 (UTC)
     once at 2026-06-15 09:00 UTC
@@ -53,7 +55,7 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
         case "every":
             return Every(rest)
         case "after":
-            return Delay(rest)
+            return _after_job(rest) or Delay(rest)
         case "at":
             return At(rest)
         case "manual" if not rest:
@@ -65,6 +67,20 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     raise InvalidScheduleError(f"Cannot read {quoted(text)} as a schedule. {_FORMS}")
 
 
+def _after_job(text: str) -> After | None:
+    """Return the schedule that follows another job: "job extract", "job extract fails", "job extract ends + 5m"."""
+    found = _AFTER_JOB.fullmatch(text.strip())
+    if found is None:
+        return None
+    outcome = _OUTCOMES[(found["verb"] or "succeeds").lower()]
+    return After(found["job"], outcome, delay=found["delay"])
+
+
+_AFTER_JOB = re.compile(
+    r"job\s+(?P<job>\S.*?)(?:\s+(?P<verb>succeeds|fails|ends))?(?:\s*\+\s*(?P<delay>\w+))?", re.IGNORECASE
+)
+_OUTCOMES = {"succeeds": RunEnds.SUCCESS, "fails": RunEnds.FAILURE, "ends": RunEnds.ANY}
+
 _LONGEST = 2048
 _OR = re.compile(r"\s+or\s+", re.IGNORECASE)
 _ON = re.compile(
@@ -74,6 +90,7 @@ _LOOKS_LIKE_A_DATE = re.compile(r"\d{4}-\d")
 
 
 _FORMS = (
-    'Write "every 5m" (on a grid), "after 5m" (after the previous run), a cron expression such as "0 9 * * *" '
-    'or "@daily", a moment such as "2026-06-15T09:00:00Z", or "manual". A calendar may follow: "on weekdays:MON-FRI".'
+    'Write "every 5m" (on a grid), "after 5m" (after the previous run), "after job extract" (after a run of another '
+    'job; "after job extract fails + 5m"), a cron expression such as "0 9 * * *" or "@daily", a moment such as '
+    '"2026-06-15T09:00:00Z", or "manual". A calendar may follow: "on weekdays:MON-FRI".'
 )

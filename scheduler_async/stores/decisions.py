@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,8 +17,10 @@ from scheduler_async.rules.claiming import claim, claim_manually, ran_before, un
 from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.next_run import disabled, failing_schedule
+from scheduler_async.rules.successors import Name, after_ending
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.copy_records import LeftOut
 from scheduler_async.stores.messages import CancelRequest, NodeRow
 from scheduler_async.stores.unreadable import is_count, shown_moment
 from scheduler_async.timekeeping.instants import Micros
@@ -151,6 +153,58 @@ def after_repeat(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
         return run.job.with_state(ran_before(run.job, run.before, latest, now))
     except Exception as error:  # one job must not stop the others
         return _failing(run.job.with_state(run.before), error, now).job
+
+
+class Woken(NamedTuple):
+    """What endings have done to a job that runs after others."""
+
+    change: Transition
+    run: int
+    """The last run whose ending counted."""
+    at: Micros
+    """When that was."""
+    is_changed: bool
+    """Whether its state has changed."""
+
+
+def woken_by(ended: Iterable[EndedRun], successors: Mapping[Name, Sequence[Job]], rules: Rules) -> list[Woken]:
+    """Return what the endings of runs do to the jobs that run after theirs. *successors* are given by predecessor."""
+    woken: dict[int, Woken] = {}
+    for item in sorted(ended, key=lambda item: (item.finished_at, item.run.id)):
+        for job in successors.get(item.run.name, ()):
+            before = woken.get(job.uid)
+            current = job if before is None else before.change.job
+            if not is_readable(current):
+                continue
+            change = after_ending(current, item.run.name, item.ending.outcome, item.finished_at, rules)
+            if change is not None:
+                skips = change.skips if before is None else before.change.skips + change.skips
+                change = replace(change, skips=skips)
+                is_changed = change.job.state != job.state
+                woken[job.uid] = Woken(change, item.run.id, item.finished_at, is_changed)
+    return [woken[uid] for uid in sorted(woken)]
+
+
+def is_relinked(before: Job, job: Job) -> bool:
+    """Return whether an edit has changed the schedule of a job that follows another, or followed one."""
+    follows = before.description.schedule.follows_runs or job.description.schedule.follows_runs
+    return follows and before.description.schedule != job.description.schedule
+
+
+def linked_by_copy(added: Iterable[Job], updated: Iterable[Job], here: Mapping[Name, Job | LeftOut]) -> list[Job]:
+    """Return the jobs that a copy has written and that follow others, or may have done so as they were *here*."""
+    linked = [job for job in added if job.description.schedule.follows_runs]
+    for job in updated:
+        before = here.get((job.namespace, job.id))
+        if not isinstance(before, Job) or is_relinked(before, job):
+            linked.append(job)
+    return linked
+
+
+def with_successors(left: Transition, run: int, woken: Iterable[Woken]) -> Transition:
+    """Return the change of a job after its *run*, with those of the jobs that the run has *woken* last."""
+    changes = tuple(one.change for one in woken if one.run == run and (one.is_changed or one.change.skips))
+    return replace(left, successors=changes) if changes else left
 
 
 NEVER_BEGAN = "The store failed during the claim; the handler never started."

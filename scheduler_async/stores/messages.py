@@ -15,6 +15,7 @@ from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.progress import ProgressReport
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
+from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import DAY, Micros
 
@@ -119,16 +120,23 @@ class ClaimTerms:
     """The concurrency limit of a group within a namespace, unless `group_limits` has one."""
     group_limits: Mapping[str, int] = field(default_factory=dict)
     """The concurrency limits by group name. The key "*/name" limits a group across all namespaces."""
+    group_rates: Rates = NO_RATES
+    """How many runs of a group may start in a period."""
     rules: Rules
 
     @property
     def limits_groups(self) -> bool:
-        """Whether any group has a limit."""
+        """Whether any group has a limit or a rate."""
+        return self.limits_running or bool(self.group_rates)
+
+    @property
+    def limits_running(self) -> bool:
+        """Whether any group has a limit on how many of its jobs run at once."""
         return self.group_limit is not None or bool(self.group_limits)
 
-    def rooms(self, running: Mapping[str, int]) -> Rooms:
-        """Return the free slots of the groups. *running* counts runs by group key."""
-        return Rooms(self.group_limit, self.group_limits, running)
+    def rooms(self, running: Mapping[str, int], started: Mapping[str, int]) -> Rooms:
+        """Return the free slots of the groups. *running* counts runs by group key, *started* by the key of a rate."""
+        return Rooms(self.group_limit, self.group_limits, running, self.group_rates.counts, started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,14 @@ the store calls the pure functions of `rules`, or the function that it was given
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from scheduler_async.jobs.history import NO_ACTOR, Actor, ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
 from scheduler_async.rules.quotas import Quota
+from scheduler_async.rules.rates import NO_RATES, Rate, Rates, Settlement
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.copy_records import ChangeCopy, LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
@@ -126,6 +127,12 @@ class Store(Protocol):
     async def running_by_group(self) -> dict[str, int]:
         """Return how many jobs of each group any node has claimed, by `group_key`."""
 
+    async def rate_free_at(self, key: str, rate: Rate, now: Micros) -> Micros:
+        """Return when *rate* allows the next start, from *now* on. Its starts are counted under *key*."""
+
+    async def settle_starts(self, settled: Mapping[Settlement, int]) -> None:
+        """Note when the handlers of counted starts have begun. The numbers say how many have begun so."""
+
     async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
         """Claim due jobs in order, and write the rows of their runs. Raise `NodeLost` if this node has no row."""
 
@@ -148,8 +155,9 @@ class Store(Protocol):
         node: int,
         queued: bool,
         by: Actor = NO_ACTOR,
+        rates: Rates = NO_RATES,
     ) -> ClaimedRun | Job | None:
-        """Claim one job regardless of its schedule, and record who triggered it.
+        """Claim one job regardless of its schedule, and record who triggered it. It counts for the rates of its group.
 
         Return the job itself if it is already claimed, None if it is missing.
         """

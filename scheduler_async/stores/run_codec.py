@@ -70,6 +70,7 @@ RUN: dict[str, Reader] = {
     "result": optional(_read_json),
     "progress": optional(_read_share),
     "progress_message": optional(text),
+    "after": optional(number),
 }
 """The columns of a row of the run log, and the values that each may hold."""
 
@@ -111,11 +112,11 @@ def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
 def _is_sound_run(columns: Sequence[Any]) -> bool:
     """Return whether `RUN` finds no problem that `_run_row` would miss, and the name of the job can be displayed."""
     (run_id, job_id, namespace, scheduled_for, started_at, finished_at, attempt, _, _, _, missed, error, message,
-     exit_code, node, claimed_at, _, _, progress_message) = columns  # fmt: skip
+     exit_code, node, claimed_at, _, _, progress_message, after) = columns  # fmt: skip
     for value in (run_id, scheduled_for, attempt, missed, claimed_at):
         if type(value) is not int:
             return False
-    for value in (started_at, finished_at, exit_code):
+    for value in (started_at, finished_at, exit_code, after):
         if value is not None and type(value) is not int:
             return False
     for value in (error, message, node, progress_message):
@@ -144,6 +145,7 @@ def _run_row(
     result: str | None,
     progress: float | None,
     progress_message: str | None,
+    after: int | None,
 ) -> RunRow:
     return RunRow(
         id=run_id,
@@ -167,6 +169,7 @@ def _run_row(
         result=None if result is None else _read_json(result),
         progress=None if progress is None else _read_share(progress),
         progress_message=progress_message,
+        after=after,
     )
 
 

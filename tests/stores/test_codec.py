@@ -179,8 +179,9 @@ RUNS = damaged(
                 "[1]",
                 0.5,
                 "half",
+                3,
             ),
-            (1, "a", "n", NOW, None, None, 0, "manual", None, None, 0, None, None, None, None, NOW, None, None, None),
+            (1, "a", "n", NOW, *[None] * 2, 0, "manual", None, None, 0, *[None] * 4, NOW, *[None] * 4),
             (
                 1,
                 "a",
@@ -198,6 +199,7 @@ RUNS = damaged(
                 None,
                 None,
                 NOW,
+                None,
                 None,
                 None,
                 None,

@@ -23,6 +23,7 @@ import pytest
 
 from scheduler_async import (
     Action,
+    After,
     Cron,
     Delay,
     Every,
@@ -51,7 +52,10 @@ pytestmark = [pytest.mark.deep, pytest.mark.timeout(7200 if CASES else 600)]  # 
 
 
 JOBS = 200
+SUCCESSORS = 10
 RUNS = 830
+
+RATES = {"group0": "1000/s", "*/group1": "1000/s"}
 
 NUMBERS = [0, 1, -1, 7, 999, 2**31, 2**40, 2**53, -(2**40), 2**62, -(2**62), 2**63 - 1, -(2**63)]
 TEXTS = [
@@ -144,13 +148,16 @@ def specs() -> list[JobSpec]:
             timeout="5m" if number % 13 == 0 else None,
         )
         for number in range(JOBS)
+    ] + [
+        JobSpec(After(f"job{number}", "any", delay="1h"), handler="work", id=f"job{JOBS + number}", group="group0")
+        for number in range(SUCCESSORS)
     ]
 
 
 async def fill(store: str) -> None:
     """200 jobs, 830 runs of all kinds, some with outputs, and a dead node that had claimed some jobs."""
     clock = VirtualClock(NOON)
-    scheduler = Scheduler(store, clock=clock, keep_runs=None, misfire_grace="1h")
+    scheduler = Scheduler(store, clock=clock, keep_runs=None, misfire_grace="1h", group_rates=RATES)
 
     async def work(run: Run) -> object:
         number = int(run.job_id.removeprefix("job"))
@@ -188,6 +195,7 @@ OWNER = {
     "job": "SELECT id FROM job WHERE {key}",
     "state": "SELECT job.id FROM state JOIN job USING (uid) WHERE {key}",
     "run": "SELECT job.id FROM run JOIN job USING (uid) WHERE {key} AND outcome IS NULL",
+    "successor": "SELECT job.id FROM successor JOIN job USING (uid) WHERE {key}",
 }
 
 # ---------------------------------------------------------------- what must hold
@@ -212,7 +220,10 @@ async def check(store: str, case: Case) -> None:
     """All that can be asked, and a pass, hold for all jobs but those that the case spares."""
     clock = VirtualClock(NOW)
     limits = {"group0": 50} if case.number % 2 else None
-    scheduler = Scheduler(store, clock=clock, keep_runs=4, purge_disabled_after="30d", group_limits=limits)
+    rates = RATES if case.number % 3 else None
+    scheduler = Scheduler(
+        store, clock=clock, keep_runs=4, purge_disabled_after="30d", group_limits=limits, group_rates=rates
+    )
     witness = Witness()
     scheduler.handler("work")(witness)
     scheduler.handler("other")(witness)

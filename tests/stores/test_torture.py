@@ -34,6 +34,8 @@ SPEED = "all goes on within"
         pytest.param("restless-file", id="schedulers stop and start on a file"),
         pytest.param("steer-server", id="processes are killed and steered on a server"),
         pytest.param("steer-file", id="processes are killed and steered on a file"),
+        pytest.param("chain-server", id="processes are killed between runs that follow each other on a server"),
+        pytest.param("chain-file", id="processes are killed between runs that follow each other on a file"),
     ],
 )
 def test_nothing_is_lost_and_nothing_runs_twice_at_once_when(part: str, tmp_path: Path) -> None:

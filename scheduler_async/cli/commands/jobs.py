@@ -13,10 +13,12 @@ from scheduler_async.cli.job_names import DEFAULT_NAMESPACE, name_of, resolve
 from scheduler_async.cli.options import (
     DEFAULT_RETRIES,
     RETRIES_HELP,
+    AfterJobOption,
     AfterOption,
     AtOption,
     CronOption,
     CwdOption,
+    DelayOption,
     EnvOption,
     EveryOption,
     GroupOption,
@@ -26,6 +28,7 @@ from scheduler_async.cli.options import (
     NamespaceOption,
     OnOption,
     OtherwiseOption,
+    OutcomeOption,
     PayloadOption,
     PriorityOption,
     SlugArgument,
@@ -59,6 +62,9 @@ def add(
     every: EveryOption = None,
     after: AfterOption = None,
     at: AtOption = None,
+    after_job: AfterJobOption = None,
+    outcome: OutcomeOption = None,
+    delay: DelayOption = None,
     manual: ManualOption = False,
     tz: TzOption = None,
     on: OnOption = None,
@@ -88,7 +94,8 @@ def add(
     from scheduler_async.jobs.names import check_name
 
     zone = unless_none(tz)
-    schedule = schedule_of(cron, every, after, at, manual, zone, has_calendar=bool(on)) or Manual()
+    follows = {"after_job": after_job, "outcome": outcome, "delay": delay}
+    schedule = schedule_of(cron, every, after, at, manual, zone, has_calendar=bool(on), **follows) or Manual()
     if tz is not None and isinstance(schedule, Manual):
         misused("--tz needs --cron or --at.")
     schedule = on_calendar(schedule, on, otherwise, zone)
@@ -122,6 +129,9 @@ def edit(
     every: EveryOption = None,
     after: AfterOption = None,
     at: AtOption = None,
+    after_job: AfterJobOption = None,
+    outcome: OutcomeOption = None,
+    delay: DelayOption = None,
     manual: ManualOption = False,
     tz: TzOption = None,
     on: OnOption = None,
@@ -152,7 +162,8 @@ def edit(
     from scheduler_async import InvalidJobError, Retry
     from scheduler_async.command import HANDLER, Command
 
-    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz), has_calendar=bool(on))
+    follows = {"after_job": after_job, "outcome": outcome, "delay": delay}
+    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz), has_calendar=bool(on), **follows)
     keeps_none = on is not None and unless_none(on[0]) is None
     calendar = None if keeps_none else calendar_of(on)
     added, where = environment_of(env), directory_of(cwd, store)

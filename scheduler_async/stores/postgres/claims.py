@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.claiming import CLAIMED_FIELDS
+from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
@@ -24,10 +26,11 @@ from scheduler_async.stores.postgres.base import (
     LOCK_STATES,
     SELECT_STATE,
     WIDTH,
-    WorkBase,
     free_values,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
+from scheduler_async.stores.postgres.rates import GROUP_LOCK, RateWork
+from scheduler_async.stores.postgres.successors import SuccessorWork
 from scheduler_async.stores.postgres.texts import kept
 from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
 
@@ -205,9 +208,6 @@ DELETE_RUNS: Final = """
      WHERE r.uid = c.uid AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
 """
 
-# With group limits, claims run one after another, so that the counts of running jobs stay correct.
-GROUP_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7))"
-
 # How many jobs of each handler and priority are sorted to find the first. Of more jobs, those that have been due for
 # longest are considered first.
 LEAST_WINDOW = 1000
@@ -220,7 +220,7 @@ LOOK_ANEW: Micros = MINUTE
 MOST_LEFT_ALONE = 10_000
 
 
-class ClaimWork(WorkBase):
+class ClaimWork(SuccessorWork, RateWork):
     """The transactions of claims. For their purpose, see `Store`."""
 
     def __init__(self, notify: Callable[[Micros | None, int], tuple[str, str]]) -> None:
@@ -235,7 +235,10 @@ class ClaimWork(WorkBase):
         until = now + terms.ahead
         if not 0 <= now - self._left_alone_since < LOOK_ANEW or len(self._left_alone) > MOST_LEFT_ALONE:
             self._left_alone, self._left_alone_since = set(), now
-        rows = await self._take_due(db, until, terms)
+        if terms.limits_groups:
+            await db.execute(GROUP_LOCK)  # before counting: a statement sees the rows as of its start
+        started = await self._live_starts(db, now) if terms.group_rates else Counter()
+        rows = await self._take_due(db, until, terms, started)
         node, next_due, next_count, unhandled, waiting, seen = rows[0][:6]
         if node is None:
             raise NodeLost
@@ -258,6 +261,8 @@ class ClaimWork(WorkBase):
         await write_rows(db, FREE, [free_values(job) for job in idle])
         await self._write_skips(db, plan.skipped)
         await self._write_changes(db, plan.changes)
+        for (key, _), count in (await self._count_starts(db, plan.runs, terms.group_rates, now)).items():
+            started[key] += count
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
         others = [job for uid, job in jobs.items() if uid in left_alone and job.enabled]
         others += (await self._jobs(db, await db.fetch(SELECT_STATES, unhandled))).values() if unhandled else ()
@@ -265,8 +270,11 @@ class ClaimWork(WorkBase):
         if not is_full and waiting > len(taken) and (next_due is None or soon < next_due):
             next_due, next_count = soon, 1  # another transaction holds them, and may release them
         next_due, next_count = earliest_of(idle, next_due, next_count)
+        allowed = await self._next_start(db, started, terms.group_rates, now) if started else None
+        if allowed is not None and (next_due is None or allowed < next_due):
+            next_due, next_count = allowed, 1
         return Claims(
-            runs=plan.runs,
+            runs=await self._with_causes(db, plan.runs),
             edits=plan.edits,
             unhandled=others,
             is_full=is_full,
@@ -274,7 +282,9 @@ class ClaimWork(WorkBase):
             next_count=next_count,
         )
 
-    async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:
+    async def _take_due(
+        self, db: Connection, now: Micros, terms: ClaimTerms, started: Mapping[str, int]
+    ) -> Sequence[Any]:
         """Claim the first due jobs, up to the limit and the limits of their groups."""
         handlers = None if terms.handlers is None else list(terms.handlers)
         values = terms.node, handlers, now, terms.limit, _window(terms), terms.count
@@ -282,8 +292,7 @@ class ClaimWork(WorkBase):
         if not terms.limits_groups:
             rows: Sequence[Any] = await db.fetch(CLAIM_DUE, *values, left_alone)
             return rows
-        await db.execute(GROUP_LOCK)  # before counting: a statement sees the rows as of its start
-        rooms = terms.rooms(await self.running_by_group(db))
+        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_running else {}, started)
         within = *columns_of(rooms.in_use.items(), 2), *columns_of(rooms.own.items(), 2), rooms.limit, *rooms.full
         if not rooms.shared:
             rows = await db.fetch(CLAIM_DUE_IN_GROUPS, *values, *within, left_alone)
@@ -306,7 +315,8 @@ class ClaimWork(WorkBase):
         return int(await db.fetchval(COUNT_DUE, now, most))
 
     async def earliest_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
-        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_groups else {})
+        started = await self._live_starts(db, now) if terms.group_rates else Counter()
+        rooms = terms.rooms(await self.running_by_group(db) if terms.limits_running else {}, started)
         handlers = None if terms.handlers is None else list(terms.handlers)
         at = await db.fetchval(EARLIEST_DUE, now, handlers, *rooms.full, list(self._left_alone))
         return None if at is None else int(at)
@@ -322,7 +332,10 @@ class ClaimWork(WorkBase):
         node: int,
         queued: bool,
         by: Actor = NO_ACTOR,
+        rates: Rates = NO_RATES,
     ) -> ClaimedRun | Job | None:
+        if rates:
+            await db.execute(GROUP_LOCK)
         name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", node)
         if name is None:
             raise NodeLost
@@ -334,6 +347,7 @@ class ClaimWork(WorkBase):
         run = claimed_by_hand(job, await db.fetchval(NEW_RUN), payload_json, now, queued=queued)
         await self._write_claims(db, [run], node, name)
         await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run.id)])
+        await self._count_starts(db, [run], rates, now)
         await db.execute("UPDATE run SET payload = $2 WHERE id = $1", run.id, kept(run.payload_json))
         return run
 

@@ -20,7 +20,8 @@ from scheduler_async.stores.copy_records import (
     RunRecord,
     missing_changes,
 )
-from scheduler_async.stores.postgres.base import SPEC, STATE_COLUMNS, WorkBase
+from scheduler_async.stores.decisions import linked_by_copy
+from scheduler_async.stores.postgres.base import SPEC, STATE_COLUMNS
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
 from scheduler_async.stores.postgres.endings import INSERT_TEXTS
 from scheduler_async.stores.postgres.jobs import (
@@ -32,6 +33,7 @@ from scheduler_async.stores.postgres.jobs import (
     UPDATE_STATES,
     narrow_values,
 )
+from scheduler_async.stores.postgres.successors import SuccessorWork
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns
 from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record
 
@@ -126,7 +128,7 @@ INSERT_RUNS: Final = inserting(
 )
 
 
-class CopyWork(WorkBase):
+class CopyWork(SuccessorWork):
     """The transactions of copies. For their purpose, see `Store`."""
 
     async def count(self, db: Connection) -> tuple[int, int]:
@@ -154,6 +156,7 @@ class CopyWork(WorkBase):
         await self._write_states(db, INSERT_STATES, [(job.uid, *narrow_values(job, handlers)) for job in added])
         await write_rows(db, UPDATE_JOBS, [edited_values(job) for job in updated])
         await self._write_states(db, UPDATE_STATES, [(*narrow_values(job, handlers), job.uid) for job in updated])
+        await self._link(db, linked_by_copy(added, updated, here))
         await self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, Job)})
         if wanted:
             await self._tell(db, wanted)

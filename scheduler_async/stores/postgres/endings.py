@@ -22,6 +22,7 @@ from scheduler_async.stores.decisions import (
     process_gone,
     repeated_as,
     with_cancel_requests,
+    with_successors,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.postgres.base import (
@@ -33,10 +34,10 @@ from scheduler_async.stores.postgres.base import (
     INSERT_REQUEST,
     SELECT_STATE,
     WIDTH,
-    WorkBase,
     free_values,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, set_to, updating, write_rows
+from scheduler_async.stores.postgres.successors import FOLLOWED, SuccessorWork
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, stored_state
 from scheduler_async.stores.run_codec import ending_values, progress_of, texts_of
 from scheduler_async.timekeeping.instants import Micros
@@ -57,6 +58,7 @@ FINISH: Final = f"""
 """
 # The same for jobs that were not changed during their runs, which therefore know the current state.
 UNTOUCHED_TYPES: Final = {**STATE_TYPES, **ENDING_TYPES, "uid": "bigint", "run": "bigint"}
+PLACE_OF_UIDS: Final = [*UNTOUCHED_TYPES].index("uid") + 1
 UNTOUCHED: Final = f"""
     WITH states AS (UPDATE state AS t SET {set_to(STATE_TYPES)}, run = NULL, node = NULL
                       FROM {rows_of(UNTOUCHED_TYPES)}
@@ -65,10 +67,13 @@ UNTOUCHED: Final = f"""
          runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run)
 """
 FINISH_UNTOUCHED: Final = f"{UNTOUCHED} SELECT nextval('activity'), array_agg(run) FROM states"
-# All endings or none: the last parameter is their number, and a failing statement changes nothing.
+# All endings or none: the last parameter is their number, and a failing statement changes nothing. It fails, too, if
+# other jobs run after these.
 FINISH_AT_ONCE: Final = f"""
     {UNTOUCHED}
-    SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
+    SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint AND NOT {FOLLOWED.format(f"${PLACE_OF_UIDS}")})::int,
+           nextval('activity')
+      FROM states
 """
 SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
 INSERT_TEXTS: Final = {
@@ -97,7 +102,7 @@ SELECT_ATTEMPTS: Final = """
 """
 
 
-class EndingWork(WorkBase):
+class EndingWork(SuccessorWork):
     """The transactions of endings. For their purpose, see `Store`."""
 
     async def finish_at_once(
@@ -105,7 +110,8 @@ class EndingWork(WorkBase):
     ) -> list[Transition | None] | None:
         """Record endings in a single statement, outside of a transaction. Return None if there is more to write.
 
-        If one of the jobs was edited, taken over or removed, it fails with a division by zero and changes nothing.
+        If one of the jobs was edited, taken over or removed, or if another job runs after it, it fails with a division
+        by zero and changes nothing.
         """
         if not ended or any(item.ending.tells_more or item.ending.outcome is CANCELLED for item in ended):
             return None
@@ -121,6 +127,7 @@ class EndingWork(WorkBase):
             return []
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
+        await self._lock_followed(db, ended)
         left, rows = _endings(ended, rules)
         _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
         self.counted += 1
@@ -135,6 +142,8 @@ class EndingWork(WorkBase):
         await self._write_skips(db, ((one.job, one.skips, at) for one, at in endings))
         disabled = [(item.run.job, left[item.run.id], item.finished_at) for item in ours if item.run.id in done]
         await self._write_changes(db, disablings(disabled))
+        woken = await self._wake_successors(db, ours, rules)
+        left = {run: with_successors(one, run, woken) for run, one in left.items()}
         if len(left) < len(ended):
             left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
         return [left.get(item.run.id) for item in ended]
@@ -206,6 +215,7 @@ class EndingWork(WorkBase):
         self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Record all runs of *node* as interrupted, except the *known* ones."""
+        await self._lock_held(db, node)
         rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
         if not rows:
             return []
@@ -236,7 +246,10 @@ class EndingWork(WorkBase):
         if cancels:
             await db.execute(FORGET_REQUESTS, list(cancels))
         await self._tell(db, jobs)
-        return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)]
+        woken = await self._wake_successors(db, endings, rules)
+        return [
+            (with_successors(edit, ended.run.id, woken), ended.run) for edit, ended in zip(edits, endings, strict=True)
+        ]
 
     async def _repeat(self, db: Connection, ended: EndedRun, attempt: Attempt, *, asked_for: bool) -> int | None:
         """Let any node make another *attempt* at an interrupted manual run. Return its id.

@@ -25,7 +25,7 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
-from scheduler_async.stores.decisions import reviewed, rows_of_removal
+from scheduler_async.stores.decisions import is_relinked, reviewed, rows_of_removal
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.postgres.base import (
     NAMED,
@@ -35,10 +35,10 @@ from scheduler_async.stores.postgres.base import (
     STATE_COLUMNS,
     UPDATE_ONLY_STATES,
     WIDTH,
-    WorkBase,
     locking,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, updating, write_rows
+from scheduler_async.stores.postgres.successors import UNLINK, SuccessorWork
 from scheduler_async.stores.postgres.texts import kept, kept_values, maybe_kept, original, stored_state
 from scheduler_async.timekeeping.instants import Micros
 
@@ -137,7 +137,7 @@ CANCEL_REQUESTED: Final = """
 PARAMETER: Final = "${}"
 
 
-class JobWork(WorkBase):
+class JobWork(SuccessorWork):
     """The transactions of jobs. For their purpose, see `Store`."""
 
     async def change(
@@ -181,8 +181,14 @@ class JobWork(WorkBase):
         if quota is not None and quota.max_jobs is not None and added:
             stored = await db.fetchval(COUNT_JOBS, kept(quota.namespace), quota.max_jobs)
             quota.check_jobs(stored, len(added))
+        linked = [job for job in added.values() if job.description.schedule.follows_runs]
+        linked += [job for before, job in changed.values() if is_relinked(before, job)]
+        if linked:
+            await self._check_links(db, linked)
         await self._insert(db, list(added.values()), now, by)
         await self._update(db, list(changed.values()))
+        if linked:
+            await self._link(db, linked)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
         await self._write_changes(db, records)
         if added or changed:
@@ -248,6 +254,7 @@ class JobWork(WorkBase):
         if job is None:
             return None
         await db.execute(REMOVE_JOBS, [job.uid], now)
+        await db.execute(UNLINK, [job.uid])
         await self._write_skips(db, [(job, rows_of_removal(job, now), now)])
         await self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
         await db.execute(CANCEL_REQUESTED, job.uid, now, REMOVED)

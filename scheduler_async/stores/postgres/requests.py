@@ -22,6 +22,7 @@ from scheduler_async.stores.postgres.endings import (
     WRITE_PROGRESS,
     EndingWork,
 )
+from scheduler_async.stores.postgres.rates import GROUP_LOCK
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
 from scheduler_async.timekeeping.instants import Micros
 
@@ -109,6 +110,8 @@ class RequestWork(ClaimWork, EndingWork):
         name = await db.fetchval("SELECT name FROM node WHERE number = $1 FOR KEY SHARE", terms.node)
         if name is None:
             raise NodeLost
+        if terms.group_rates:
+            await db.execute(GROUP_LOCK)
         handlers = None if terms.handlers is None else list(terms.handlers)
         rows = await db.fetch(LOCK_REQUESTED, handlers, terms.limit)
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
@@ -129,6 +132,7 @@ class RequestWork(ClaimWork, EndingWork):
             await db.execute(TAKE, terms.node, name, run.uid, run_id, now, began, activity, payload)
             self.counted += 1
             runs.append(run)
+        await self._count_starts(db, runs, terms.group_rates, now)
         return runs, bool(await db.fetchval(ARE_REQUESTED, handlers))
 
     async def request_cancel(
@@ -163,6 +167,7 @@ class RequestWork(ClaimWork, EndingWork):
             ours = [(left[item.run.id], item) for item in gone if item.run.id in left]  # other jobs may be removed
             await self._write_skips(db, ((one.job, one.skips, item.finished_at) for one, item in ours))
             await db.execute(FORGET_REQUESTS, list(cancels))
+            await self._wake_successors(db, [item for _, item in ours], Rules())
         await super().release(db, [run for run in runs if run.id not in cancels])
 
     async def cancels(self, db: Connection, node: int) -> dict[int, str | None]:

@@ -210,6 +210,28 @@ MIGRATIONS: Final = (
         "ALTER TABLE run ADD COLUMN result text",
         "ALTER TABLE run ADD COLUMN progress double precision",
         "ALTER TABLE run ADD COLUMN progress_message text",
+        "ALTER TABLE run ADD COLUMN after_run bigint",
+        # The jobs that run after others. A row is in step with the schedule of its job. The other job may not exist.
+        """
+        CREATE TABLE successor (
+            uid        bigint PRIMARY KEY,
+            namespace  text COLLATE "C" NOT NULL,
+            id         text COLLATE "C" NOT NULL,
+            run        bigint  -- the last run of the other job that made this one due
+        )
+        """,
+        "CREATE INDEX successor_of ON successor (namespace, id)",
+        # The starts of groups that have a rate, by when they cease to count.
+        """
+        CREATE TABLE group_start (
+            rate_key  text COLLATE "C" NOT NULL,
+            settled   boolean NOT NULL,  -- whether their handlers have begun
+            until     bigint NOT NULL,
+            starts    bigint NOT NULL,
+            PRIMARY KEY (rate_key, settled, until)
+        )
+        """,
+        "CREATE INDEX group_start_until ON group_start (until)",
         """
         CREATE TABLE traceback (
             run   bigint PRIMARY KEY,

@@ -403,6 +403,8 @@ class PostgresStore:
     request_cancel = writing(Work.request_cancel, EDITS)
     report = recording(Work.report, EDITS)
     running_by_group = reading(Work.running_by_group, EDITS)
+    rate_free_at = reading(Work.rate_free_at, EDITS)
+    settle_starts = recording(Work.settle_starts, EDITS)
 
     claim_due = writing(Work.claim_due, RUNS)
     count_due = reading(Work.count_due, EDITS)

@@ -16,6 +16,7 @@ from scheduler_async.stores.postgres.base import LOCK_STATES, SELECT_STATE, UPDA
 from scheduler_async.stores.postgres.bulk_writes import write_rows
 from scheduler_async.stores.postgres.jobs import CANCEL_REQUESTED, REMOVE_JOBS
 from scheduler_async.stores.postgres.schema import ENDED_AS_NUMBER
+from scheduler_async.stores.postgres.successors import UNLINK
 from scheduler_async.stores.postgres.texts import stored_state
 from scheduler_async.timekeeping.instants import FIRST, SECOND, Micros
 
@@ -155,6 +156,7 @@ class UpkeepWork(WorkBase):
             remaining += [row[0] for row in rows]  # they do not hide other jobs
         if jobs:
             await db.execute(REMOVE_JOBS, [job.uid for job in jobs], now)
+            await db.execute(UNLINK, [job.uid for job in jobs])
             await self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
             await db.executemany(CANCEL_REQUESTED, [(job.uid, now, REMOVED) for job in jobs])
             records = [plain_record(job.uid, now, Action.REMOVE, THE_SCHEDULER, PURGED[ended]) for job in jobs]

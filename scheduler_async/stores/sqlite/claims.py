@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from scheduler_async.jobs.enums import Status
@@ -12,6 +13,7 @@ from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
+from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
@@ -25,10 +27,11 @@ from scheduler_async.stores.sqlite.base import (
     LAST_RUN,
     SELECT_STATE,
     WRITE_STATE,
-    WorkBase,
     free_values,
 )
 from scheduler_async.stores.sqlite.bulk_writes import inserting
+from scheduler_async.stores.sqlite.rates import RateWork
+from scheduler_async.stores.sqlite.successors import SuccessorWork
 from scheduler_async.timekeeping.instants import LAST, Micros
 
 RUNNING_BY_GROUP: Final = """
@@ -158,7 +161,7 @@ WAIT_AGAIN: Final = """
 DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
 
 
-class ClaimWork(WorkBase):
+class ClaimWork(SuccessorWork, RateWork):
     """The transactions of claims. For their purpose, see `Store`."""
 
     def __init__(self) -> None:
@@ -175,7 +178,8 @@ class ClaimWork(WorkBase):
         numbers = self._numbers_of(db, terms.handlers)
         handlers = json.dumps(numbers)
         until = now + terms.ahead
-        rows = self._select_due(db, until, terms, handlers)
+        started = self._live_starts(db, now) if terms.group_rates else Counter()
+        rows = self._select_due(db, until, terms, handlers, started)
         run_id = self._last_number(db, LAST_RUN)
         here = None if terms.handlers is None else frozenset(terms.handlers)
         unhandled: list[Job] = []
@@ -198,6 +202,8 @@ class ClaimWork(WorkBase):
             plan.drop(repeated)
         self._write_skips(db, plan.skipped)
         self._write_changes(db, plan.changes)
+        for (key, _), count in self._count_starts(db, plan.runs, terms.group_rates, now).items():
+            started[key] += count
         are_many = self._are_many_handlers
         due = {"now": until, "handlers": handlers}
         next_due, known = db.execute(NEXT_DUE_OF_MANY if are_many else NEXT_DUE, due).fetchone()
@@ -205,11 +211,14 @@ class ClaimWork(WorkBase):
         counted = {"at": next_due, "most": terms.count, "handlers": handlers}
         ((next_count,),) = db.execute(COUNT_NEXT_OF_MANY if are_many else COUNT_NEXT, counted)
         next_due, next_count = earliest_of(plan.passed_over, next_due, next_count)
+        allowed = self._next_start(db, started, terms.group_rates, now) if started else None
+        if allowed is not None and (next_due is None or allowed < next_due):
+            next_due, next_count = allowed, 1
         if known != len(numbers):
             rows_of_others = db.execute(UNHANDLED_OF_MANY if are_many else UNHANDLED, due).fetchall()
             unhandled += self._jobs(db, rows_of_others).values()
         return Claims(
-            runs=plan.runs,
+            runs=self._with_causes(db, plan.runs),
             edits=plan.edits,
             unhandled=unhandled,
             is_full=len(rows) >= terms.limit or bool(repeated),
@@ -217,7 +226,9 @@ class ClaimWork(WorkBase):
             next_count=next_count,
         )
 
-    def _select_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str) -> list[Row]:
+    def _select_due(
+        self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str, started: Mapping[str, int]
+    ) -> list[Row]:
         """Return the first due jobs, up to the limit and the limits of their groups."""
         self._renew_queue(handlers)
         few = self._select_few_due(db, now, terms, handlers)
@@ -226,7 +237,7 @@ class ClaimWork(WorkBase):
         if now < self._queue_until:  # too many jobs precede those in the queue
             self._queue = None
             self._renew_queue(handlers)
-        rooms = self._rooms(db, terms)
+        rooms = self._rooms(db, terms, started)
         queue = self._queue_of_due(db, now, handlers)
         chosen: dict[int, Row] = {}
         while taken := queue.take(terms.limit - len(chosen), rooms):
@@ -245,8 +256,8 @@ class ClaimWork(WorkBase):
                     chosen[uid] = row[:-5]
         return list(chosen.values())
 
-    def _rooms(self, db: sqlite3.Connection, terms: ClaimTerms) -> Rooms:
-        return terms.rooms(self.running_by_group(db) if terms.limits_groups else {})
+    def _rooms(self, db: sqlite3.Connection, terms: ClaimTerms, started: Mapping[str, int]) -> Rooms:
+        return terms.rooms(self.running_by_group(db) if terms.limits_running else {}, started)
 
     def _select_few_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str
@@ -299,7 +310,8 @@ class ClaimWork(WorkBase):
         return int(count)
 
     def earliest_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> Micros | None:
-        full, full_everywhere = map(json.dumps, self._rooms(db, terms).full)
+        started = self._live_starts(db, now) if terms.group_rates else Counter()
+        full, full_everywhere = map(json.dumps, self._rooms(db, terms, started).full)
         handlers = None if terms.handlers is None else json.dumps(terms.handlers)
         left_alone = json.dumps(list(self._left_alone))
         terms_ = {"now": now, "handlers": handlers, "full": full, "full_everywhere": full_everywhere}
@@ -317,6 +329,7 @@ class ClaimWork(WorkBase):
         node: int,
         queued: bool,
         by: Actor = NO_ACTOR,
+        rates: Rates = NO_RATES,
     ) -> ClaimedRun | Job | None:
         name = self._require_node(db, node)
         job = self._find_job(db, namespace, id, now)
@@ -329,6 +342,7 @@ class ClaimWork(WorkBase):
         db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
         WRITE_STATE.one(db, *held_values(run, node))
         self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run.id)])
+        self._count_starts(db, [run], rates, now)
         return run
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:

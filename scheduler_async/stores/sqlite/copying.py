@@ -23,8 +23,9 @@ from scheduler_async.stores.copy_records import (
     RunRecord,
     missing_changes,
 )
+from scheduler_async.stores.decisions import linked_by_copy
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, read_job_to_copy, read_run_record
-from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS, WorkBase
+from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS
 from scheduler_async.stores.sqlite.bulk_writes import inserting
 from scheduler_async.stores.sqlite.jobs import (
     INSERT_JOB,
@@ -34,6 +35,7 @@ from scheduler_async.stores.sqlite.jobs import (
     UPDATE_STATE,
     narrow_values,
 )
+from scheduler_async.stores.sqlite.successors import SuccessorWork
 
 SELECT_RECORD: Final = f"SELECT {', '.join(f'j.{name}' for name in DESCRIPTION_TYPES)}, {STATE_COLUMNS}"
 
@@ -109,7 +111,7 @@ LAST_CHANGE_OF: Final = "SELECT last_change FROM job WHERE uid = ?"
 SELECT_CHANGE: Final = "SELECT at, action, actor, via, reason, before, after, previous FROM change WHERE number = ?"
 
 
-class CopyWork(WorkBase):
+class CopyWork(SuccessorWork):
     """The transactions of copies. For their purpose, see `Store`."""
 
     def count(self, db: sqlite3.Connection) -> tuple[int, int]:
@@ -139,6 +141,7 @@ class CopyWork(WorkBase):
         INSERT_STATE.all(db, ((job.uid, *narrow_values(job, numbers[job.handler])) for job in added))
         UPDATE_JOB.all(db, map(edited_values, updated))
         UPDATE_STATE.all(db, ((*narrow_values(job, numbers[job.handler]), job.uid) for job in updated))
+        self._link(db, linked_by_copy(added, updated, here))
         self._forget_unused(db, {job.handler for job in here.values() if isinstance(job, Job)})
         self._queue = None  # some of the jobs may be due already
         return rulings

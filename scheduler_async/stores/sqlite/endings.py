@@ -21,6 +21,7 @@ from scheduler_async.stores.decisions import (
     process_gone,
     repeated_as,
     with_cancel_requests,
+    with_successors,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
@@ -31,10 +32,10 @@ from scheduler_async.stores.sqlite.base import (
     SELECT_HELD,
     USUAL,
     WRITE_STATE,
-    WorkBase,
     free_values,
 )
 from scheduler_async.stores.sqlite.bulk_writes import updating
+from scheduler_async.stores.sqlite.successors import SuccessorWork
 from scheduler_async.timekeeping.instants import Micros
 
 FINISH_UNTOUCHED: Final = updating(
@@ -53,7 +54,7 @@ REPEAT: Final = """
 FORGET_REQUEST: Final = "DELETE FROM request WHERE run = ?"
 
 
-class EndingWork(WorkBase):
+class EndingWork(SuccessorWork):
     """The transactions of endings. For their purpose, see `Store`."""
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
@@ -70,6 +71,9 @@ class EndingWork(WorkBase):
             db.execute("BEGIN IMMEDIATE")
             return self._finish_touched(db, ended, rules)
         self._write_endings(db, ended, left)
+        woken = self._wake_successors(db, ended, rules)
+        if woken:
+            left = [with_successors(one, item.run.id, woken) for one, item in zip(left, ended, strict=True)]
         return [*left]
 
     def _finish_touched(
@@ -83,6 +87,8 @@ class EndingWork(WorkBase):
         WRITE_STATE.all(db, (free_values(one.job) for one in left.values()))
         self._delete_removed(db, (one.job for one in left.values()))
         self._write_endings(db, ours, list(left.values()), jobs)
+        woken = self._wake_successors(db, ours, rules)
+        left = {run: with_successors(one, run, woken) for run, one in left.items()}
         return [left.get(item.run.id) for item in ended]
 
     def _write_endings(
@@ -141,6 +147,7 @@ class EndingWork(WorkBase):
         cancels = self._cancels_of(db, [row[-7] for row in rows])
         jobs = self._jobs(db, [row[:-7] for row in rows], now)
         left = []
+        endings = []
         for row in rows:
             job = jobs.get(row[0])
             if job is None or (has_unreadable_state(job) and not self._delete_removed(db, [job])):
@@ -159,7 +166,9 @@ class EndingWork(WorkBase):
             self._write_skips(db, [(edit.job, edit.skips, now)])
             self._write_changes(db, disablings([(job, edit, now)]))
             left.append((edit, ended.run))
-        return left
+            endings.append(ended)
+        woken = self._wake_successors(db, endings, rules) if endings else ()
+        return [(with_successors(edit, run.id, woken), run) for edit, run in left]
 
     def _repeat(self, db: sqlite3.Connection, ended: EndedRun, attempt: Attempt, *, asked_for: bool) -> int | None:
         """Let any node make another *attempt* at an interrupted manual run. Return its id.

@@ -30,7 +30,7 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
-from scheduler_async.stores.decisions import reviewed, rows_of_removal
+from scheduler_async.stores.decisions import is_relinked, reviewed, rows_of_removal
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.run_codec import Skipped
 from scheduler_async.stores.sqlite.base import (
@@ -39,11 +39,11 @@ from scheduler_async.stores.sqlite.base import (
     SET_LAST_CHANGE,
     UPDATE_ONLY_STATE,
     USUAL,
-    WorkBase,
     last_number,
 )
 from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS
+from scheduler_async.stores.sqlite.successors import UNLINK, SuccessorWork
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
 
@@ -111,7 +111,7 @@ PARAMETER: Final = "?"
 DISABLED = Phase.DISABLED  # many jobs may be added at once, and this is faster
 
 
-class JobWork(WorkBase):
+class JobWork(SuccessorWork):
     """The transactions of jobs. For their purpose, see `Store`."""
 
     def change(
@@ -128,6 +128,7 @@ class JobWork(WorkBase):
         edits: list[Transition | None] = []
         added: dict[int, Job] = {}
         skipped: list[Skipped] = []
+        rescheduled: dict[int, Job] = {}
         for change in changes:
             name = change.namespace, change.id
             before = jobs.get(name)
@@ -141,6 +142,8 @@ class JobWork(WorkBase):
                 elif job.uid in added:
                     added[job.uid] = job
                 else:
+                    if is_relinked(before, job):
+                        rescheduled[job.uid] = job
                     self._update(db, before, job, numbers, alteration(before, job, edit.kind, now, by))
                 jobs[name] = job
                 if self._queue is not None:  # many jobs may be added at once
@@ -153,8 +156,14 @@ class JobWork(WorkBase):
         if quota is not None and quota.max_jobs is not None and added:
             (stored,) = db.execute(COUNT_JOBS, (quota.namespace, quota.max_jobs)).fetchone()
             quota.check_jobs(stored, len(added))
+        linked = [job for job in added.values() if job.description.schedule.follows_runs]
+        if rescheduled or linked:
+            linked += rescheduled.values()
+            self._check_links(db, linked)
         if added:
             self._insert(db, list(added.values()), numbers, now, by)
+        if linked:
+            self._link(db, linked)
         self._last_job = uid
         if skipped:
             self._write_skips(db, skipped)
@@ -255,6 +264,7 @@ class JobWork(WorkBase):
         if job is None:
             return None
         db.execute(REMOVE, (now, job.uid))
+        db.execute(UNLINK, (job.uid,))
         self._write_skips(db, [(job, rows_of_removal(job, now), now)])
         self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
         db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid))

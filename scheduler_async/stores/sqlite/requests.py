@@ -113,6 +113,7 @@ class RequestWork(ClaimWork, EndingWork):
             WRITE_STATE.one(db, *held_values(run, terms.node))
             db.execute(FORGET_REQUEST, (run_id,))
             runs.append(run)
+            self._count_starts(db, [run], terms.group_rates, now)
         return runs, False
 
     def request_cancel(

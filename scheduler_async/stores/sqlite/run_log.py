@@ -35,7 +35,7 @@ from scheduler_async.timekeeping.instants import Micros
 SELECT_RUNS: Final = """
     SELECT r.id, j.id, j.namespace, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.trigger, r.outcome,
            r.reason, r.missed, r.error, r.message, r.exit_code, r.node, r.claimed_at, r.result, r.progress,
-           r.progress_message
+           r.progress_message, r.after_run
 """
 FROM_RUNS: Final = f"{SELECT_RUNS} FROM run r JOIN job j USING (uid)"
 # From the newest runs to their jobs.

@@ -276,6 +276,28 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE run ADD COLUMN result TEXT",
         "ALTER TABLE run ADD COLUMN progress REAL",
         "ALTER TABLE run ADD COLUMN progress_message TEXT",
+        "ALTER TABLE run ADD COLUMN after_run INTEGER",
+        # The jobs that run after others. A row is in step with the schedule of its job. The other job may not exist.
+        """
+        CREATE TABLE successor (
+            uid        INTEGER PRIMARY KEY REFERENCES job (uid) ON DELETE CASCADE,
+            namespace  TEXT NOT NULL,
+            id         TEXT NOT NULL,
+            run        INTEGER  -- the last run of the other job that made this one due
+        ) STRICT
+        """,
+        "CREATE INDEX successor_of ON successor (namespace, id)",
+        # The starts of groups that have a rate, by when they cease to count.
+        """
+        CREATE TABLE group_start (
+            rate_key  TEXT NOT NULL,
+            settled   INTEGER NOT NULL,  -- whether their handlers have begun
+            until     INTEGER NOT NULL,
+            starts    INTEGER NOT NULL,
+            UNIQUE (rate_key, settled, until)
+        ) STRICT
+        """,
+        "CREATE INDEX group_start_until ON group_start (until)",
         """
         CREATE TABLE traceback (
             run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
@@ -336,7 +358,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
 
 TABLES: Final = (
     *("handler", "job", "run", "node", "state", "output", "traceback", "request", "change", "node_span"),
-    "sqlite_sequence",
+    *("successor", "group_start", "sqlite_sequence"),
 )
 # Each index, its table, and the condition of its rows.
 INDEXES: Final = (
@@ -356,6 +378,9 @@ INDEXES: Final = (
     ("run_unusual", "run", IS_UNUSUAL.removeprefix("r.")),
     ("request_start", "request", "kind = 'start'"),
     ("request_cancel", "request", "kind = 'cancel'"),
+    ("successor_of", "successor", "true"),
+    ("sqlite_autoindex_group_start_1", "group_start", "true"),
+    ("group_start_until", "group_start", "true"),
     ("node_span_until", "node_span", "true"),
     ("node_span_since", "node_span", "true"),
     ("node_span_long", "node_span", f"until - since >= {LONG_LIFE}"),

@@ -272,6 +272,8 @@ class SQLiteStore:
     request_cancel = writing(Work.request_cancel)
     report = recording(Work.report)
     running_by_group = reading(Work.running_by_group)
+    rate_free_at = reading(Work.rate_free_at)
+    settle_starts = recording(Work.settle_starts)
 
     claim_due = writing(Work.claim_due)
     count_due = reading(Work.count_due)

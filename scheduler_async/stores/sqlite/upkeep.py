@@ -18,6 +18,7 @@ from scheduler_async.stores.messages import PURGED, REMOVED
 from scheduler_async.stores.sqlite.base import EDITED, SELECT_STATE, UPDATE_ONLY_STATE, WorkBase
 from scheduler_async.stores.sqlite.history import chained
 from scheduler_async.stores.sqlite.jobs import CANCEL_REQUESTED, FORGET_REQUESTED, REMOVE
+from scheduler_async.stores.sqlite.successors import UNLINK
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 OVERGROWN: Final = """
@@ -128,6 +129,7 @@ class UpkeepWork(WorkBase):
             jobs += [job for job in found if can_be_purged(job, spared)][: limit - len(jobs)]
         rows.close()
         db.executemany(REMOVE, [(now, job.uid) for job in jobs])
+        db.executemany(UNLINK, [(job.uid,) for job in jobs])
         self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
         db.executemany(CANCEL_REQUESTED, [(now, REMOVED, job.uid) for job in jobs])
         db.executemany(FORGET_REQUESTED, [(job.uid,) for job in jobs])

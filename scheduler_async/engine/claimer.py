@@ -203,7 +203,7 @@ class Claimer:
     async def begun_elsewhere(self, job: Job) -> None:
         """If another process has claimed *job* ahead of its time, wait until that run begins."""
         state, clock = job.state, self._setting.clock
-        if state.activity is Status.RUNNING and state.last_run_at is not None:
+        if job.status is Status.RUNNING and state.last_run_at is not None:
             early = state.last_run_at - clock.micros()
             is_elsewhere = not any(active.claimed.uid == job.uid for active in self._runner)
             if is_elsewhere and 0 < early <= EARLIEST_CLAIM:

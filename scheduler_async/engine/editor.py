@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import InvalidJobError, JobExistsError, JobNotFoundError, SchedulerError, StoreError
-from scheduler_async.jobs.enums import OnConflict, Status
+from scheduler_async.jobs.enums import OnConflict
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import NO_ACTOR, Actor, current_actor
 from scheduler_async.jobs.job import Job
@@ -269,7 +269,7 @@ class Editor:
         await self._engine.ready()
         jobs = await self._ask(self._change_and_tell(changes, now, quota))
         for job in jobs:
-            if job.state.activity is not Status.IDLE:
+            if job.is_running:
                 await self._engine.session.claimer.begun_elsewhere(job)
         return [job.as_of(now) for job in jobs]
 

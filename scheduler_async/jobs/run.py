@@ -40,13 +40,16 @@ class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
     payload_json: str
     before: JobState
     """The state of the job before the claim, to restore if the claim is undone."""
+    waits: bool = False
+    """Whether it waits for a slot, if the state of its job does not tell."""
 
     @classmethod
-    def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
+    def of(
+        cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState, *, waits: bool = False
+    ) -> Self:
         """Return the run of *job* that makes this *attempt*."""
-        return cls(
-            attempt.scheduled_for, attempt.attempt, attempt.trigger, attempt.claimed_at, id, job, payload_json, before
-        )
+        made = attempt.scheduled_for, attempt.attempt, attempt.trigger, attempt.claimed_at
+        return cls(*made, id, job, payload_json, before, waits)
 
     @property
     def uid(self) -> int:
@@ -66,7 +69,12 @@ class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
     @property
     def is_queued(self) -> bool:
         """Whether the run waits for a slot."""
-        return self.job.state.activity is Status.QUEUED
+        return self.waits or self.job.state.activity is Status.QUEUED
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether other runs of the job may go on beside it. The store keeps its owner in a row of its own."""
+        return self.job.state.running > 0
 
     @property
     def named(self) -> dict[str, object]:

@@ -22,6 +22,7 @@ from scheduler_async.rules.next_run import (
     uncounted,
     with_next_run,
 )
+from scheduler_async.rules.plans import converted
 from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import Micros
 
@@ -95,6 +96,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             retry_of=None,
             attempts=0,
             regular_at=None,
+            retries=None,
             retry_count=0,
             period_start=None,
             counted_until=None if is_idle and state.phase is Phase.ACTIVE else now,
@@ -106,7 +108,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             state = with_next_run(edited, state, following, now)
         elif not is_idle:  # it may be resumed before its run has ended
             state = replace(state, next_run_at=following)
-    edited = edited.with_state(state)
+    edited = edited.with_state(converted(edited, state))
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)
         edited, skips = change.job, skips + change.skips

@@ -65,7 +65,7 @@ def with_next_run(job: Job, state: JobState, following: Micros | None, now: Micr
     """Return *state* with its next regular run. A job whose schedule has no occurrence left has ended."""
     if following is None and job.schedule.runs_by_itself:
         return disabled(state, ENDED, now)
-    return replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None)
+    return replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None, retries=None)
 
 
 AWAY = {Phase.PAUSED: SkipReason.PAUSED, Phase.DISABLED: SkipReason.DISABLED}

@@ -46,6 +46,8 @@ class Transition(Struct, frozen=True, gc=False):
     """The attempt that a claim starts."""
     ending: Ending | None = None
     """How the run of a dead node ended, if not as interrupted: a caller had cancelled it."""
+    overlaps: bool = False
+    """Whether the oldest run of the job must be cancelled to make room for the occurrence that is due."""
 
     @property
     def state(self) -> JobState:

@@ -16,6 +16,7 @@ from scheduler_async.stores.decisions import (
     CANCELLED,
     NEVER_BEGAN,
     after,
+    after_all,
     cancelled_by_stop,
     interrupted,
     process_gone,
@@ -26,8 +27,10 @@ from scheduler_async.stores.postgres.base import (
     BEAT_AT,
     END_LIFE,
     FREE,
+    FREE_INSTANCES,
     FREE_TYPES,
     HELD,
+    IS_INSTANCE_OF_NODE,
     SELECT_STATE,
     WIDTH,
     WorkBase,
@@ -80,10 +83,17 @@ WRITE_PROGRESS: Final = updating("run", "id", PROGRESS_TYPES)
 FORGET_REQUESTS: Final = "DELETE FROM request WHERE run = ANY($1::bigint[])"
 FORGET_NODE: Final = f"DELETE FROM node n WHERE n.number = $1 AND n.beat = $2 RETURNING {BEAT_AT}"
 LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.uid FOR UPDATE"
+# The rows of states are locked in the order of their numbers, as everywhere.
+LOCK_HELD_INSTANCES: Final = f"""
+    {SELECT_STATE}, i.run FROM instance i JOIN state s USING (uid)
+     WHERE {IS_INSTANCE_OF_NODE} ORDER BY s.uid, i.run FOR UPDATE OF s
+"""
 SELECT_ATTEMPTS: Final = """
     SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
-      FROM run r JOIN state s ON s.uid = r.uid AND s.run = r.id
+      FROM run r
      WHERE r.id = ANY($1::bigint[]) AND r.outcome IS NULL
+       AND (EXISTS (SELECT FROM state s WHERE s.uid = r.uid AND s.run = r.id)
+            OR EXISTS (SELECT FROM instance i WHERE i.run = r.id AND i.uid = r.uid))
 """
 
 
@@ -99,6 +109,8 @@ class EndingWork(WorkBase):
         """
         if not ended or any(item.ending.tells_more or item.ending.outcome is CANCELLED for item in ended):
             return None
+        if any(item.run.is_instance for item in ended):
+            return None
         left, rows = _endings(ended, rules)
         if any(one.skips or (one.kind is not None and disables(one)) for one in left.values()):
             return None
@@ -111,10 +123,12 @@ class EndingWork(WorkBase):
             return []
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
-        left, rows = _endings(ended, rules)
-        _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
-        self.counted += 1
-        done = set(found or ())
+        left, rows = _endings([item for item in ended if not item.run.is_instance], rules)
+        done: set[int] = set()
+        if rows:
+            _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
+            self.counted += 1
+            done = set(found or ())
         if len(done) < len(ended):
             left = {run: one for run, one in left.items() if run in done}
             left |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
@@ -145,10 +159,10 @@ class EndingWork(WorkBase):
         ours = [item for item in ended if item.run.id in jobs]
         if not ours:
             return {}
-        left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
+        found = after_all(jobs, ours, rules)
+        left = {run: one for run, (_, one) in found.items()}
         await self._write_endings(db, [one.job for one in left.values()], ours)
-        disabled = [(jobs[item.run.id], left[item.run.id], item.finished_at) for item in ours]
-        await self._write_changes(db, disablings(disabled))
+        await self._write_changes(db, disablings([(*found[item.run.id], item.finished_at) for item in ours]))
         return left
 
     async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
@@ -161,8 +175,11 @@ class EndingWork(WorkBase):
         }
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
-        states = columns_of([free_values(job) for job in jobs], len(FREE_TYPES) + 1)
-        await db.execute(FINISH, *states, *columns_of([_ending(item) for item in ended]))
+        """Write *jobs* after runs of them have ended. Several may be of the same job, whose last state counts."""
+        states = [free_values(job) for job in {job.uid: job for job in jobs}.values()]
+        endings = columns_of([_ending(item) for item in ended])
+        await db.execute(FINISH, *columns_of(states, len(FREE_TYPES) + 1), *endings)
+        await db.execute(FREE_INSTANCES, [item.run.id for item in ended])
         await self._delete_removed(db, jobs)
         self.counted += 1
 
@@ -193,15 +210,18 @@ class EndingWork(WorkBase):
         self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Record all runs of *node* as interrupted, except the *known* ones."""
-        rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
+        held = [*await db.fetch(LOCK_HELD, node), *await db.fetch(LOCK_HELD_INSTANCES, node)]
+        rows = [row for row in held if row[WIDTH] not in known]
         if not rows:
             return []
         cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
         attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        await self._recount(db, found)
         unreadable = [job for job in found.values() if has_unreadable_state(job)]
         deleted = await self._delete_removed(db, unreadable) if unreadable else set()
         edits: list[Transition] = []
+        befores: list[Job] = []
         endings: list[EndedRun] = []
         for row in rows:
             job = found.get(row[0])
@@ -210,13 +230,15 @@ class EndingWork(WorkBase):
             run_id = row[WIDTH] if row[WIDTH] in attempts else None
             edit, ended = interrupted(job, run_id, attempts.get(run_id, (None,) * 5), problem, now, rules, cancels)
             edits.append(edit)
+            befores.append(job)
             endings.append(ended)
+            found[job.uid] = edit.job  # another run of it may be next
         if not endings:
             return []
         jobs = [edit.job for edit in edits]
         await self._write_endings(db, [job for job in jobs if job.uid not in deleted], endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
-        await self._write_changes(db, disablings((found[edit.job.uid], edit, now) for edit in edits))
+        await self._write_changes(db, disablings((job, edit, now) for job, edit in zip(befores, edits, strict=True)))
         if cancels:
             await db.execute(FORGET_REQUESTS, list(cancels))
         await self._tell(db, jobs)

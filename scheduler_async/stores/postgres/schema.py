@@ -197,6 +197,8 @@ MIGRATIONS: Final = (
         "ALTER TABLE state ADD COLUMN paused_until bigint",
         "ALTER TABLE state ADD COLUMN cursor text",
         "ALTER TABLE state ADD COLUMN cursor_edits bigint NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN running bigint NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN retries text",
         "UPDATE state SET counted_until = coalesce(disabled_at, updated_at) WHERE phase <> 'active'",
         "CREATE INDEX state_paused ON state (paused_until) WHERE phase = 'paused' AND paused_until IS NOT NULL",
         "DROP INDEX state_disabled",
@@ -222,8 +224,18 @@ MIGRATIONS: Final = (
             at      bigint NOT NULL
         )
         """,
-        "CREATE UNIQUE INDEX request_start ON request (uid) WHERE kind = 'start'",
+        "CREATE INDEX request_start ON request (uid) WHERE kind = 'start'",
         "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
+        # The owners of runs whose jobs may have several at once. The state of any other job has the owner of its run.
+        """
+        CREATE TABLE instance (
+            run   bigint PRIMARY KEY,
+            uid   bigint NOT NULL,
+            node  bigint
+        )
+        """,
+        "CREATE INDEX instance_of_job ON instance (uid)",
+        "CREATE INDEX instance_of_node ON instance (node)",
         """
         CREATE TABLE change (
             number  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,

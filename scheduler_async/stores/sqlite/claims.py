@@ -7,20 +7,30 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.policies import USUAL as USUAL_POLICY
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
+from scheduler_async.rules.plans import has_room
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
-from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
+from scheduler_async.stores.decisions import (
+    after_repeat,
+    are_due,
+    can_be_claimed,
+    claimed_by_hand,
+    earliest_of,
+    put_back_all,
+)
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.sqlite.base import (
+    ADD_INSTANCES,
     DUE,
     EARLIEST,
+    HAS_OWN_RUN,
     LAST_RUN,
     SELECT_STATE,
     WRITE_STATE,
@@ -30,10 +40,16 @@ from scheduler_async.stores.sqlite.base import (
 from scheduler_async.stores.sqlite.bulk_writes import inserting
 from scheduler_async.timekeeping.instants import LAST, Micros
 
-RUNNING_BY_GROUP: Final = """
+RUNNING_BY_GROUP: Final = f"""
     SELECT group_key, count(*)
-      FROM state INDEXED BY state_claimed
-     WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
+      FROM (SELECT s.group_key
+              FROM state s INDEXED BY state_claimed
+             WHERE s.activity <> 'idle' AND s.activity IN ('queued', 'running') AND s.group_key IS NOT NULL
+               AND {HAS_OWN_RUN}
+         UNION ALL
+            SELECT s.group_key
+              FROM instance i CROSS JOIN state s ON s.uid = i.uid
+             WHERE s.group_key IS NOT NULL)
   GROUP BY group_key
 """
 # Damaged rows must not break the comparison of places.
@@ -178,17 +194,25 @@ class ClaimWork(WorkBase):
             if job is None or not can_be_claimed(job, here):
                 self._left_alone.add(row[0])
                 unhandled += [job] if job is not None and job.enabled else []
-            elif plan.claim(job, run_id + 1):
+                continue
+            if job.description.policy is not USUAL_POLICY:
+                job = self._recounted(db, job)
+            if plan.claim(job, run_id + 1):
                 run_id += 1
         WRITE_STATE.all(db, map(free_values, plan.passed_over))
         for job in plan.passed_over:
             self._add_if_due(job)
         runs = plan.runs
-        WRITE_STATE.all(db, (held_values(run, terms.node) for run in runs))
+        if plan.instances:
+            self._hold_instances(db, plan, terms.node)
+        else:
+            WRITE_STATE.all(db, (held_values(run, terms.node) for run in runs))
         repeated: set[int] = set()
         if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
             plan.drop(repeated)
+        if plan.instances:
+            db.executemany(ADD_INSTANCES, [(run.id, run.uid, terms.node) for run in plan.instances])
         self._write_skips(db, plan.skipped)
         self._write_changes(db, plan.changes)
         are_many = self._are_many_handlers
@@ -205,7 +229,7 @@ class ClaimWork(WorkBase):
             runs=plan.runs,
             edits=plan.edits,
             unhandled=unhandled,
-            is_full=len(rows) >= terms.limit or bool(repeated),
+            is_full=len(rows) >= terms.limit or bool(repeated) or are_due(plan.still_due, until),
             next_due=next_due,
             next_count=next_count,
         )
@@ -237,6 +261,14 @@ class ClaimWork(WorkBase):
                 else:
                     chosen[uid] = row[:-5]
         return list(chosen.values())
+
+    def _hold_instances(self, db: sqlite3.Connection, plan: ClaimPlan, node: int) -> None:
+        """Write the claimed jobs, of which some may have several runs. Such a job may be due again at once."""
+        several = {run.id for run in plan.instances}
+        WRITE_STATE.all(db, (held_values(run, node) for run in plan.runs if run.id not in several))
+        WRITE_STATE.all(db, (free_values(run.job) for run in plan.instances))
+        for job in plan.still_due:
+            self._add_if_due(job)
 
     def _rooms(self, db: sqlite3.Connection, terms: ClaimTerms) -> Rooms:
         return terms.rooms(self.running_by_group(db) if terms.limits_groups else {})
@@ -313,7 +345,7 @@ class ClaimWork(WorkBase):
     ) -> ClaimedRun | Job | None:
         name = self._require_node(db, node)
         job = self._find_job(db, namespace, id, now)
-        if job is None or job.state.activity is not Status.IDLE:
+        if job is None or not has_room(job := self._recounted(db, job)):
             return job
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
@@ -321,9 +353,17 @@ class ClaimWork(WorkBase):
         INSERT_RUN.one(db, *_insert_run(run, name))
         if run.payload_json != "null":
             db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
-        WRITE_STATE.one(db, *held_values(run, node))
+        self._hold(db, run, node)
         self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
         return run
+
+    def _hold(self, db: sqlite3.Connection, run: ClaimedRun, node: int) -> None:
+        """Write a job that was claimed by hand, and the owner of its run."""
+        if run.is_instance:
+            WRITE_STATE.one(db, *free_values(run.job))
+            db.execute(ADD_INSTANCES, (run.id, run.uid, node))
+        else:
+            WRITE_STATE.one(db, *held_values(run, node))
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:
         row = db.execute("SELECT name FROM node WHERE number = ?", (node,)).fetchone()
@@ -335,7 +375,7 @@ class ClaimWork(WorkBase):
         ours = set()
         for run in runs:
             marked = db.execute("UPDATE state SET activity = 'running' WHERE uid = ? AND run = ?", (run.uid, run.id))
-            if marked.rowcount:
+            if marked.rowcount or db.execute("SELECT 1 FROM instance WHERE run = ?", (run.id,)).fetchone():
                 db.execute("UPDATE run SET started_at = ? WHERE id = ?", (now, run.id))
                 ours.add(run.id)
         return ours
@@ -344,9 +384,9 @@ class ClaimWork(WorkBase):
         # Read the current jobs, which may have been edited since the claim.
         jobs = self._claimed_by(db, runs, None, SELECT_RELEASED)
         ours = [run for run in runs if run.id in jobs]
-        undone = [put_back(jobs[run.id], run) for run in ours]
+        undone = put_back_all(jobs, ours)
         freed = [job for job, _, _ in undone]
-        WRITE_STATE.all(db, map(free_values, freed))
+        self._free(db, freed, (run.id for run in ours))
         self._delete_removed(db, freed)
         db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
         self._write_skips(db, undone)

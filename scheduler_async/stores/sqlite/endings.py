@@ -15,6 +15,7 @@ from scheduler_async.stores.codec import STATE_FIELDS, has_unreadable_state, sta
 from scheduler_async.stores.decisions import (
     NEVER_BEGAN,
     after,
+    after_all,
     cancelled_by_stop,
     interrupted,
     process_gone,
@@ -22,7 +23,7 @@ from scheduler_async.stores.decisions import (
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
-from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, USUAL, WRITE_STATE, WorkBase, free_values
+from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, SELECT_HELD_INSTANCES, USUAL, WorkBase
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.timekeeping.instants import Micros
 
@@ -42,6 +43,8 @@ class EndingWork(WorkBase):
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, self._cancels_of(db, stopped))
+        if any(item.run.is_instance for item in ended):
+            return self._finish_several(db, ended, rules)
         left = [after(item.run.job, item, rules) for item in ended]
         found = FINISH_UNTOUCHED.all(
             db, ([*state_values(one.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True))
@@ -54,6 +57,14 @@ class EndingWork(WorkBase):
         self._write_endings(db, ended, left)
         return [*left]
 
+    def _finish_several(
+        self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Transition | None]:
+        """Do the same as `finish` if some of the jobs may have several runs. Their states change with each of them."""
+        others = iter(self.finish(db, [item for item in ended if not item.run.is_instance], rules))
+        several = iter(self._finish_touched(db, [item for item in ended if item.run.is_instance], rules))
+        return [next(several if item.run.is_instance else others) for item in ended]
+
     def _finish_touched(
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
     ) -> list[Transition | None]:
@@ -61,10 +72,11 @@ class EndingWork(WorkBase):
         now = max((item.finished_at for item in ended), default=0)
         jobs = self._claimed_by(db, (item.run for item in ended), now)
         ours = [item for item in ended if item.run.id in jobs]
-        left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
-        WRITE_STATE.all(db, (free_values(one.job) for one in left.values()))
+        found = after_all(jobs, ours, rules)
+        left = {run: one for run, (_, one) in found.items()}
+        self._free(db, (one.job for one in left.values()), left)
         self._delete_removed(db, (one.job for one in left.values()))
-        self._write_endings(db, ours, list(left.values()), jobs)
+        self._write_endings(db, ours, list(left.values()), {run: before for run, (before, _) in found.items()})
         return [left.get(item.run.id) for item in ended]
 
     def _write_endings(
@@ -116,9 +128,11 @@ class EndingWork(WorkBase):
         self, db: sqlite3.Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Record all runs of *node* as interrupted, except the *known* ones."""
-        rows = [row for row in db.execute(SELECT_HELD, {"node": node}).fetchall() if row[-7] not in known]
+        held = db.execute(SELECT_HELD, {"node": node}).fetchall()
+        held += db.execute(SELECT_HELD_INSTANCES, {"node": node}).fetchall()
+        rows = [row for row in held if row[-7] not in known]
         cancels = self._cancels_of(db, [row[-7] for row in rows])
-        jobs = self._jobs(db, [row[:-7] for row in rows], now)
+        jobs = {uid: self._recounted(db, job) for uid, job in self._jobs(db, [row[:-7] for row in rows], now).items()}
         left = []
         for row in rows:
             job = jobs.get(row[0])
@@ -126,9 +140,10 @@ class EndingWork(WorkBase):
                 continue
             edit, ended = interrupted(job, row[-6], row[-5:], problem, now, rules, cancels)
             if not has_unreadable_state(job):
-                WRITE_STATE.one(db, *free_values(edit.job))
+                self._free(db, [edit.job], [row[-7]])
                 self._delete_removed(db, [edit.job])
                 self._add_if_due(edit.job)
+                jobs[job.uid] = edit.job  # another run of it may be next
             FINISH_RUN.one(db, *ending_values(ended))
             if ended.ending.on_request:
                 db.execute(FORGET_REQUEST, (ended.run.id,))

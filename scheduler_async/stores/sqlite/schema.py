@@ -257,6 +257,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE state ADD COLUMN paused_until INTEGER",
         "ALTER TABLE state ADD COLUMN cursor TEXT",
         "ALTER TABLE state ADD COLUMN cursor_edits INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN running INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN retries TEXT",
         """
         UPDATE state
            SET counted_until = coalesce(disabled_at, (SELECT updated_at FROM job WHERE job.uid = state.uid))
@@ -286,8 +288,18 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
             at      INTEGER NOT NULL
         ) STRICT
         """,
-        "CREATE UNIQUE INDEX request_start ON request (uid) WHERE kind = 'start'",
+        "CREATE INDEX request_start ON request (uid) WHERE kind = 'start'",
         "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
+        # The owners of runs whose jobs may have several at once. The state of any other job has the owner of its run.
+        """
+        CREATE TABLE instance (
+            run   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+            uid   INTEGER NOT NULL,
+            node  INTEGER
+        ) STRICT
+        """,
+        "CREATE INDEX instance_of_job ON instance (uid)",
+        "CREATE INDEX instance_of_node ON instance (node)",
         # The changes of a job form a chain: the job knows its last one, and each knows the previous one. Each
         # knows also the previous one that is neither a trigger nor a cancellation, of which there may be very many. An
         # index would write one more page for every added, edited and paused job.
@@ -338,7 +350,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
 
 TABLES: Final = (
     *("handler", "job", "run", "node", "state", "output", "traceback", "request", "change", "node_span"),
-    "sqlite_sequence",
+    *("instance", "sqlite_sequence"),
 )
 # Each index, its table, and the condition of its rows.
 INDEXES: Final = (
@@ -357,6 +369,8 @@ INDEXES: Final = (
     ("run_skipped", "run", "attempt = 0"),
     ("request_start", "request", "kind = 'start'"),
     ("request_cancel", "request", "kind = 'cancel'"),
+    ("instance_of_job", "instance", "true"),
+    ("instance_of_node", "instance", "true"),
     ("node_span_until", "node_span", "true"),
     ("node_span_since", "node_span", "true"),
     ("node_span_long", "node_span", f"until - since >= {LONG_LIFE}"),

@@ -88,6 +88,8 @@ class Claimer:
         agenda.learn_of(edit.job for edit in claims.edits)
         for job in claims.unhandled:
             self._announcer.handler_missing(job)
+        if claims.overlaps:
+            agenda.cancels_requested.set()
         return started, claims
 
     async def end_pauses(self, now: Micros) -> None:

@@ -115,6 +115,9 @@ END_LIFE: Final = "UPDATE node_span SET until = $1, how = $2 WHERE number = $3 A
 CANCELS_OF: Final = "SELECT run, reason FROM request WHERE run = ANY($1::bigint[]) AND kind || '' = 'cancel'"
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
 
+REQUEST: Final = "request"
+"""The text of a notification about a request, after the sender."""
+
 # So many rows go into one statement, because building a statement blocks the event loop.
 SLICE = 1000
 
@@ -300,6 +303,11 @@ class WorkBase:
         ]
         first = min(due, default=None)
         await db.execute(NOTIFY, *self._notify(first, 0 if first is None else due.count(first)))
+
+    async def _tell_of_request(self, db: Connection) -> None:
+        """Let all nodes look for requests after the commit."""
+        channel, sender = self._notify(None, 0)
+        await db.execute(NOTIFY, channel, f"{sender} {REQUEST}")
 
 
 def free_values(job: Job) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from scheduler_async.stores.decisions import (
     earliest_of,
     put_back_all,
 )
-from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.messages import MOST_UNHANDLED, OVERLAPPED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import (
     ADD_INSTANCES,
     ARE_INSTANCES,
@@ -209,6 +209,12 @@ INSERT_RUNS: Final = f"""
  RETURNING id
 """
 NEW_RUN: Final = "SELECT nextval('run_id')"
+# Ask the owners of the oldest runs of these jobs to cancel them.
+CANCEL_OLDEST: Final = """
+    INSERT INTO request (run, uid, kind, reason, at)
+    SELECT min(run), uid, 'cancel', $2, $3 FROM instance WHERE uid = ANY($1::bigint[]) GROUP BY uid
+        ON CONFLICT DO NOTHING
+"""
 LATEST_RUN: Final = """
     SELECT max(scheduled_for)
       FROM run
@@ -283,6 +289,9 @@ class ClaimWork(WorkBase):
         await write_rows(db, FREE, [free_values(job) for job in idle])
         await self._write_skips(db, plan.skipped)
         await self._write_changes(db, plan.changes)
+        if plan.overlapped:
+            await db.execute(CANCEL_OLDEST, plan.overlapped, OVERLAPPED, now)
+            await self._tell_of_request(db)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
         is_full = is_full or are_due(plan.still_due, until)
         others = [job for uid, job in jobs.items() if uid in left_alone and job.enabled]
@@ -298,6 +307,7 @@ class ClaimWork(WorkBase):
             is_full=is_full,
             next_due=next_due,
             next_count=next_count,
+            overlaps=bool(plan.overlapped),
         )
 
     async def _take_due(self, db: Connection, now: Micros, terms: ClaimTerms) -> Sequence[Any]:

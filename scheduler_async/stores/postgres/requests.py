@@ -14,7 +14,7 @@ from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, NodeLost, Report
-from scheduler_async.stores.postgres.base import ARE_INSTANCES, FREE, NOTIFY, SELECT_STATE, WIDTH, free_values
+from scheduler_async.stores.postgres.base import ARE_INSTANCES, FREE, SELECT_STATE, WIDTH, free_values
 from scheduler_async.stores.postgres.bulk_writes import write_rows
 from scheduler_async.stores.postgres.claims import NEW_RUN, ClaimWork
 from scheduler_async.stores.postgres.endings import (
@@ -28,9 +28,6 @@ from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
     from asyncpg import Connection
-
-REQUEST: Final = "request"
-"""The text of a notification about a request, after the sender."""
 
 WAITING_RUNS: Final = "SELECT run FROM request WHERE kind = 'start' AND uid = $1 ORDER BY run"
 # Whether another run of a job may start, as `has_room` decides. The policy may be damaged.
@@ -211,8 +208,3 @@ class RequestWork(ClaimWork, EndingWork):
             if report.run in going_on and report.output is not None
         ]
         await write_rows(db, INSERT_TEXTS["output"], outputs)
-
-    async def _tell_of_request(self, db: Connection) -> None:
-        """Let all nodes look for requests after the commit."""
-        channel, sender = self._notify(None, 0)
-        await db.execute(NOTIFY, channel, f"{sender} {REQUEST}")

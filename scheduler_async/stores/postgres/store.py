@@ -25,9 +25,8 @@ from scheduler_async.stores.messages import (
     NodeRow,
     UnstorableError,
 )
-from scheduler_async.stores.postgres.base import NOTIFY, HandlersForgotten
+from scheduler_async.stores.postgres.base import NOTIFY, REQUEST, HandlersForgotten
 from scheduler_async.stores.postgres.connection import LOST, Link
-from scheduler_async.stores.postgres.requests import REQUEST
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
 from scheduler_async.stores.postgres.work import Work
 from scheduler_async.stores.protocol import documented

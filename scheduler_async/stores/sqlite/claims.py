@@ -24,7 +24,7 @@ from scheduler_async.stores.decisions import (
     earliest_of,
     put_back_all,
 )
-from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.messages import MOST_UNHANDLED, OVERLAPPED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.sqlite.base import (
     ADD_INSTANCES,
@@ -153,6 +153,11 @@ INSERT_RUN: Final = inserting(
     *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "node"),
     verb="INSERT OR IGNORE",
 )
+# Ask the owner of the oldest run of a job to cancel it.
+CANCEL_OLDEST: Final = """
+    INSERT OR IGNORE INTO request (run, uid, kind, reason, at)
+    SELECT run, ?, 'cancel', ?, ? FROM instance INDEXED BY instance_of_job WHERE uid = ? ORDER BY run LIMIT 1
+"""
 LATEST_RUN: Final = """
     SELECT max(scheduled_for)
       FROM run INDEXED BY run_once
@@ -215,6 +220,7 @@ class ClaimWork(WorkBase):
             db.executemany(ADD_INSTANCES, [(run.id, run.uid, terms.node) for run in plan.instances])
         self._write_skips(db, plan.skipped)
         self._write_changes(db, plan.changes)
+        db.executemany(CANCEL_OLDEST, [(uid, OVERLAPPED, now, uid) for uid in plan.overlapped])
         are_many = self._are_many_handlers
         due = {"now": until, "handlers": handlers}
         next_due, known = db.execute(NEXT_DUE_OF_MANY if are_many else NEXT_DUE, due).fetchone()
@@ -232,6 +238,7 @@ class ClaimWork(WorkBase):
             is_full=len(rows) >= terms.limit or bool(repeated) or are_due(plan.still_due, until),
             next_due=next_due,
             next_count=next_count,
+            overlaps=bool(plan.overlapped),
         )
 
     def _select_due(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str) -> list[Row]:

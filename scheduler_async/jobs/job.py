@@ -76,6 +76,13 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     """What the last successful run left for the next one."""
     cursor_edits: Count = 0
     """How often users have set the cursor. A run compares it to detect that they did since its claim."""
+    owed_until: Moment | None = None
+    """Occurrences up to this one are owed, however late: they run one by one. During a run, `regular_at` is the next.
+
+    With `misfire="run_all"`, they were missed; with `overlap="queue"`, one waited for a run to end.
+    """
+    occurrences_run: Count = 0
+    """How many regular occurrences have run. Counted only for jobs with `max_runs`."""
     running: Count = 0
     """How many runs go on, if the job may have several. See `rules.instances`."""
     retries: JsonText | None = None

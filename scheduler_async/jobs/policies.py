@@ -24,6 +24,8 @@ CATCH_UP_LIMIT = 100
 
 # More cannot be told apart from no limit, and every store can count this far.
 MOST_RUNS = 2**31
+# A claim looks at each of them.
+MOST_CAUGHT_UP = 10_000
 
 
 class Policy(Struct, frozen=True, gc=False, kw_only=True):
@@ -67,7 +69,7 @@ def policy_of(
         max_instances=_check_count(max_instances, "max_instances"),
         overlap=check_choice(Overlap, overlap, "overlap"),
         misfire_grace=None if misfire_grace is None else parse_grace(misfire_grace),
-        catch_up_limit=_check_count(catch_up_limit, "catch_up_limit"),
+        catch_up_limit=_check_count(catch_up_limit, "catch_up_limit", MOST_CAUGHT_UP),
         catch_up_window=None if catch_up_window is None else parse_interval(catch_up_window),
         max_runs=None if max_runs is None else _check_count(max_runs, "max_runs"),
     )
@@ -104,7 +106,7 @@ def _json_text(policy: Policy) -> str | None:
     return json.dumps(stored, separators=(",", ":")) if stored else None
 
 
-def _check_count(value: object, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RUNS:
-        refuse(field, f"must be a whole number from 1 to {MOST_RUNS}, not {quoted(value)}")
+def _check_count(value: object, field: str, most: int = MOST_RUNS) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        refuse(field, f"must be a whole number from 1 to {most}, not {quoted(value)}")
     return value

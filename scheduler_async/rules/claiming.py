@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from scheduler_async.jobs.enums import Misfire, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Attempt, Skip
+from scheduler_async.rules.catching_up import first_to_catch_up, runs_each
 from scheduler_async.rules.edits import disable, pause
 from scheduler_async.rules.missed import latest_regular, merged, next_regular, passed_over
 from scheduler_async.rules.next_run import retry_policy, uncounted, with_next_run
@@ -16,14 +17,21 @@ from scheduler_async.timekeeping.instants import Micros, span
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 SCHEDULE, MISFIRE = Trigger.SCHEDULE, SkipReason.MISFIRE
 
+CLAIMED_FIELDS = (
+    *("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at"),
+    *("owed_until", "occurrences_run"),
+)
+"""The fields of a state that the claim of a run may change. A store need not write the others."""
+
 # ---------------------------------------------------------------- claims
 
 
 def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Transition:
-    """Claim a job that is due: select the occurrence that runs, and skip the others. There is never a backlog.
+    """Claim a job that is due: select the occurrence that runs, and skip the others.
 
     The oldest occurrence that is owed runs, and later ones merge into it. With `misfire="skip"`, only an occurrence
-    within the grace period runs. *activity* is the new activity of the job if it runs.
+    within the grace period runs. With `misfire="run_all"`, later ones stay owed. *activity* is the new activity of the
+    job if it runs.
     """
     state = job.state
     assert state.next_run_at is not None
@@ -31,21 +39,31 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         attempt = Attempt(
             scheduled_for=state.retry_of, attempt=state.attempts + 1, trigger=Trigger.RETRY, claimed_at=now
         )
+        taken = _taken(state, now, activity, state.retry_count)
+        if state.owed_until is not None:  # they run after this one
+            taken = replace(taken, regular_at=state.regular_at, owed_until=state.owed_until)
+            return Transition(job.with_state(taken), attempt=attempt)
         skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
-        return Transition(job.with_state(_taken(state, now, activity, state.retry_count)), skips, attempt=attempt)
+        return Transition(job.with_state(taken), skips, attempt=attempt)
 
     at, skips = state.next_run_at, ()
     if state.regular_at is not None:
-        if state.retry_of is not None:
+        if state.retry_of is not None or state.owed_until is not None:
             at = state.regular_at
         else:
             skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
     if state.forgotten_until is not None and at <= state.forgotten_until:  # it ran before the clock was set back
         return Transition(job.with_state(with_next_run(job, state, next_regular(job, at), now)), skips)
     fresh = _taken(state, now, activity, retry_count=0)
+    if job.description.policy.max_runs is not None:
+        fresh = replace(fresh, occurrences_run=state.occurrences_run + 1)
+    if state.owed_until is not None:
+        return _claim_owed(job, fresh, at, state.owed_until, now, skips)
     late = _is_late(job, at, now, rules)
     if late and job.misfire is Misfire.SKIP:
         return _skip_missed(job, fresh, at, now, rules, skips)
+    if late and runs_each(job):
+        return _catch_up(job, fresh, at, now, skips)
     attempt = Attempt(at, 1, Trigger.CATCH_UP if late else SCHEDULE, now)
     return Transition(job.with_state(fresh), skips + merged(job, at, now, MISFIRE), attempt=attempt)
 
@@ -53,6 +71,8 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
 def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
     """Return whether the next regular occurrence has come before the retry, and replaces it."""
     regular_at = job.state.regular_at
+    if job.state.owed_until is not None:
+        return False
     return regular_at is not None and regular_at <= now and retry_policy(job, rules).regular_times_go_on
 
 
@@ -60,7 +80,7 @@ def _skip_missed(
     job: Job, state: JobState, at: Micros, now: Micros, rules: Rules, skips: tuple[Skip, ...]
 ) -> Transition:
     """Skip the occurrences that are too late. The latest occurrence may still be in time."""
-    waiting = replace(state, activity=Status.IDLE, last_run_at=job.state.last_run_at)
+    waiting = _not_taken(job, state)
     latest = latest_regular(job, now)
     if latest is None or _is_late(job, latest, now, rules):
         skips = (*skips, *passed_over(job, at, now, MISFIRE))
@@ -68,6 +88,28 @@ def _skip_missed(
     skips = (*skips, *passed_over(job, at, latest - 1, MISFIRE))
     attempt = Attempt(scheduled_for=latest, attempt=1, trigger=SCHEDULE, claimed_at=now)
     return Transition(job.with_state(state), skips, attempt=attempt)
+
+
+def _catch_up(job: Job, state: JobState, at: Micros, now: Micros, skips: tuple[Skip, ...]) -> Transition:
+    """Claim the first of the missed occurrences. Each of them runs, as far as the limits of the job allow it."""
+    first, left_out = first_to_catch_up(job, at, now)
+    if first is None:
+        waiting = with_next_run(job, _not_taken(job, state), next_regular(job, now), now)
+        return Transition(job.with_state(waiting), skips + left_out)
+    return _claim_owed(job, state, first, now, now, skips + left_out)
+
+
+def _claim_owed(
+    job: Job, state: JobState, at: Micros, owed_until: Micros, now: Micros, skips: tuple[Skip, ...]
+) -> Transition:
+    """Claim the occurrence *at*, which is owed however late it is. What passed since the last one merges into it."""
+    attempt = Attempt(at, 1, Trigger.CATCH_UP if runs_each(job) else SCHEDULE, now)
+    following = next_regular(job, at)
+    if following is not None and following <= owed_until:
+        return Transition(
+            job.with_state(replace(state, regular_at=following, owed_until=owed_until)), skips, attempt=attempt
+        )
+    return Transition(job.with_state(state), skips + merged(job, at, now, MISFIRE), attempt=attempt)
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:
@@ -99,6 +141,8 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
             retry_of=before.retry_of,
             attempts=before.attempts,
             regular_at=before.regular_at,
+            owed_until=before.owed_until,
+            occurrences_run=before.occurrences_run,
             retry_count=before.retry_count,
             phase=Phase.ACTIVE,
             disabled_reason=None,
@@ -145,6 +189,13 @@ def _taken(state: JobState, now: Micros, activity: Status, retry_count: int) -> 
         retry_of=None,
         attempts=0,
         regular_at=None,
+        owed_until=None,
         retry_count=retry_count,
         last_run_at=now,
     )
+
+
+def _not_taken(job: Job, taken: JobState) -> JobState:
+    """Return the state *taken* of a claim of *job* that runs nothing after all."""
+    before = job.state
+    return replace(taken, activity=Status.IDLE, last_run_at=before.last_run_at, occurrences_run=before.occurrences_run)

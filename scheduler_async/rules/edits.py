@@ -21,6 +21,7 @@ from scheduler_async.rules.next_run import (
     owes_since_its_claim,
     uncounted,
     with_next_run,
+    with_owed,
 )
 from scheduler_async.rules.plans import converted
 from scheduler_async.rules.terms import Transition
@@ -97,6 +98,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             attempts=0,
             regular_at=None,
             retries=None,
+            owed_until=None,
             retry_count=0,
             period_start=None,
             counted_until=None if is_idle and state.phase is Phase.ACTIVE else now,
@@ -108,6 +110,8 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             state = with_next_run(edited, state, following, now)
         elif not is_idle:  # it may be resumed before its run has ended
             state = replace(state, next_run_at=following)
+    elif spec.description.policy.max_runs != job.max_runs:
+        state, skips = _recounted(edited, now)
     edited = edited.with_state(converted(edited, state))
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)
@@ -116,6 +120,20 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
         change = resume(edited, now)
         edited, skips = change.job, skips + change.skips
     return Transition(edited, skips)
+
+
+def _recounted(job: Job, now: Micros) -> tuple[JobState, tuple[Skip, ...]]:
+    """Return the state of a *job* with another `max_runs`, and its rows: it may have ended now, or no longer."""
+    state = job.state
+    has_run_enough = job.max_runs is not None and state.occurrences_run >= job.max_runs
+    if state.activity is not Status.IDLE or state.retry_of is not None:
+        return state, ()  # the ending of the run decides
+    if has_run_enough and state.phase is not Phase.DISABLED:
+        return with_next_run(job, state, None, now), uncounted(job, now, SkipReason.ENDED)
+    if state.disabled_reason == ENDED and not has_run_enough:
+        revived = replace(state, phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None, counted_until=None)
+        return with_next_run(job, revived, next_regular(job, now), now), uncounted(job, now, SkipReason.ENDED)
+    return state, ()
 
 
 def pause(job: Job, now: Micros, reason: str | None = None, until: Micros | None = None) -> Transition:
@@ -156,6 +174,8 @@ def resume(job: Job, now: Micros) -> Transition:
     skips = uncounted(job, now, SkipReason.BACKOFF) if was_away else ()
     if owes_since_its_claim(job):
         return Transition(job.with_state(fresh), skips)  # the ending of the run in progress sets the next run
+    if state.owed_until is not None and state.regular_at is not None:
+        return Transition(job.with_state(with_owed(job, fresh, state.regular_at, state.owed_until, now)), skips)
     if job.schedule.counts_from_end:
         planned = state.regular_at or state.next_run_at or now
         return Transition(job.with_state(with_next_run(job, fresh, max(planned, now), now)))
@@ -206,11 +226,13 @@ def _settled(job: Job, now: Micros, reason: SkipReason) -> tuple[JobState, tuple
     if job.schedule.runs_once or job.schedule.counts_from_end:
         return state, ()
     skips = uncounted(job, now, reason)
-    if not skips or state.next_run_at is None:  # the ending of the run in progress sets the next run
+    if state.next_run_at is None:  # the ending of the run in progress sets the next run
+        return replace(state, regular_at=None, owed_until=None) if state.owed_until is not None else state, skips
+    if not skips:
         return state, skips
     following = next_regular(job, now)
     if state.retry_of is not None:
-        return replace(state, regular_at=following), skips
+        return replace(state, regular_at=following, owed_until=None), skips
     return with_next_run(job, state, following, now), skips
 
 

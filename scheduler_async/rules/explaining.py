@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, timedelta, tzinfo
+from itertools import islice
 
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.answers import Explanation, Upcoming
@@ -11,7 +12,7 @@ from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules import instances
 from scheduler_async.rules.claiming import claim
-from scheduler_async.rules.missed import next_regular
+from scheduler_async.rules.missed import count_between, next_regular
 from scheduler_async.rules.next_run import retry_policy
 from scheduler_async.rules.plans import has_room
 from scheduler_async.rules.terms import Room, Rules, Transition
@@ -79,13 +80,15 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         else "waits because the wall clock jumped by more than a year. Nothing starts until the clock returns or 24 "
         "hours have passed. If the clock is right, restart the scheduler.",
         SkipReason.DISABLED: f"is disabled: {str(state.disabled_reason).rstrip('.')}.",
-        SkipReason.ENDED: "has ended: its schedule has no further occurrences.",
+        SkipReason.ENDED: "has ended: its schedule has no further occurrences."
+        if job.max_runs is None or state.occurrences_run < job.max_runs
+        else f"has ended: it has run as often as its max_runs allows ({job.max_runs}).",
         SkipReason.PAUSED: _paused(job, zone),
         SkipReason.MANUAL_ONLY: "runs only when it is triggered.",
         SkipReason.ALREADY_RUNNING: _running(job),
         SkipReason.BACKOFF: f"waits after {failures}{problem}; the next attempt is {when}.",
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}; it runs again {when}.",
-        SkipReason.MISFIRE: 'missed its time. Its misfire policy is "skip": it runs at the next occurrence.',
+        SkipReason.MISFIRE: f'missed its time. Its misfire policy is "{job.misfire}": it runs at the next occurrence.',
         SkipReason.NO_SCHEDULER: "is due, but no scheduler is running."
         if until is None
         else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
@@ -141,7 +144,16 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
     """Return the runs of a job from *now* until *until*, in order, as far as they are known."""
     state = job.state
     if state.phase is not Phase.ACTIVE:
-        return
+        return iter(())
+    runs = _upcoming(job, now, until, room, rules)
+    if job.max_runs is None:
+        return runs
+    retries = int(state.retry_of is not None)
+    return islice(runs, max(job.max_runs - state.occurrences_run, 0) + retries)
+
+
+def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:
+    state = job.state
     policy = retry_policy(job, rules)
     left = policy.retries_left(state.consecutive_errors, state.retry_count)
     warnings = []
@@ -160,6 +172,9 @@ def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> 
         missed = sum(skip.missed for skip in taken.skips)
         if missed:
             warnings.append(f"{missed} missed, skipped")
+        if taken.state.owed_until is not None and taken.state.regular_at is not None:
+            more = 1 + count_between(job, taken.state.regular_at, taken.state.owed_until)
+            warnings.append(f"{more} more missed, which run after it")
         if taken.attempt is not None:
             yield Upcoming(job=job, at=from_micros(now), retries_left=left, warnings=tuple(warnings))
         following = taken.state.next_run_at or next_regular(job, now)

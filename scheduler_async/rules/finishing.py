@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import OnInterrupt, Outcome, Phase, SkipReason, Status, Trigger
+from scheduler_async.jobs.enums import OnInterrupt, Outcome, Overlap, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Consequence
-from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending
+from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
 from scheduler_async.rules.edits import disable, resume
 from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over
 from scheduler_async.rules.next_run import (
@@ -27,6 +27,7 @@ from scheduler_async.timekeeping.instants import Micros
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 MANUAL, IDLE, PAUSED, DISABLED = Trigger.MANUAL, Status.IDLE, Phase.PAUSED, Phase.DISABLED
 INTERRUPTED, CANCELLED, ALREADY_RUNNING = Outcome.INTERRUPTED, Outcome.CANCELLED, SkipReason.ALREADY_RUNNING
+QUEUE = Overlap.QUEUE
 
 RETURNED_FALSE = "its handler returned False"
 """Why a job is disabled whose handler returned False."""
@@ -46,7 +47,7 @@ def after_run(
         ended = after_run(job, run, replace(ending, disable=False), now, rules, started_at)
         given_up = disable(ended.job, RETURNED_FALSE, now)
         return Transition(given_up.job, ended.skips + given_up.skips)
-    ended = _ended(job, run, ending, now, rules, started_at)
+    ended = _unless_it_was_the_last(job, _ended(job, run, ending, now, rules, started_at), now)
     if job.state.phase is PAUSED and ended.state.phase is DISABLED:  # which ends the pause
         return Transition(ended.job, uncounted(job, now, ALREADY_RUNNING))
     return ended
@@ -65,12 +66,34 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         return _after_run_beside_schedule(job, state, run, now, reason)
     if state.phase is DISABLED:
         return Transition(job.with_state(state))
+    if state.owed_until is not None:  # and more of them are owed
+        left = _settled(job, state, run, ending, (), state.regular_at, now, rules)
+        return _with_owed(left, state.owed_until, passed_over(job, state.regular_at, now, SkipReason.DISABLED))
     began = max(run.claimed_at, run.scheduled_for)
     skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
+    if skips and job.description.policy.overlap is QUEUE and state.phase is Phase.ACTIVE:
+        first = skips[0].scheduled_for  # it has waited for this run to end
+        return _with_owed(_settled(job, state, run, ending, (), first, now, rules), first, skips)
     if state.phase is PAUSED:
         skips = ()  # the end of the pause records them
     if regular is not None and regular == run.scheduled_for:  # the clock was set back during the run
         regular = next_regular(job, regular)
+    return _settled(job, state, run, ending, skips, regular, now, rules)
+
+
+def _settled(
+    job: Job,
+    state: JobState,
+    run: Attempt,
+    ending: Ending,
+    skips: tuple[Skip, ...],
+    regular: Micros | None,
+    now: Micros,
+    rules: Rules,
+) -> Transition:
+    """Return the job with its next run: a retry, or *regular*, the next occurrence, perhaps put off."""
+    outcome = ending.outcome
+    interrupted = outcome is INTERRUPTED
     if outcome.is_success or not job.schedule.runs_by_itself:  # it may have become a manual job
         return Transition(job.with_state(with_next_run(job, state, regular, now)), skips)
     is_rerun = job.on_interrupt is OnInterrupt.RERUN
@@ -95,6 +118,23 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     retry_from = now + (0 if at_once else rules.retry_floor) if may_retry else None
     state = _after_failure(job, state, run, consequence, regular, retry_from, now)
     return Transition(job.with_state(state), skips)
+
+
+def _with_owed(ended: Transition, owed_until: Micros, skips: tuple[Skip, ...]) -> Transition:
+    """Return *ended* with the occurrences that are still owed. If the job is given up, they are the *skips*."""
+    if ended.state.phase is DISABLED:
+        return replace(ended, skips=skips)
+    return replace(ended, job=ended.job.with_state(replace(ended.state, owed_until=owed_until)))
+
+
+def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transition:
+    """Return *ended*. If as many occurrences of *job* have run as may, and none is retried, the job has ended."""
+    state, most = ended.state, job.description.policy.max_runs
+    if most is None or state.occurrences_run < most or state.phase is DISABLED or state.retry_of is not None:
+        return ended
+    due = state.regular_at if state.regular_at is not None else state.next_run_at
+    skips = ended.skips + passed_over(job, due, now, SkipReason.ENDED)
+    return Transition(job.with_state(with_next_run(job, state, None, now)), skips)
 
 
 def has_set_cursor(job: Job, run: Attempt) -> bool:
@@ -179,6 +219,12 @@ def last_run_failed(state: JobState) -> str:
     return f"its last run failed: {state.last_error}"
 
 
+def _waits(job: Job) -> bool:
+    """Return whether an occurrence that comes due during a run waits for its end."""
+    has_grid = not (job.schedule.runs_once or job.schedule.counts_from_end)
+    return has_grid and job.description.policy.overlap is QUEUE
+
+
 def failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
     """Return *state* as disabled. If the job is resumed, its next attempt gets a new number."""
     return replace(disabled(state, reason, now), retry_of=run.scheduled_for, attempts=run.attempt)
@@ -204,6 +250,8 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
     if job.schedule.counts_from_end and not by_hand:
         return Transition(job.with_state(with_next_run(job, state, next_regular(job, now), now)))
     at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
+    if at is not None and since < at <= now and state.retry_of is None and is_active and _waits(job):
+        return Transition(job.with_state(replace(state, owed_until=at)))
     if (
         (job.schedule.runs_once or job.schedule.counts_from_end)
         or state.retry_of is not None

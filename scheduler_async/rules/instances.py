@@ -44,7 +44,7 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
         first, *others = plan.retries
         attempt = Attempt(first.of, first.attempts + 1, Trigger.RETRY, now)
         skips: tuple[Skip, ...] = ()
-        if not goes_on:
+        if not goes_on and plan.owed_until is None:
             skips = passed_over(job, plan.regular, now, SkipReason.BACKOFF)
             plan = plan._replace(regular=next_regular(job, now) if skips else plan.regular)
         taken = Transition(job.with_state(replace(state, last_run_at=now)), skips, attempt=attempt)
@@ -54,9 +54,22 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
         if taken.attempt is None:
             plan = Plan(taken.state.next_run_at, retries=plan.retries)
             return replace(taken, job=job.with_state(_planned_anew(job, taken.state, plan, now, goes_on)))
-        plan = Plan(next_regular(job, now), retries=plan.retries)
+        plan = plan._replace(regular=_following(job, taken.state, now), not_before=None)
+        plan = plan._replace(owed_until=taken.state.owed_until)
     begun = replace(taken.state, running=state.running + 1)
     return replace(taken, job=job.with_state(_planned_anew(job, begun, plan, now, goes_on)))
+
+
+def _following(job: Job, taken: JobState, now: Micros) -> Micros | None:
+    """Return the regular occurrence after a claim. None if there is none, or if the job has run as often as it may."""
+    if _has_run_enough(job, taken):
+        return None
+    return taken.regular_at if taken.owed_until is not None else next_regular(job, now)
+
+
+def _has_run_enough(job: Job, state: JobState) -> bool:
+    most = job.description.policy.max_runs
+    return most is not None and state.occurrences_run >= most
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:
@@ -95,13 +108,15 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
         due_until = min(run.claimed_at, job.updated)
         skips = uncounted(claimed.with_state(before), due_until, SkipReason.MISFIRE) if is_owed else ()
         return Transition(job.with_state(fitted(job, freed)), skips), job.updated
+    if run.trigger is not Trigger.RETRY and job.description.policy.max_runs is not None:
+        freed = replace(freed, occurrences_run=max(freed.occurrences_run - 1, 0))
     plan, earlier = plan_of(freed), plan_of(before)
     moments = [at for at in (plan.regular, earlier.regular) if at is not None]
     plan = plan._replace(regular=min(moments, default=None))
     if run.trigger is Trigger.RETRY:
         plan = plan.with_retry(before.next_run_at or run.claimed_at, run.scheduled_for, run.attempt - 1)
     else:
-        plan = plan._replace(not_before=earlier.not_before)
+        plan = plan._replace(not_before=earlier.not_before, owed_until=earlier.owed_until or plan.owed_until)
     goes_on = job.retry is None or job.retry.regular_times_go_on
     return Transition(job.with_state(_planned_anew(job, freed, plan, job.updated, goes_on))), job.updated
 
@@ -177,16 +192,20 @@ def _after_overlap(
     began = job.state.last_run_at or run.claimed_at
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
+    is_last = _has_run_enough(job, state)
+    if plan.regular is None and is_last and state.running:
+        return plan, ()
     if plan.regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
-        if skips and job.overlap is not SKIP:
-            regular = skips[0].scheduled_for
-    elif job.state.activity is not Status.IDLE and job.overlap is SKIP and began < plan.regular <= now:
-        skips, regular = passed_over(job, plan.regular, now, reason), next_regular(job, now)
-    else:
-        return plan, ()
-    is_active = state.phase is Phase.ACTIVE  # otherwise, the end of the pause records them
-    return plan._replace(regular=regular, not_before=None), skips if is_active and job.overlap is SKIP else ()
+        if skips and job.overlap is not SKIP and not is_last:
+            return plan._replace(regular=skips[0].scheduled_for, owed_until=skips[0].scheduled_for), ()
+        plan = plan._replace(regular=None if is_last else regular)
+    elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < plan.regular <= now:
+        if job.overlap is not SKIP:
+            return plan._replace(owed_until=plan.regular), ()
+        skips = passed_over(job, plan.regular, now, reason)
+        plan = plan._replace(regular=next_regular(job, now), not_before=None)
+    return plan, skips if state.phase is Phase.ACTIVE else ()  # otherwise, the end of the pause records them
 
 
 def _is_outdated(job: Job, run: Attempt) -> bool:

@@ -41,6 +41,7 @@ def disabled(state: JobState, reason: str, now: Micros) -> JobState:
         disabled_reason=reason,
         disabled_at=now,
         counted_until=state.counted_until if state.phase is Phase.DISABLED else now,
+        owed_until=None,
         paused_reason=None,
         paused_until=None,
     )
@@ -65,7 +66,13 @@ def with_next_run(job: Job, state: JobState, following: Micros | None, now: Micr
     """Return *state* with its next regular run. A job whose schedule has no occurrence left has ended."""
     if following is None and job.schedule.runs_by_itself:
         return disabled(state, ENDED, now)
-    return replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None, retries=None)
+    fresh = replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None, owed_until=None)
+    return fresh if fresh.retries is None else replace(fresh, retries=None)
+
+
+def with_owed(job: Job, state: JobState, at: Micros, owed_until: Micros, now: Micros) -> JobState:
+    """Return *state* with the occurrence *at* as its next run, as the first of those that are owed."""
+    return replace(with_next_run(job, state, at, now), owed_until=owed_until)
 
 
 AWAY = {Phase.PAUSED: SkipReason.PAUSED, Phase.DISABLED: SkipReason.DISABLED}
@@ -82,6 +89,8 @@ def uncounted(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
     if state.phase is not Phase.ACTIVE:
         return merged(job, now if state.counted_until is None else state.counted_until, now, AWAY[state.phase])
     if owes_since_its_claim(job):
+        if state.owed_until is not None:
+            return passed_over(job, state.regular_at, now, reason)
         return merged(job, counted_since(state, state.last_run_at or now), now, SkipReason.ALREADY_RUNNING)
     if state.retry_of is not None and state.regular_at is None:
         return ()  # only a retry, whose occurrence already has rows

@@ -248,13 +248,10 @@ class _Telling:
             words = f"was due at {self._when}, and had not started when it was {reason} at "
             return self._answer(reason, f"{words}{self._since_by_and_why(to_micros(by.at))}.{self._outage()}")
         words = _WHY_SKIPPED.get(reason, f"it was skipped ({reason})")
-        if reason is SkipReason.MISFIRE and self._job.misfire is not Misfire.SKIP:
-            was_edited = by is not None and "schedule" in by.before
-            words = (
-                "its schedule was changed before it could start"
-                if was_edited
-                else "it was missed, and the run that caught up with it is no longer kept"
-            )
+        if reason is SkipReason.MISFIRE and by is not None and "schedule" in by.before:
+            words = "its schedule was changed before it could start"
+        elif reason is SkipReason.MISFIRE:
+            words = _WHY_MISSED[self._job.misfire]
         return self._answer(reason, f"did not run at {self._when}: {words}.{self._outage()}")
 
     def _merged_into(self, row: RunRow) -> RunRow | None:
@@ -262,7 +259,11 @@ class _Telling:
         if row.reason is not SkipReason.MISFIRE:
             return None
         attempts = [other for other in self._evidence.rows if other.attempt and other.trigger is not Trigger.MANUAL]
-        claimed = [other for other in attempts if other.claimed_at == row.claimed_at]
+        claimed = [
+            other
+            for other in attempts
+            if other.claimed_at == row.claimed_at and other.scheduled_for < row.scheduled_for
+        ]
         return _last_attempt(attempts, claimed[0].scheduled_for) if claimed else None
 
     def _since_by_and_why(self, at: Micros) -> str:
@@ -322,10 +323,15 @@ class _Telling:
         return f" No scheduler was running{since}{until}."
 
 
+_WHY_MISSED = {
+    Misfire.SKIP: 'it was too late to start it, and its misfire policy is "skip"',
+    Misfire.RUN_ONCE: "it was missed, and the run that caught up with it is no longer kept",
+    Misfire.RUN_ALL: "it was missed, and it was too old or one of too many to catch up with (catch_up_window, "
+    "catch_up_limit)",
+}
 _WHY_SKIPPED = {
     SkipReason.ALREADY_RUNNING: "the run before had not ended",
     SkipReason.INTERRUPTED: "the process of the run before had died",
-    SkipReason.MISFIRE: 'it was too late to start it, and its misfire policy is "skip"',
     SkipReason.BACKOFF: "the job waited after a failure",
 }
 

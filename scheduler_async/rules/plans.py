@@ -41,6 +41,8 @@ class Plan(NamedTuple):
     not_before: Micros | None = None
     """When the regular occurrence may run, if failures postpone it."""
     retries: tuple[PendingRetry, ...] = ()
+    owed_until: Micros | None = None
+    """Regular occurrences up to this one are owed, however late."""
 
     @property
     def due(self) -> Micros | None:
@@ -70,10 +72,10 @@ def plan_of(state: JobState) -> Plan:
     not_before, further = _read(state.retries)
     if state.retry_of is not None and state.next_run_at is not None:
         first = PendingRetry(state.next_run_at, state.retry_of, state.attempts)
-        return Plan(state.regular_at, not_before, (first, *further))
+        return Plan(state.regular_at, not_before, (first, *further), state.owed_until)
     if state.regular_at is not None:
-        return Plan(state.regular_at, state.next_run_at, further)
-    return Plan(state.next_run_at, not_before, further)
+        return Plan(state.regular_at, state.next_run_at, further, state.owed_until)
+    return Plan(state.next_run_at, not_before, further, state.owed_until)
 
 
 def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first: bool = False) -> JobState:
@@ -85,6 +87,7 @@ def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first
     retries = sorted(plan.retries)
     if regular is None and not retries and not state.running:
         return fitted(job, with_next_run(job, state, None, now))
+    owed_until = None if regular is None else plan.owed_until
     first = retries[0] if retries else None
     cancels_next = job.description.policy.overlap is CANCEL and state.running >= job.description.policy.max_instances
     if first is not None and not cancels_next and (due is None or retries_first or first.at <= due):
@@ -95,6 +98,7 @@ def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first
             retry_of=first.of,
             attempts=first.attempts,
             regular_at=regular,
+            owed_until=owed_until,
             retries=_written(not_before, retries[1:]),
         )
     else:
@@ -104,6 +108,7 @@ def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first
             retry_of=None,
             attempts=0,
             regular_at=None if due == regular else regular,
+            owed_until=owed_until,
             retries=_written(None, retries),
         )
     return fitted(job, state)

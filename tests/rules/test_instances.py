@@ -28,7 +28,7 @@ from tests.rules.stories import (
     an_edit,
     occurrences,
 )
-from tests.rules.test_random_stories import GRIDS, RETRIES, covered
+from tests.rules.test_random_stories import GRIDS, POLICIES, RETRIES, covered
 
 CANCELLED_ON_REQUEST = Ending(outcome=CANCELLED.outcome, on_request=True)
 
@@ -114,7 +114,7 @@ def test_a_run_that_ends_while_others_may_start_skips_nothing() -> None:
 
 
 def test_with_queue_one_occurrence_waits_and_the_later_ones_merge_into_it() -> None:
-    story = Several(Every("1m"), max_instances=2, overlap="queue", misfire_grace="10m")
+    story = Several(Every("1m"), max_instances=2, overlap="queue")
     first, _ = story.started_at(1, 2)
 
     story.end_at(NOON + 5 * MINUTE + 1, first)
@@ -377,19 +377,20 @@ DEEDS = st.lists(
     schedule=st.sampled_from(GRIDS),
     deeds=DEEDS,
     retry=st.sampled_from(RETRIES),
-    misfire=st.sampled_from(["run_once", "skip"]),
+    policy=POLICIES,
     most=st.integers(2, 4),
-    overlap=st.sampled_from(["skip", "cancel"]),
+    cancels=st.sampled_from([False, False, True]),
 )
 def test_whatever_is_done_each_occurrence_has_run_or_has_its_row_once(
     schedule: Schedule,
     deeds: Iterable[tuple[str, int, Schedule, Ending, int]],
     retry: Retry | None,
-    misfire: str,
+    policy: Any,
     most: int,
-    overlap: str,
+    cancels: bool,
 ) -> None:
-    story = Several(schedule, retry=retry, misfire=misfire, max_instances=most, overlap=overlap)
+    overlap = {"overlap": "cancel"} if cancels else {}
+    story = Several(schedule, retry=retry, **{**policy, **overlap, "max_instances": most})
     now = NOON
     for deed, seconds, other, ending, which in deeds:
         now += seconds * SECOND
@@ -460,4 +461,4 @@ def first_owed(story: Several, now: Micros) -> Micros:
     regular = plan_of(state).regular
     if regular is not None:
         return regular
-    return now + DAY if not story.open else max(state.last_run_at or now, state.counted_until or 0) + 1
+    return max(state.last_run_at or now, state.counted_until or 0) + 1

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
 from scheduler_async.jobs.enums import ENDED, Phase
 from scheduler_async.jobs.run import Attempt, Ending
-from scheduler_async.rules.claiming import claim_manually
+from scheduler_async.rules.claiming import CLAIMED_FIELDS, claim_manually
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros
@@ -29,7 +30,16 @@ from tests.rules.stories import (
     occurrences,
 )
 
-MISFIRES = st.sampled_from(["run_once", "skip"])
+POLICIES = st.fixed_dictionaries(
+    {
+        "misfire": st.sampled_from(["run_once", "skip", "run_all"]),
+        "overlap": st.sampled_from(["skip", "queue"]),
+        "misfire_grace": st.sampled_from([None, "0s", "2m"]),
+        "catch_up_limit": st.sampled_from([1, 2, 100]),
+        "catch_up_window": st.sampled_from([None, None, "100s"]),
+        "max_runs": st.sampled_from([None, None, None, 3]),
+    }
+)
 ACTIONS = st.lists(
     st.tuples(
         st.sampled_from(["pass", "fail", "crash", "cancel", "pause", "resume", "edit", "trigger"]),
@@ -44,13 +54,13 @@ ACTIONS = st.lists(
     actions=ACTIONS,
     schedule=st.sampled_from([Every("30s"), Cron("* * * * *", tz="UTC"), Delay("20s"), Every("50s", jitter="10%")]),
     retry=st.sampled_from([None, Retry.in_window(2), Retry.budget(3, "5m"), Retry.none()]),
-    misfire=MISFIRES,
+    policy=POLICIES,
 )
 def test_whatever_happens_the_rules_hold(
-    actions: Iterable[tuple[str, int, int]], schedule: Schedule, retry: Retry | None, misfire: str
+    actions: Iterable[tuple[str, int, int]], schedule: Schedule, retry: Retry | None, policy: Any
 ) -> None:
     """No attempt is made twice, no occurrence runs twice, and every active job has a next run."""
-    story = Story(schedule, retry=retry, misfire=misfire)
+    story = Story(schedule, retry=retry, **policy)
     endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
     now = NOON
     for action, wait, takes in actions:
@@ -61,11 +71,11 @@ def test_whatever_happens_the_rules_hold(
             now += takes * SECOND
         elif action == "pause":
             story.job = replace(story.job, state=pause(story.job, now).state)
-        elif action == "resume":
+        elif action == "resume" and not story.job.ended:
             story.job = replace(story.job, state=resume(story.job, now).state)
         elif action == "edit":
             story.job = changed(story.job, now, schedule=schedule if wait % 2 else Every("45s"))
-        else:
+        elif action == "trigger":
             taken = claim_manually(story.job, now)
             assert taken.attempt is not None
             running = replace(story.job, state=taken.state)
@@ -77,7 +87,7 @@ def test_whatever_happens_the_rules_hold(
         assert state.next_run_at is None or state.phase is Phase.PAUSED or state.next_run_at >= story.job.created
         if ran and state.phase is Phase.ACTIVE:
             assert state.next_run_at is not None
-            assert state.next_run_at >= now
+            assert state.next_run_at >= now or state.owed_until is not None
     attempts = [(run.scheduled_for, run.attempt) for _, run in story.runs]
     assert len(attempts) == len(set(attempts))
     assert all(at >= run.scheduled_for for at, run in story.runs)
@@ -143,6 +153,9 @@ class Ledger:
         is_idle, at = self.run is None, state.next_run_at
         if deed == "start" and is_idle and state.phase is Phase.ACTIVE and at is not None and at <= now:
             self.run = story.start_at(now)
+            was, is_now = asdict(state), asdict(story.job.state)
+            changed_fields = {name for name, value in is_now.items() if value != was[name]}
+            assert self.run is None or changed_fields <= set(CLAIMED_FIELDS), "a store would not write them"
         elif deed == "trigger" and is_idle:
             self.run = story.trigger_at(now)
         elif deed == "end" and self.run is not None:
@@ -191,12 +204,12 @@ class Ledger:
         return max(self.run.claimed_at, state.counted_until or 0) + 1
 
 
-@given(schedule=st.sampled_from(GRIDS), deeds=DEEDS, retry=st.sampled_from(RETRIES), misfire=MISFIRES)
+@given(schedule=st.sampled_from(GRIDS), deeds=DEEDS, retry=st.sampled_from(RETRIES), policy=POLICIES)
 def test_whatever_is_done_to_a_job_each_occurrence_has_run_or_has_its_row_once(
-    schedule: Schedule, deeds: Iterable[tuple[str, int, Schedule, Ending]], retry: Retry | None, misfire: str
+    schedule: Schedule, deeds: Iterable[tuple[str, int, Schedule, Ending]], retry: Retry | None, policy: Any
 ) -> None:
     """Each schedule accounts for the time during which it was in force, paused and disabled stretches included."""
-    ledger = Ledger(Story(schedule, retry=retry, misfire=misfire))
+    ledger = Ledger(Story(schedule, retry=retry, **policy))
     for deed, seconds, other, ending in deeds:
         ledger.wait(seconds)
         ledger.do(deed, other, ending)
@@ -244,13 +257,13 @@ def covered(story: Story, moments: list[Micros]) -> list[tuple[Micros, SkipReaso
         max_size=25,
     ),
     retry=st.sampled_from([None, Retry.in_window(2), Retry.budget(3, "5m"), Retry.none(), Retry.backoff(["70s"])]),
-    misfire=MISFIRES,
+    policy=POLICIES,
 )
 def test_with_jitter_every_occurrence_is_run_or_accounted_for_once(
-    schedule: Schedule, steps: Iterable[tuple[str, int, int]], retry: Retry | None, misfire: str
+    schedule: Schedule, steps: Iterable[tuple[str, int, int]], retry: Retry | None, policy: Any
 ) -> None:
     """An occurrence belongs to its jittered time: a run passes over it only if that time came during the run."""
-    story = Story(schedule, retry=retry, misfire=misfire)
+    story = Story(schedule, retry=retry, **policy)
     endings = {"pass": SUCCESS, "fail": ERROR, "crash": INTERRUPTED, "cancel": CANCELLED}
     spans: list[tuple[Micros, Micros]] = []
     now = NOON
@@ -274,7 +287,8 @@ def test_with_jitter_every_occurrence_is_run_or_accounted_for_once(
     state = story.job.state
     owed_from = state.regular_at if state.retry_of is not None or state.regular_at is not None else state.next_run_at
     if owed_from is None:
-        owed_from = moments[-1] + 1 if not state.disabled_reason or state.disabled_reason == ENDED else now + 1
+        ran_out = state.disabled_reason in (None, ENDED) and state.occurrences_run < (policy["max_runs"] or 1)
+        owed_from = moments[-1] + 1 if ran_out else now + 1
     assert sorted(at for at, _ in found) == [at for at in moments if at < owed_from]
     for at, reason in found:
         if reason is SkipReason.ALREADY_RUNNING:

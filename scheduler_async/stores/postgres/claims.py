@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.enums import Priority
@@ -10,10 +11,12 @@ from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.policies import USUAL
 from scheduler_async.jobs.run import ClaimedRun
+from scheduler_async.rules.claiming import CLAIMED_FIELDS
 from scheduler_async.rules.plans import has_room
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
+from scheduler_async.stores.columns import STATE_TYPES
 from scheduler_async.stores.decisions import (
     after_repeat,
     are_due,
@@ -175,10 +178,10 @@ EARLIEST_DUE: Final = f"""
 CLAIM_TYPES: Final = {
     **dict.fromkeys(("uid", "run", "scheduled_for", "attempt"), "bigint"),
     "trigger": "text",
-    "activity": "text",
-    **dict.fromkeys(("next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at"), "bigint"),
+    **{name: STATE_TYPES[name] for name in CLAIMED_FIELDS},
 }
-CLAIMED: Final = ("activity", "next_run_at", "retry_of", "attempts", "regular_at", "retry_count", "last_run_at", "run")
+CLAIMED: Final = (*CLAIMED_FIELDS, "run")
+_claimed_state: Final = attrgetter("activity._value_", *CLAIMED_FIELDS[1:])
 # $1 is the number of the node, $2 its name. The rest are the claims, as of the last run of each job. A counter
 # announces claims and endings to other processes without a lock.
 WRITE_CLAIMS: Final = f"""
@@ -429,18 +432,5 @@ def _window(terms: ClaimTerms) -> int:
 
 def _claim(run: ClaimedRun) -> tuple[Any, ...]:
     """Return the columns of `CLAIM_TYPES`."""
-    state = run.job.state
-    return (
-        run.uid,
-        run.id,
-        run.scheduled_for,
-        run.attempt,
-        run.trigger._value_,
-        state.activity._value_,
-        state.next_run_at,
-        state.retry_of,
-        state.attempts,
-        state.regular_at,
-        state.retry_count,
-        state.last_run_at,
-    )
+    attempt = run.scheduled_for, run.attempt, run.trigger._value_
+    return (run.uid, run.id, *attempt, *_claimed_state(run.job.state))

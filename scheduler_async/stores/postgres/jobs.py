@@ -105,7 +105,7 @@ REMOVE_JOBS: Final = "UPDATE job SET removed_at = $2 WHERE uid = ANY($1::bigint[
 DISABLE: Final = """
     UPDATE state
        SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL,
-           touched = true
+           owed_until = NULL, touched = true
      WHERE uid = ANY($1::bigint[])
 """
 RECORD_ADDITIONS: Final = f"""

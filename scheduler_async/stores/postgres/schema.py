@@ -199,6 +199,8 @@ MIGRATIONS: Final = (
         "ALTER TABLE state ADD COLUMN cursor_edits bigint NOT NULL DEFAULT 0",
         "ALTER TABLE state ADD COLUMN running bigint NOT NULL DEFAULT 0",
         "ALTER TABLE state ADD COLUMN retries text",
+        "ALTER TABLE state ADD COLUMN owed_until bigint",
+        "ALTER TABLE state ADD COLUMN occurrences_run bigint NOT NULL DEFAULT 0",
         "UPDATE state SET counted_until = coalesce(disabled_at, updated_at) WHERE phase <> 'active'",
         "CREATE INDEX state_paused ON state (paused_until) WHERE phase = 'paused' AND paused_until IS NOT NULL",
         "DROP INDEX state_disabled",

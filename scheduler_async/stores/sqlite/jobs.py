@@ -80,7 +80,8 @@ REVIEW: Final = f"""
 REMOVE: Final = "UPDATE job SET removed_at = ? WHERE uid = ?"
 DISABLE: Final = """
     UPDATE state
-       SET phase = 'disabled', disabled_reason = ?, disabled_at = ?, next_run_at = NULL, regular_at = NULL, touched = 1
+       SET phase = 'disabled', disabled_reason = ?, disabled_at = ?, next_run_at = NULL, regular_at = NULL,
+           owed_until = NULL, touched = 1
      WHERE uid = ?
 """
 # New jobs have the highest numbers.

@@ -259,6 +259,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE state ADD COLUMN cursor_edits INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE state ADD COLUMN running INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE state ADD COLUMN retries TEXT",
+        "ALTER TABLE state ADD COLUMN owed_until INTEGER",
+        "ALTER TABLE state ADD COLUMN occurrences_run INTEGER NOT NULL DEFAULT 0",
         """
         UPDATE state
            SET counted_until = coalesce(disabled_at, (SELECT updated_at FROM job WHERE job.uid = state.uid))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from scheduler_async.calls.namespace import Namespace
     from scheduler_async.engine.health import Health
     from scheduler_async.errors import (
+        BackfillNotFoundError,
         CronParseError,
         HandlerNotFoundError,
         IntervalParseError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         UnknownZoneError,
     )
     from scheduler_async.jobs.answers import Explanation, Node, PassSummary, SchedulerState, Upcoming
+    from scheduler_async.jobs.backfill import Backfill, BackfillState
     from scheduler_async.jobs.enums import (
         Misfire,
         OnConflict,
@@ -71,6 +73,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Action",
     "At",
+    "Backfill",
+    "BackfillNotFoundError",
+    "BackfillState",
     "ChangeRow",
     "Clock",
     "Cron",
@@ -104,6 +109,7 @@ __all__ = [
     "OnConflict",
     "OnInterrupt",
     "Outcome",
+    "Overlap",
     "PassSummary",
     "PayloadError",
     "PostgresStore",
@@ -154,6 +160,7 @@ _NAMES = {
         "JobNotFoundError",
         "PayloadError",
         "QuotaError",
+        "BackfillNotFoundError",
         "RunEndedError",
         "RunNotFoundError",
         "RunsNotSettledError",
@@ -172,11 +179,16 @@ _NAMES = {
         "SchedulerState",
         "Upcoming",
     ),
+    "jobs.backfill": (
+        "Backfill",
+        "BackfillState",
+    ),
     "jobs.enums": (
         "Misfire",
         "OnConflict",
         "OnInterrupt",
         "Outcome",
+        "Overlap",
         "Priority",
         "SkipReason",
         "Status",

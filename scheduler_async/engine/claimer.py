@@ -108,6 +108,7 @@ class Claimer:
             for edit in resumed:
                 self._announcer.edited(edit, now)
             agenda.learn_of(edit.job for edit in resumed)
+            agenda.may_backfill = True
             agenda.learn_of_pause(next_end)
 
     def terms(self, limit: int, ahead: Micros = 0, count: int = 1) -> ClaimTerms:
@@ -179,6 +180,27 @@ class Claimer:
                 return self._launcher.begin(runs, now)
         except BaseException:
             agenda.runs_requested = True
+            raise
+
+    async def claim_backfills(self, now: Micros, limit: int) -> list[ActiveRun]:
+        """Start up to *limit* runs of backfills. A stopping scheduler starts none."""
+        try:
+            return await carried_through(self._claim_backfills(now, limit))
+        except SchedulerStoppingError:
+            return []
+
+    async def _claim_backfills(self, now: Micros, limit: int) -> list[ActiveRun]:
+        agenda, setting = self._agenda, self._setting
+        agenda.may_backfill = False  # first: what comes meanwhile sets it again
+        try:
+            async with self._claiming(now):
+                with setting.clock.working():
+                    runs = await setting.store.claim_backfills(now, self.terms(limit))
+                self._node.check_trust()
+                agenda.may_backfill = agenda.may_backfill or len(runs) >= limit
+                return self._launcher.begin(runs, now)
+        except BaseException:
+            agenda.may_backfill = True
             raise
 
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:

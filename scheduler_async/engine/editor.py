@@ -287,7 +287,10 @@ class Editor:
                 assert edit is not None
                 self._engine.session.announcer.edited(edit, now)
                 jobs.append(edit.job)
-        self._engine.session.agenda.learn_of(jobs)
+        agenda = self._engine.session.agenda
+        agenda.learn_of(jobs)
+        if edited:
+            agenda.look_for_backfills()  # a paused job may go on
         return jobs
 
 

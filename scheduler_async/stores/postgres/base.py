@@ -70,15 +70,17 @@ def locking(condition: str) -> str:
 LOCK_JOB: Final = locking(NAMED)
 LOCK_STATES: Final = f"{SELECT_STATE}, s.run FROM state s WHERE s.uid = ANY($1::bigint[]) ORDER BY s.uid FOR UPDATE"
 # Whether a claimed job has one run at a time, so that its state has the owner. The others have rows of `instance`.
-HAS_OWN_RUN: Final = "(s.running = 0 OR NOT EXISTS (SELECT FROM instance i WHERE i.uid = s.uid))"
+HAS_OWN_RUN: Final = "(s.running = 0 OR NOT EXISTS (SELECT FROM instance i WHERE i.uid = s.uid AND i.backfill IS NULL))"
 HELD: Final = f"s.activity <> 'idle' AND (s.node = $1 OR ($1 = 0 AND s.node IS NULL AND {HAS_OWN_RUN}))"
 # The same for jobs that may have several runs at once.
 IS_INSTANCE_OF_NODE: Final = "(i.node = $1 OR ($1 = 0 AND i.node IS NULL))"
 ADD_INSTANCES: Final = """
     INSERT INTO instance (run, uid, node) SELECT run, uid, $1 FROM unnest($2::bigint[], $3::bigint[]) AS c (run, uid)
 """
-ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[])"
-COUNT_INSTANCES: Final = "SELECT uid, count(*) FROM instance WHERE uid = ANY($1::bigint[]) GROUP BY uid"
+ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[]) AND backfill IS NULL"
+COUNT_INSTANCES: Final = """
+    SELECT uid, count(*) FROM instance WHERE uid = ANY($1::bigint[]) AND backfill IS NULL GROUP BY uid
+"""
 FREE_INSTANCES: Final = "DELETE FROM instance WHERE run = ANY($1::bigint[])"
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 FIND_HANDLERS: Final = "SELECT name, number FROM handler WHERE name = ANY($1::text[])"

@@ -28,7 +28,6 @@ from scheduler_async.stores.decisions import (
 from scheduler_async.stores.messages import MOST_UNHANDLED, OVERLAPPED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import (
     ADD_INSTANCES,
-    ARE_INSTANCES,
     DUE,
     FREE,
     FREE_INSTANCES,
@@ -211,11 +210,15 @@ INSERT_RUNS: Final = f"""
         ON CONFLICT DO NOTHING
  RETURNING id
 """
+HAVE_OWNERS: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[])"
 NEW_RUN: Final = "SELECT nextval('run_id')"
 # Ask the owners of the oldest runs of these jobs to cancel them.
 CANCEL_OLDEST: Final = """
     INSERT INTO request (run, uid, kind, reason, at)
-    SELECT min(run), uid, 'cancel', $2, $3 FROM instance WHERE uid = ANY($1::bigint[]) GROUP BY uid
+    SELECT min(run), uid, 'cancel', $2, $3
+      FROM instance
+     WHERE uid = ANY($1::bigint[]) AND backfill IS NULL
+  GROUP BY uid
         ON CONFLICT DO NOTHING
 """
 LATEST_RUN: Final = """
@@ -346,7 +349,8 @@ class ClaimWork(WorkBase):
         """Do the same if *several* of the runs belong to jobs that may have more than one."""
         others = [run for run in runs if not run.is_instance]
         written = await self._write_claims(db, others, node, name) if others else set()
-        new = {run for (run,) in await db.fetch(INSERT_RUNS, name, *columns_of([_run(run) for run in several], 6))}
+        rows = columns_of([inserted_values(run) for run in several])
+        new = {run for (run,) in await db.fetch(INSERT_RUNS, name, *rows)}
         await write_rows(db, FREE, [free_values(run.job) for run in several])
         await self._add_instances(db, [run for run in several if run.id in new], node)
         return written | new
@@ -399,7 +403,7 @@ class ClaimWork(WorkBase):
     async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
         held = {row[WIDTH] for row in await db.fetch(LOCK_STATES, [run.uid for run in runs])}
         ours = {run.id: run.uid for run in runs if run.id in held}
-        instances = {run for (run,) in await db.fetch(ARE_INSTANCES, [run.id for run in runs if run.id not in held])}
+        instances = {run for (run,) in await db.fetch(HAVE_OWNERS, [run.id for run in runs if run.id not in held])}
         if ours or instances:
             await db.execute(START, list(ours.values()), [*ours, *instances], now)
             self.counted += 1
@@ -420,7 +424,7 @@ class ClaimWork(WorkBase):
             await self._tell(db, freed)
 
 
-def _run(run: ClaimedRun) -> tuple[Any, ...]:
+def inserted_values(run: ClaimedRun) -> tuple[Any, ...]:
     """Return the columns of `RUN_TYPES`."""
     trigger = run.trigger._value_
     return run.id, run.uid, run.scheduled_for, run.attempt, trigger, run.claimed_at, not run.is_queued

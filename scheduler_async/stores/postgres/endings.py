@@ -23,6 +23,7 @@ from scheduler_async.stores.decisions import (
     with_cancel_requests,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
+from scheduler_async.stores.postgres.backfills import LOCK_HELD_BY_BACKFILLS, BackfillWork
 from scheduler_async.stores.postgres.base import (
     BEAT_AT,
     END_LIFE,
@@ -33,7 +34,6 @@ from scheduler_async.stores.postgres.base import (
     IS_INSTANCE_OF_NODE,
     SELECT_STATE,
     WIDTH,
-    WorkBase,
     free_values,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, set_to, updating, write_rows
@@ -70,6 +70,7 @@ FINISH_AT_ONCE: Final = f"""
     {UNTOUCHED}
     SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint)::int, nextval('activity') FROM states
 """
+FINISH_RUNS: Final = updating("run", "id", ENDING_TYPES)
 SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
 INSERT_TEXTS: Final = {
     table: f"""
@@ -86,7 +87,7 @@ LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.
 # The rows of states are locked in the order of their numbers, as everywhere.
 LOCK_HELD_INSTANCES: Final = f"""
     {SELECT_STATE}, i.run FROM instance i JOIN state s USING (uid)
-     WHERE {IS_INSTANCE_OF_NODE} ORDER BY s.uid, i.run FOR UPDATE OF s
+     WHERE {IS_INSTANCE_OF_NODE} AND i.backfill IS NULL ORDER BY s.uid, i.run FOR UPDATE OF s
 """
 SELECT_ATTEMPTS: Final = """
     SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -97,7 +98,7 @@ SELECT_ATTEMPTS: Final = """
 """
 
 
-class EndingWork(WorkBase):
+class EndingWork(BackfillWork):
     """The transactions of endings. For their purpose, see `Store`."""
 
     async def finish_at_once(
@@ -121,6 +122,10 @@ class EndingWork(WorkBase):
     async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         if not ended:
             return []
+        if any(item.run.is_backfill for item in ended):
+            others = iter(await self.finish(db, [item for item in ended if not item.run.is_backfill], rules))
+            of_backfills = iter(await self._finish_for_backfills(db, [item for item in ended if item.run.is_backfill]))
+            return [next(of_backfills if item.run.is_backfill else others) for item in ended]
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
         left, rows = _endings([item for item in ended if not item.run.is_instance], rules)
@@ -142,6 +147,23 @@ class EndingWork(WorkBase):
         if len(left) < len(ended):
             left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
         return [left.get(item.run.id) for item in ended]
+
+    async def _finish_for_backfills(self, db: Connection, ended: Sequence[EndedRun]) -> list[Transition | None]:
+        if stopped := cancelled_by_stop(ended):
+            ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
+        ours = await self._end_for_backfills(db, ended)
+        await self._write_ended_runs(db, [item for item in ended if item.run.id in ours])
+        others = [item for item in ended if item.run.id not in ours]
+        before = await self._recorded_before(db, others, Rules()) if others else {}
+        return [Transition(item.run.job) if item.run.id in ours | before.keys() else None for item in ended]
+
+    async def _write_ended_runs(self, db: Connection, ended: Sequence[EndedRun]) -> None:
+        """Write how runs of backfills ended. Their jobs do not change."""
+        await write_rows(db, FINISH_RUNS, [_ending(item) for item in ended])
+        if told := [item for item in ended if item.ending.tells_more]:
+            await self._write_more(db, told)
+        await db.execute("SELECT nextval('activity')")
+        self.counted += 1
 
     async def _write_more(self, db: Connection, told: Sequence[EndedRun]) -> None:
         """Write what few runs leave, and forget that they were to be cancelled."""
@@ -212,8 +234,9 @@ class EndingWork(WorkBase):
         """Record all runs of *node* as interrupted, except the *known* ones."""
         held = [*await db.fetch(LOCK_HELD, node), *await db.fetch(LOCK_HELD_INSTANCES, node)]
         rows = [row for row in held if row[WIDTH] not in known]
+        for_backfills = await self._interrupt_backfills(db, node, known, problem, now, rules)
         if not rows:
-            return []
+            return for_backfills
         cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
         attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
@@ -234,7 +257,7 @@ class EndingWork(WorkBase):
             endings.append(ended)
             found[job.uid] = edit.job  # another run of it may be next
         if not endings:
-            return []
+            return for_backfills
         jobs = [edit.job for edit in edits]
         await self._write_endings(db, [job for job in jobs if job.uid not in deleted], endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
@@ -242,7 +265,26 @@ class EndingWork(WorkBase):
         if cancels:
             await db.execute(FORGET_REQUESTS, list(cancels))
         await self._tell(db, jobs)
-        return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)]
+        return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)] + for_backfills
+
+    async def _interrupt_backfills(
+        self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Transition, ClaimedRun]]:
+        """Do the same as `_interrupt` for runs of backfills. Their jobs do not change."""
+        rows = [row for row in await db.fetch(LOCK_HELD_BY_BACKFILLS, node) if row[WIDTH] not in known]
+        if not rows:
+            return []
+        cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
+        jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        ended = [
+            interrupted(job, row[WIDTH], row[WIDTH + 1 :], problem, now, rules, cancels)[1]
+            for row in rows
+            if (job := jobs.get(row[0])) is not None
+        ]
+        await self._end_for_backfills(db, ended)
+        await self._write_ended_runs(db, ended)
+        await self._tell_of_request(db)
+        return [(Transition(item.run.job, ending=item.ending), item.run) for item in ended]
 
 
 def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transition], list[tuple[Any, ...]]]:

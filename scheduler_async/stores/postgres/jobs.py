@@ -124,6 +124,10 @@ MOVE_OWNERS: Final = """
          moved AS (INSERT INTO instance (run, uid, node) SELECT run, uid, node FROM owners ON CONFLICT DO NOTHING)
     UPDATE state SET run = NULL, node = NULL FROM owners WHERE state.uid = owners.uid
 """
+CANCEL_BACKFILLS: Final = """
+    WITH due AS (DELETE FROM backfill_due WHERE backfill IN (SELECT number FROM backfill WHERE uid = $1))
+    UPDATE backfill SET state = 'cancelled' WHERE uid = $1 AND state = 'running'
+"""
 CANCEL_RUNS: Final = """
     UPDATE run
        SET outcome = 'cancelled', finished_at = $2, error = $3
@@ -264,6 +268,7 @@ class JobWork(WorkBase):
         others = [run for run in runs if run != own_run]
         await db.execute(CANCEL_RUNS, others, now, REMOVED, job.uid)
         await db.execute(FREE_INSTANCES, others)
+        await db.execute(CANCEL_BACKFILLS, job.uid)
         if own_run in runs:
             await db.execute(DISABLE, [job.uid], REMOVED, now)
         else:

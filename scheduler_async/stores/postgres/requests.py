@@ -14,9 +14,9 @@ from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, NodeLost, Report
-from scheduler_async.stores.postgres.base import ARE_INSTANCES, FREE, SELECT_STATE, WIDTH, free_values
+from scheduler_async.stores.postgres.base import FREE, SELECT_STATE, WIDTH, free_values
 from scheduler_async.stores.postgres.bulk_writes import write_rows
-from scheduler_async.stores.postgres.claims import NEW_RUN, ClaimWork
+from scheduler_async.stores.postgres.claims import HAVE_OWNERS, NEW_RUN
 from scheduler_async.stores.postgres.endings import (
     FORGET_REQUESTS,
     INSERT_TEXTS,
@@ -101,7 +101,7 @@ LOCK_REPORTED: Final = """
 """
 
 
-class RequestWork(ClaimWork, EndingWork):
+class RequestWork(EndingWork):
     """The transactions of requests. For their purpose, see `Store`."""
 
     async def request_start(
@@ -164,7 +164,7 @@ class RequestWork(ClaimWork, EndingWork):
         uid = await db.fetchval(FIND_RUN, run)
         if uid is None:
             return Cancellation.UNKNOWN
-        claimed = await db.fetchval(LOCK_OWNER, uid) == run or bool(await db.fetch(ARE_INSTANCES, [run]))
+        claimed = await db.fetchval(LOCK_OWNER, uid) == run or bool(await db.fetch(HAVE_OWNERS, [run]))
         # After the lock: the run may have ended meanwhile, and then its row may be gone.
         found = await db.fetchrow("SELECT outcome FROM run WHERE id = $1", run)
         if found is None:
@@ -183,6 +183,13 @@ class RequestWork(ClaimWork, EndingWork):
 
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         cancels = await self._cancels_of(db, [run.id for run in runs])
+        of_backfills = [run for run in runs if run.is_backfill]
+        if of_backfills:
+            never = [never_begun(run, cancels[run.id]) for run in of_backfills if run.id in cancels]
+            await self._finish_for_backfills(db, never)
+            await self._release_for_backfills(db, [run for run in of_backfills if run.id not in cancels])
+            runs = [run for run in runs if not run.is_backfill]
+            cancels = {run.id: cancels[run.id] for run in runs if run.id in cancels}
         if cancels:  # these are not run again
             gone = [run for run in runs if run.id in cancels]
             left = await self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())

@@ -231,13 +231,38 @@ MIGRATIONS: Final = (
         # The owners of runs whose jobs may have several at once. The state of any other job has the owner of its run.
         """
         CREATE TABLE instance (
-            run   bigint PRIMARY KEY,
-            uid   bigint NOT NULL,
-            node  bigint
+            run       bigint PRIMARY KEY,
+            uid       bigint NOT NULL,
+            node      bigint,
+            backfill  bigint
         )
         """,
         "CREATE INDEX instance_of_job ON instance (uid)",
         "CREATE INDEX instance_of_node ON instance (node)",
+        "CREATE INDEX instance_of_backfill ON instance (backfill) WHERE backfill IS NOT NULL",
+        """
+        CREATE TABLE backfill (
+            number          bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+            uid             bigint NOT NULL REFERENCES job (uid) ON DELETE CASCADE,
+            max_concurrent  bigint NOT NULL,
+            payload         text,
+            total           bigint NOT NULL,
+            done            bigint NOT NULL,
+            failed          bigint NOT NULL,
+            state           text NOT NULL,
+            at              bigint NOT NULL
+        )
+        """,
+        "CREATE INDEX backfill_running ON backfill (number) WHERE state = 'running'",
+        "CREATE INDEX backfill_of_job ON backfill (uid)",
+        # The occurrences of a backfill that no node has taken.
+        """
+        CREATE TABLE backfill_due (
+            backfill       bigint NOT NULL REFERENCES backfill (number) ON DELETE CASCADE,
+            scheduled_for  bigint NOT NULL,
+            PRIMARY KEY (backfill, scheduled_for)
+        )
+        """,
         """
         CREATE TABLE change (
             number  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,

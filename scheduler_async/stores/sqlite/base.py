@@ -58,7 +58,9 @@ SELECT_CLAIMED: Final = f"""
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
 # Whether a claimed job has one run at a time, so that its state has the owner. The others have rows of `instance`.
-HAS_OWN_RUN: Final = "(s.running = 0 OR NOT EXISTS (SELECT 1 FROM instance i WHERE i.uid = s.uid))"
+HAS_OWN_RUN: Final = (
+    "(s.running = 0 OR NOT EXISTS (SELECT 1 FROM instance i WHERE i.uid = s.uid AND i.backfill IS NULL))"
+)
 SELECT_HELD: Final = f"""
     {SELECT_STATE}, s.run, r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
       FROM state s INDEXED BY state_claimed
@@ -71,14 +73,14 @@ SELECT_HELD_INSTANCES: Final = f"""
       FROM instance i INDEXED BY instance_of_node
 CROSS JOIN state s ON s.uid = i.uid
  LEFT JOIN run r ON r.id = i.run AND r.uid = i.uid AND r.outcome IS NULL
-     WHERE i.node IS nullif(:node, 0)
+     WHERE i.node IS nullif(:node, 0) AND i.backfill IS NULL
   ORDER BY i.run
 """
 ADD_INSTANCES: Final = "INSERT INTO instance (run, uid, node) VALUES (?, ?, ?)"
-ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run IN (SELECT value FROM json_each(?))"
+ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run IN (SELECT value FROM json_each(?)) AND backfill IS NULL"
 COUNT_INSTANCES: Final = """
     SELECT uid, count(*) FROM instance INDEXED BY instance_of_job
-     WHERE uid IN (SELECT value FROM json_each(?))
+     WHERE uid IN (SELECT value FROM json_each(?)) AND backfill IS NULL
   GROUP BY uid
 """
 FREE_INSTANCES: Final = "DELETE FROM instance WHERE run IN (SELECT value FROM json_each(?))"

@@ -156,7 +156,10 @@ INSERT_RUN: Final = inserting(
 # Ask the owner of the oldest run of a job to cancel it.
 CANCEL_OLDEST: Final = """
     INSERT OR IGNORE INTO request (run, uid, kind, reason, at)
-    SELECT run, ?, 'cancel', ?, ? FROM instance INDEXED BY instance_of_job WHERE uid = ? ORDER BY run LIMIT 1
+    SELECT run, ?, 'cancel', ?, ? FROM instance INDEXED BY instance_of_job
+     WHERE uid = ? AND backfill IS NULL
+  ORDER BY run
+     LIMIT 1
 """
 LATEST_RUN: Final = """
     SELECT max(scheduled_for)
@@ -213,7 +216,7 @@ class ClaimWork(WorkBase):
         else:
             WRITE_STATE.all(db, (held_values(run, terms.node) for run in runs))
         repeated: set[int] = set()
-        if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
+        if INSERT_RUN.all(db, (inserted_values(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
             plan.drop(repeated)
         if plan.instances:
@@ -357,7 +360,7 @@ class ClaimWork(WorkBase):
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
         run = claimed_by_hand(job, self._last_number(db, LAST_RUN) + 1, payload_json, now, queued=queued)
-        INSERT_RUN.one(db, *_insert_run(run, name))
+        INSERT_RUN.one(db, *inserted_values(run, name))
         if run.payload_json != "null":
             db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
         self._hold(db, run, node)
@@ -401,7 +404,8 @@ class ClaimWork(WorkBase):
             self._add_if_due(job)
 
 
-def _insert_run(run: ClaimedRun, node: str) -> Row:
+def inserted_values(run: ClaimedRun, node: str) -> Row:
+    """Return the columns of `INSERT_RUN`. *node* is the name of the node."""
     return (
         run.id,
         run.uid,

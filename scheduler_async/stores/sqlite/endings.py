@@ -23,7 +23,8 @@ from scheduler_async.stores.decisions import (
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
-from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, SELECT_HELD_INSTANCES, USUAL, WorkBase
+from scheduler_async.stores.sqlite.backfills import SELECT_HELD_BY_BACKFILLS, BackfillWork
+from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, SELECT_HELD_INSTANCES, USUAL
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.timekeeping.instants import Micros
 
@@ -33,11 +34,13 @@ FINISH_UNTOUCHED: Final = updating(
 FINISH_RUN: Final = updating(
     "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code", "result"
 )
+# Three kinds of runs, by where the store keeps their owners and what their endings change.
+PLAIN, SEVERAL, OF_BACKFILL = range(3)
 FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING beat_at"
 FORGET_REQUEST: Final = "DELETE FROM request WHERE run = ?"
 
 
-class EndingWork(WorkBase):
+class EndingWork(BackfillWork):
     """The transactions of endings. For their purpose, see `Store`."""
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
@@ -61,9 +64,20 @@ class EndingWork(WorkBase):
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
     ) -> list[Transition | None]:
         """Do the same as `finish` if some of the jobs may have several runs. Their states change with each of them."""
-        others = iter(self.finish(db, [item for item in ended if not item.run.is_instance], rules))
-        several = iter(self._finish_touched(db, [item for item in ended if item.run.is_instance], rules))
-        return [next(several if item.run.is_instance else others) for item in ended]
+        plain, several, of_backfills = (
+            [item for item in ended if _kind_of(item) == kind] for kind in (PLAIN, SEVERAL, OF_BACKFILL)
+        )
+        left = {
+            PLAIN: iter(self.finish(db, plain, rules)),  # first, because it may start the transaction again
+            SEVERAL: iter(self._finish_touched(db, several, rules)),
+            OF_BACKFILL: iter(self._finish_for_backfills(db, of_backfills)),
+        }
+        return [next(left[_kind_of(item)]) for item in ended]
+
+    def _finish_for_backfills(self, db: sqlite3.Connection, ended: Sequence[EndedRun]) -> list[Transition | None]:
+        ours = self._end_for_backfills(db, ended)
+        self._write_ended_runs(db, [item for item in ended if item.run.id in ours])
+        return [Transition(item.run.job) if item.run.id in ours else None for item in ended]
 
     def _finish_touched(
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
@@ -87,12 +101,7 @@ class EndingWork(WorkBase):
         jobs: Mapping[int, Job] | None = None,
     ) -> None:
         """Write how runs ended. *jobs* are their jobs before that, by run, unless they are as of their claims."""
-        FINISH_RUN.all(db, map(ending_values, ended))
-        if told := [item for item in ended if item.ending.tells_more]:
-            for table in TEXTS_OF_RUNS:
-                db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", texts_of(told, table))
-            db.executemany("UPDATE run SET progress = ?, progress_message = ? WHERE id = ?", progress_of(told))
-            db.executemany(FORGET_REQUEST, [(item.run.id,) for item in told if item.ending.on_request])
+        self._write_ended_runs(db, ended)
         for item, one in zip(ended, left, strict=True):
             self._add_if_due(one.job)
             if one.skips:
@@ -100,6 +109,14 @@ class EndingWork(WorkBase):
             if one.kind is not None and disables(one):
                 before = item.run.job if jobs is None else jobs[item.run.id]
                 self._write_changes(db, disablings([(before, one, item.finished_at)]))
+
+    def _write_ended_runs(self, db: sqlite3.Connection, ended: Sequence[EndedRun]) -> None:
+        FINISH_RUN.all(db, map(ending_values, ended))
+        if told := [item for item in ended if item.ending.tells_more]:
+            for table in TEXTS_OF_RUNS:
+                db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", texts_of(told, table))
+            db.executemany("UPDATE run SET progress = ?, progress_message = ? WHERE id = ?", progress_of(told))
+            db.executemany(FORGET_REQUEST, [(item.run.id,) for item in told if item.ending.on_request])
 
     def recover(
         self, db: sqlite3.Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
@@ -150,4 +167,26 @@ class EndingWork(WorkBase):
             self._write_skips(db, [(edit.job, edit.skips, now)])
             self._write_changes(db, disablings([(job, edit, now)]))
             left.append((edit, ended.run))
-        return left
+        return left + self._interrupt_backfills(db, node, known, problem, now, rules)
+
+    def _interrupt_backfills(
+        self, db: sqlite3.Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Transition, ClaimedRun]]:
+        """Do the same as `_interrupt` for runs of backfills. Their jobs do not change."""
+        rows = [row for row in db.execute(SELECT_HELD_BY_BACKFILLS, {"node": node}).fetchall() if row[-7] not in known]
+        cancels = self._cancels_of(db, [row[-7] for row in rows])
+        jobs = self._jobs(db, [row[:-7] for row in rows], now)
+        ended = [
+            interrupted(job, row[-6] or row[-7], row[-5:], problem, now, rules, cancels)[1]
+            for row in rows
+            if (job := jobs.get(row[0])) is not None
+        ]
+        self._end_for_backfills(db, ended)
+        self._write_ended_runs(db, ended)
+        return [(Transition(item.run.job, ending=item.ending), item.run) for item in ended]
+
+
+def _kind_of(item: EndedRun) -> int:
+    if item.run.is_backfill:
+        return OF_BACKFILL
+    return SEVERAL if item.run.is_instance else PLAIN

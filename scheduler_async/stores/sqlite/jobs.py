@@ -103,6 +103,10 @@ MOVE_OWNER: Final = """
     SELECT s.run, s.uid, s.node FROM state s JOIN run r ON r.id = s.run WHERE s.uid = ?
 """
 FORGET_OWNER: Final = "UPDATE state SET run = NULL, node = NULL WHERE uid = ?"
+CANCEL_BACKFILLS: Final = "UPDATE backfill SET state = 'cancelled' WHERE uid = ? AND state = 'running'"
+FORGET_BACKFILLS: Final = """
+    DELETE FROM backfill_due WHERE backfill IN (SELECT number FROM backfill INDEXED BY backfill_of_job WHERE uid = ?)
+"""
 CANCEL_RUN: Final = (
     "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ? WHERE id = ? AND uid = ? AND outcome IS NULL"
 )
@@ -270,6 +274,8 @@ class JobWork(WorkBase):
         others = [run for run in runs if run != own_run]
         db.executemany(CANCEL_RUN, [(now, REMOVED, run, job.uid) for run in others])
         db.execute(FREE_INSTANCES, (json.dumps(others),))
+        db.execute(CANCEL_BACKFILLS, (job.uid,))
+        db.execute(FORGET_BACKFILLS, (job.uid,))
         if own_run in runs:
             db.execute(DISABLE, (REMOVED, now, job.uid))
         else:

@@ -12,6 +12,7 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeIdentity, NodeLost, NodeRow, NodeStatus
 from scheduler_async.stores.node_codec import handlers_text, read_handlers, read_node
+from scheduler_async.stores.sqlite.backfills import SELECT_HELD_BY_BACKFILLS
 from scheduler_async.stores.sqlite.base import (
     DUE,
     END_LIFE,
@@ -156,6 +157,7 @@ class NodeWork(WorkBase):
         """Return whether `recover` has anything to do for the claims of *owner*, which has no row."""
         rows = db.execute(SELECT_HELD, {"node": owner}).fetchall()
         rows += db.execute(SELECT_HELD_INSTANCES, {"node": owner}).fetchall()
+        rows += db.execute(SELECT_HELD_BY_BACKFILLS, {"node": owner}).fetchall()
         jobs = self._jobs(db, [row[:-7] for row in rows]).values()
         return any(not has_unreadable_state(job) or db.execute(IS_REMOVED, (job.uid,)).fetchone() for job in jobs)
 

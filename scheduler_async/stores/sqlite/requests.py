@@ -17,7 +17,6 @@ from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins,
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, Report
 from scheduler_async.stores.sqlite.base import LAST_RUN, SELECT_STATE, STATE_END
-from scheduler_async.stores.sqlite.claims import ClaimWork
 from scheduler_async.stores.sqlite.endings import FORGET_REQUEST, EndingWork
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
@@ -77,7 +76,7 @@ REPORT_OUTPUT: Final = """
 """
 
 
-class RequestWork(ClaimWork, EndingWork):
+class RequestWork(EndingWork):
     """The transactions of requests. For their purpose, see `Store`."""
 
     def request_start(
@@ -159,8 +158,10 @@ class RequestWork(ClaimWork, EndingWork):
         cancels = self._cancels_of(db, [run.id for run in runs])
         if cancels:  # these are not run again
             gone = [run for run in runs if run.id in cancels]
-            self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
-        super().release(db, [run for run in runs if run.id not in cancels])
+            self._finish_several(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
+        left = [run for run in runs if run.id not in cancels]
+        self._release_for_backfills(db, [run for run in left if run.is_backfill])
+        super().release(db, [run for run in left if not run.is_backfill])
 
     def cancels(self, db: sqlite3.Connection, node: int) -> dict[int, str | None]:
         return {run: None if why is None else shown_text(why) for run, why in db.execute(SELECT_CANCELS, (node, node))}

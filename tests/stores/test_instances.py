@@ -8,6 +8,7 @@ import pytest
 
 from scheduler_async import Every, Job, Manual, Outcome, Retry, SkipReason, Status, Store, Trigger
 from scheduler_async.jobs.run import ClaimedRun, cancelled_on_request
+from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.messages import (
     AlreadyRequested,
     Cancellation,
@@ -15,7 +16,7 @@ from scheduler_async.stores.messages import (
     JobFilter,
     RunFilter,
 )
-from scheduler_async.timekeeping.instants import MINUTE, SECOND
+from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND
 from tests.stores.test_conformance import (
     NOON,
     RULES,
@@ -27,6 +28,7 @@ from tests.stores.test_conformance import (
     neighbours,
     node,
     node_row,
+    on_terms,
     store,
 )
 
@@ -316,3 +318,134 @@ async def test_a_dead_owner_of_an_overlapped_run_makes_room_too(store: Store, no
 
     assert (run.scheduled_for, run.attempt) == (NOON + 2 * MINUTE, 1)
     assert (await rows(store))[0][1:3] == (Outcome.CANCELLED, "overlapped")
+
+
+# ---------------------------------------------------------------- backfills
+
+
+async def backfill(store: Store, hours: int = 5, *, most: int = 9, again: bool = False) -> int:
+    occurrences = [NOON - hour * HOUR for hour in range(hours, 0, -1)]
+    added = await store.add_backfill(await job_of(store), occurrences, None, NOON, max_concurrent=most, again=again)
+    assert added is not None
+    return added.number
+
+
+async def claim_backfills(store: Store, node: int, limit: int = 9, **terms: Any) -> list[ClaimedRun]:
+    return await store.claim_backfills(NOON, on_terms(node, limit=limit, **terms))
+
+
+async def counts(store: Store, number: int) -> tuple[int, int, int, str]:
+    found = await store.get_backfill(number)
+    assert found is not None
+    return found.total, found.done, found.failed, found.state.value
+
+
+async def test_runs_of_backfills_have_owners_and_leave_the_job_alone(store: Store, node: int) -> None:
+    before = await add(store, "a", EVERY_MINUTE)
+    number = await backfill(store, most=2)
+
+    runs = await claim_backfills(store, node)
+
+    assert [(run.scheduled_for, run.trigger) for run in runs] == [
+        (NOON - 5 * HOUR, Trigger.BACKFILL),
+        (NOON - 4 * HOUR, Trigger.BACKFILL),
+    ]
+    assert await claim_backfills(store, node) == []
+    assert await store.held(node) == {run.id for run in runs}
+    assert [status.running for status in await store.nodes()] == [2]
+    assert await store.start(runs, NOON) == {run.id for run in runs}
+    assert await store.finish([ended(run) for run in runs], RULES) == [Transition(run.job) for run in runs]
+    assert await job_of(store) == before
+    assert await counts(store, number) == (5, 2, 0, "running")
+
+
+async def test_a_regular_run_goes_beside_those_of_a_backfill(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    await backfill(store)
+    ours = await claim_backfills(store, node)
+
+    (regular,) = await claim_at(store, node, 1)
+    left = await store.finish([ended(run, at=NOON + MINUTE) for run in (*ours, regular)], RULES)
+
+    assert not regular.is_instance
+    assert None not in left
+    assert await store.held(node) == set()
+
+
+async def test_the_backfill_of_a_dead_node_is_run_again(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    number = await backfill(store, 3)
+    runs = await claim_backfills(store, node)
+    other = await store.join(identity("other"), NOON)
+
+    recovered = await store.recover([await node_row(store, node, seen_by=other)], NOON + SECOND, RULES)
+    again = await claim_backfills(store, other)
+
+    assert {run.id for _, run in recovered} == {run.id for run in runs}
+    assert [(run.scheduled_for, run.attempt) for run in again] == [(run.scheduled_for, 2) for run in runs]
+    assert await store.finish([ended(run) for run in runs], RULES) == [None] * 3
+    await store.finish([ended(run) for run in again], RULES)
+    assert await counts(store, number) == (3, 3, 0, "done")
+    assert (await job_of(store)).consecutive_errors == 0
+
+
+async def test_an_occurrence_that_kills_its_process_every_time_fails_in_the_end(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    number = await backfill(store, 1)
+    deaths = 0
+
+    while await claim_backfills(store, node):
+        await store.interrupt_unknown(node, (), NOON, RULES)
+        deaths += 1
+
+    assert deaths == 5
+    assert await counts(store, number) == (1, 0, 1, "done")
+
+
+async def test_released_runs_of_a_backfill_are_due_as_before(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    number = await backfill(store, 3)
+    runs = await claim_backfills(store, node, 2, slots=1)
+    assert [run.is_queued for run in runs] == [False, True]
+
+    await store.release(runs[1:])
+    again = await claim_backfills(store, node)
+
+    assert [(run.scheduled_for, run.attempt) for run in again] == [(NOON - 2 * HOUR, 1), (NOON - HOUR, 1)]
+    await store.finish([ended(run) for run in (runs[0], *again)], RULES)
+    assert await counts(store, number) == (3, 3, 0, "done")
+
+
+async def test_a_cancelled_backfill_asks_its_runs_to_end(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    number = await backfill(store, most=1)
+    (run,) = await claim_backfills(store, node)
+
+    await store.cancel_backfill(number, "enough", NOON)
+    assert await store.cancels(node) == {run.id: "enough"}
+    await store.finish([ended(run, cancelled_on_request("enough"))], RULES)
+
+    assert await claim_backfills(store, node) == []
+    assert await counts(store, number) == (5, 0, 1, "cancelled")
+    assert await store.cancels(node) == {}
+
+
+async def test_a_backfill_waits_for_a_node_with_the_handler(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    await backfill(store, 1)
+
+    assert await claim_backfills(store, node, handlers=["other"]) == []
+    assert len(await claim_backfills(store, node, handlers=["h"])) == 1
+
+
+async def test_removed_and_purged_jobs_take_their_backfills_along(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    number = await backfill(store)
+    runs = await claim_backfills(store, node, 2)
+
+    await store.remove("default", "a", NOON)
+    assert await counts(store, number) == (5, 0, 0, "cancelled")
+    assert await store.finish([ended(run) for run in runs], RULES) == [None, None]
+    await store.purge_removed(NOON + HOUR, 10)
+
+    assert await store.get_backfill(number) is None

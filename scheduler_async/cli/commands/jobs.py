@@ -15,15 +15,20 @@ from scheduler_async.cli.options import (
     RETRIES_HELP,
     AfterOption,
     AtOption,
+    CatchUpOption,
     CronOption,
     CwdOption,
     EnvOption,
     EveryOption,
+    GraceOption,
     GroupOption,
+    InstancesOption,
     JsonOption,
     ManualOption,
+    MaxRunsOption,
     MisfireOption,
     NamespaceOption,
+    OverlapOption,
     PayloadOption,
     PriorityOption,
     SlugArgument,
@@ -37,6 +42,7 @@ from scheduler_async.cli.options import (
     environment_of,
     moment_given,
     payload_of,
+    policy_given,
     schedule_of,
     unless_none,
     zone_of,
@@ -63,6 +69,11 @@ def add(
     ] = DEFAULT_RETRIES,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
+    catch_up: CatchUpOption = None,
+    misfire_grace: GraceOption = None,
+    max_instances: InstancesOption = None,
+    overlap: OverlapOption = None,
+    max_runs: MaxRunsOption = None,
     payload: PayloadOption = None,
     group: GroupOption = None,
     cwd: CwdOption = None,
@@ -86,7 +97,8 @@ def add(
         misused("--tz needs --cron or --at.")
     where = directory_of(cwd, store) or str(Path.cwd())
     task = Command(command, where, environment_of(env), payload_of(payload))
-    given: dict[str, Any] = {"priority": priority, "misfire": misfire}
+    policy = policy_given(misfire, catch_up, misfire_grace, max_instances, overlap, max_runs)
+    given: dict[str, Any] = {"priority": priority}
     check_name(slug, "slug")
 
     async def write() -> Job:
@@ -101,6 +113,7 @@ def add(
                 timeout=unless_none(timeout),
                 group=unless_none(group),
                 enabled=not disabled,
+                **policy,
                 **{name: value for name, value in given.items() if value is not None},
             )
 
@@ -122,6 +135,11 @@ def edit(
     ] = None,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
+    catch_up: CatchUpOption = None,
+    misfire_grace: GraceOption = None,
+    max_instances: InstancesOption = None,
+    overlap: OverlapOption = None,
+    max_runs: MaxRunsOption = None,
     payload: PayloadOption = None,
     group: GroupOption = None,
     cwd: CwdOption = None,
@@ -134,7 +152,8 @@ def edit(
 ) -> None:
     """Change a job. Only the options you pass change; a new schedule counts from now.
 
-    To clear a setting, pass --timeout none, --group none, --tz none, --manual, --payload null or --unset-env.
+    To clear a setting, pass --timeout none, --group none, --tz none, --misfire-grace none, --max-runs none, --manual,
+    --payload null or --unset-env.
     """
     from dataclasses import replace
 
@@ -143,6 +162,7 @@ def edit(
 
     schedule = schedule_of(cron, every, after, at, manual, unless_none(tz))
     added, where = environment_of(env), directory_of(cwd, store)
+    policy = policy_given(misfire, catch_up, misfire_grace, max_instances, overlap, max_runs)
 
     def changed_task(job: Job) -> Command:
         if job.handler != HANDLER:
@@ -165,12 +185,12 @@ def edit(
             "schedule": zoned(schedule, job, tz),
             "priority": priority,
             "retry": None if retries is None else Retry.in_window(retries),
-            "misfire": misfire,
             "enabled": None if disabled is None else not disabled,
         }
         changes = {name: value for name, value in given.items() if value is not None}
         taken_away = {"timeout": timeout, "group": group}
         changes |= {name: unless_none(value) for name, value in taken_away.items() if value is not None}
+        changes |= policy
         if any(part is not None for part in (command, payload, cwd, env, unset_env)):
             changes["payload"] = changed_task(job).to_payload()
         if not changes:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from scheduler_async.calls.namespace import Namespace
     from scheduler_async.engine.health import Health
     from scheduler_async.errors import (
+        BackfillNotFoundError,
         CronParseError,
         HandlerNotFoundError,
         IntervalParseError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         UnknownZoneError,
     )
     from scheduler_async.jobs.answers import Explanation, Node, PassSummary, SchedulerState, Upcoming
+    from scheduler_async.jobs.backfill import Backfill, BackfillState
     from scheduler_async.jobs.enums import (
         Misfire,
         OnConflict,
@@ -78,6 +80,9 @@ __all__ = [
     "After",
     "AnyOf",
     "At",
+    "Backfill",
+    "BackfillNotFoundError",
+    "BackfillState",
     "BusinessDays",
     "Calendar",
     "ChangeRow",
@@ -117,6 +122,7 @@ __all__ = [
     "OnConflict",
     "OnInterrupt",
     "Outcome",
+    "Overlap",
     "PassSummary",
     "PayloadError",
     "PostgresStore",
@@ -170,6 +176,7 @@ _NAMES = {
         "JobNotFoundError",
         "PayloadError",
         "QuotaError",
+        "BackfillNotFoundError",
         "RunEndedError",
         "RunNotFoundError",
         "RunsNotSettledError",
@@ -189,11 +196,16 @@ _NAMES = {
         "SchedulerState",
         "Upcoming",
     ),
+    "jobs.backfill": (
+        "Backfill",
+        "BackfillState",
+    ),
     "jobs.enums": (
         "Misfire",
         "OnConflict",
         "OnInterrupt",
         "Outcome",
+        "Overlap",
         "Priority",
         "SkipReason",
         "Status",

@@ -14,6 +14,7 @@
     ├── JobNotFoundError           (LookupError)                               .job_id .namespace
     ├── HandlerNotFoundError       (LookupError)                               .handler
     ├── RunNotFoundError           (LookupError)                               .run_id
+    ├── BackfillNotFoundError      (LookupError)                               .number
     ├── RunEndedError              (RuntimeError)  nothing to cancel           .run_id
     ├── RunTimeoutError            (TimeoutError)  the wait was too short      .run_id .timeout
     ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace .requested_run
@@ -237,6 +238,17 @@ class RunEndedError(SchedulerError, RuntimeError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.run_id,)
+
+
+class BackfillNotFoundError(SchedulerError, LookupError):
+    """The store has no backfill with this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"Backfill {number} not found. backfill_job() returns the number of a backfill.")
+        self.number = number
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.number,)
 
 
 class RunTimeoutError(SchedulerError, TimeoutError):

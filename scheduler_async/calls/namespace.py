@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Unpack
 
 from scheduler_async.engine.editor import Editor
-from scheduler_async.errors import RunNotFoundError
+from scheduler_async.errors import BackfillNotFoundError, RunNotFoundError
 from scheduler_async.jobs.answers import Explanation, Upcoming
+from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.enums import Misfire, OnConflict, OnInterrupt, Outcome, Overlap, Priority, Status, Trigger
 from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.jobs.job import Job
@@ -217,6 +218,37 @@ class Namespace:
         """Wait until a run has ended and is recorded, and return its row. See `Scheduler.wait_for_run`."""
         await self._check_own(run_id)
         return await self._scheduler.wait_for_run(run_id, timeout)
+
+    async def backfill_job(
+        self,
+        id: str,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        max_concurrent: int = 1,
+        again: bool = False,
+        payload: Json = None,
+    ) -> Backfill:
+        """Run the regular occurrences of a job from *start*, before *end*. See `Scheduler.backfill_job`.
+
+        Raise `QuotaError` if the view does not allow the handler of the job, or *payload*.
+        """
+        await self._check_run(id, payload)
+        return await self._scheduler.backfill_job(
+            id, start, end, namespace=self.name, max_concurrent=max_concurrent, again=again, payload=payload
+        )
+
+    async def get_backfill(self, number: int) -> Backfill:
+        """Return a backfill of this namespace as it is now. See `Scheduler.get_backfill`."""
+        backfill = await self._scheduler.get_backfill(number)
+        if backfill.namespace != self.name:
+            raise BackfillNotFoundError(number)
+        return backfill
+
+    async def cancel_backfill(self, number: int) -> Backfill:
+        """Cancel a backfill of this namespace, and return it. See `Scheduler.cancel_backfill`."""
+        await self.get_backfill(number)
+        return await self._scheduler.cancel_backfill(number)
 
     # ============================================================ reading
 

@@ -99,7 +99,7 @@ class Reading:
             found = list({job.uid: job for job in (*found, *in_progress)}.values())
         now = self._engine.setting.clock.micros()
         jobs = [job.as_of(now) for job in found]
-        if any(job.state.activity is not Status.IDLE for job in jobs):
+        if any(job.is_running for job in jobs):
             jobs.sort(key=_next_run_first)
         return jobs[: wanted.limit]
 

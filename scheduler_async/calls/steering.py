@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from scheduler_async.engine import manual_run, run_waits
+from scheduler_async.engine import backfilling, manual_run, run_waits
 from scheduler_async.engine.engine import Engine
 from scheduler_async.engine.single_pass import SinglePass
 from scheduler_async.errors import InvalidJobError, JobNotFoundError, SchedulerError, quoted
 from scheduler_async.jobs.answers import PassSummary
+from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.json_text import Json, to_json_text
 from scheduler_async.jobs.run import RunRow
-from scheduler_async.options import check_key, check_reason, check_run_id, check_timeout
+from scheduler_async.options import check_count, check_key, check_reason, check_run_id, check_timeout
 from scheduler_async.timekeeping.instants import parse_instant, to_micros
 
 
@@ -87,6 +88,54 @@ class Steering:
         """
         check_run_id(run_id)
         return await run_waits.wait_for(self._engine, run_id, check_timeout(timeout))
+
+    async def backfill_job(
+        self,
+        id: str,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        namespace: str = "default",
+        max_concurrent: int = 1,
+        again: bool = False,
+        payload: Json = None,
+    ) -> Backfill:
+        """Run the regular occurrences of a job from *start*, before *end*, oldest first, and return the backfill.
+
+        Any scheduler on the store that has the handler runs them, also after restarts, beside the regular schedule and
+        without changing it. At most *max_concurrent* of them go on at once; they do not count toward `max_instances`.
+        Their `trigger` is "backfill", and `scheduled_for` is the occurrence. Occurrences that have succeeded are left
+        out, unless *again*; those that have not come yet are left to the schedule. *payload* replaces that of the job.
+
+        `get_backfill` tells how far it is. A failed run is not retried: make the same backfill again, which leaves out
+        what has succeeded. A run whose process died is run again, as `on_interrupt` says. A backfill waits while its
+        job is paused. Raise `InvalidJobError` if there are more than 10,000 occurrences.
+        """
+        check_key(id, namespace)
+        first, last = to_micros(parse_instant(start, "start")), to_micros(parse_instant(end, "end"))
+        if first >= last:
+            raise InvalidJobError(f"start must be before end, not {quoted(str(start))}.", "start")
+        if not isinstance(again, bool):
+            raise InvalidJobError(f"again must be True or False, not {quoted(again)}.", "again")
+        most = check_count(max_concurrent, "max_concurrent")
+        if most is None:
+            raise InvalidJobError("max_concurrent must be a whole number from 1 up, not None.", "max_concurrent")
+        payload_json = None if payload is None else to_json_text(payload, "payload")
+        name = namespace, id
+        return await backfilling.add(self._engine, name, first, last, payload_json, max_concurrent=most, again=again)
+
+    async def get_backfill(self, number: int) -> Backfill:
+        """Return a backfill as it is now. Raise `BackfillNotFoundError` if there is none with this *number*."""
+        check_run_id(number, "number")
+        return await backfilling.get(self._engine, number)
+
+    async def cancel_backfill(self, number: int) -> Backfill:
+        """Cancel a backfill, and return it. Its runs that go on are cancelled too; one that has ended stays as it is.
+
+        Raise `BackfillNotFoundError` if there is none with this *number*.
+        """
+        check_run_id(number, "number")
+        return await backfilling.cancel(self._engine, number)
 
     async def run_pending(self, now: datetime | None = None) -> PassSummary:
         """Make one pass without the loop: run what is due, wait for it, and return the counts.

@@ -43,6 +43,7 @@ COMMANDS = {
     "next": ("outlook", "following"),
     "copy": ("copying", "copy"),
     "trigger": ("running", "trigger"),
+    "backfill": ("backfills", "backfill"),
     "cancel": ("steering", "cancel"),
     "cron": ("running", "cron"),
     "run": ("running", "run"),

@@ -56,6 +56,10 @@ EXAMPLES = {
         "scheduler-async trigger report --app myapp:scheduler",
         'scheduler-async trigger report --anywhere --payload \'{"to": "ops"}\'',
     ),
+    "backfill": (
+        "scheduler-async backfill report 2026-06-01 2026-07-01",
+        "scheduler-async backfill report 2026-06-01T00:00Z 2026-06-02T00:00Z --jobs 4 --again",
+    ),
     "cancel": (
         "scheduler-async cancel 4711",
         "scheduler-async cancel 4711 --reason 'wrong input'",

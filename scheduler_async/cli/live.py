@@ -17,6 +17,7 @@ from scheduler_async.cli.run_views import RunLines, Shows
 from scheduler_async.cli.safe_text import Text
 from scheduler_async.cli.terminal import CLOCK, console, print_line, say_aside, width_of
 from scheduler_async.cli.unfinished_line import end_line
+from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.scheduler import Scheduler
@@ -159,6 +160,24 @@ async def progress(scheduler: Scheduler) -> AsyncIterator[None]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+@contextmanager
+def backfilling(backfill: Backfill) -> Iterator[Callable[[Backfill], None]]:
+    """Show a progress bar on a terminal; yield a function that updates it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+        bar = bars.add_task(name_of(backfill.namespace, backfill.job_id), total=backfill.total)
+
+        def show(now: Backfill) -> None:
+            bars.update(bar, completed=now.done + now.failed)
+
+        yield show
 
 
 @contextmanager

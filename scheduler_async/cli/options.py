@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 # The values of `Priority`, `Status` with `job_views.DONE`, and `Misfire`, without loading these modules.
 PRIORITIES = ("high", "standard", "low")
 STATUSES = ("idle", "queued", "running", "paused", "disabled", "done")
-MISFIRES = ("run_once", "skip")
+MISFIRES = ("run_once", "skip", "run_all")
+CATCH_UPS = {"once": "run_once", "none": "skip", "all": "run_all"}
+OVERLAPS = ("skip", "queue", "cancel")
 OTHERWISE = ("skip", "before", "after")
 RUN_ENDS = ("success", "failure", "any")  # the values of `RunEnds`
 
@@ -239,6 +241,33 @@ MisfireOption = Annotated[
     str | None,
     typer.Option("--misfire", click_type=one_of(MISFIRES), help="What to do about missed times. Default: run_once"),
 ]
+CatchUpOption = Annotated[
+    str | None,
+    typer.Option(
+        "--catch-up", click_type=one_of(tuple(CATCH_UPS)), help="Which missed times run: the same as --misfire."
+    ),
+]
+GraceOption = Annotated[
+    str | None,
+    typer.Option("--misfire-grace", metavar="DURATION", help="How late a run may start without counting as missed."),
+]
+InstancesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-instances", metavar="N", click_type=WholeNumber(1), help="How many runs may go on at once. Default: 1"
+    ),
+]
+OverlapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--overlap",
+        click_type=one_of(OVERLAPS),
+        help="What to do when the next time comes and that many go on. Default: skip",
+    ),
+]
+MaxRunsOption = Annotated[
+    str | None, typer.Option("--max-runs", metavar="N", help="End the job after so many regular times were run.")
+]
 PayloadOption = Annotated[
     str | None,
     typer.Option("--payload", metavar="JSON", help="Data for the command, which finds it in $SCHEDULER_ASYNC_PAYLOAD."),
@@ -386,6 +415,36 @@ def moment_given(text: str, option: str, zone: tzinfo, *, ahead: bool = False) -
     if found.note is not None:
         put_sentence(f"Note: {found.note}")
     return found.at
+
+
+def policy_given(
+    misfire: str | None,
+    catch_up: str | None,
+    misfire_grace: str | None,
+    max_instances: int | None,
+    overlap: str | None,
+    max_runs: str | None,
+) -> dict[str, Any]:
+    """Return the arguments of a job that the options for missed and overlapping times describe."""
+    if misfire is not None and catch_up is not None:
+        misused("Pass --misfire or --catch-up, not both: they say the same in other words.")
+    given: dict[str, Any] = {
+        "misfire": misfire if catch_up is None else CATCH_UPS[catch_up],
+        "max_instances": max_instances,
+        "overlap": overlap,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if misfire_grace is not None:
+        given["misfire_grace"] = unless_none(misfire_grace)
+    if max_runs is not None:
+        given["max_runs"] = None if unless_none(max_runs) is None else _whole(max_runs, "--max-runs")
+    return given
+
+
+def _whole(text: str, option: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        misused(f"{option} must be a whole number from 1 up, or none, not {text!r}.")
+    return int(text)
 
 
 def unless_none(text: str | None) -> str | None:

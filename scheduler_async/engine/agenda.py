@@ -30,6 +30,10 @@ class Agenda:
         """A caller may have asked for a run that this process can take up."""
         self.requests_wait = False
         """Such a run waits until another one has ended."""
+        self.may_backfill = True
+        """A backfill may have an occurrence that this process can run."""
+        self.backfills_wait_until: Micros | None = None
+        """When the rate of a group allows more runs of backfills, if it holds them up."""
         self.next = Expected()
         self.counted: Micros | None = None
         """The next moment, if the store has counted all jobs that are due then."""
@@ -40,18 +44,35 @@ class Agenda:
         self.is_stale = True
         self.pause_ends_at = 0
         self.runs_requested = True
+        self.may_backfill = True
         self.changed.set()
 
     def hear_of_requests(self) -> None:
-        """Look for requests to start or to cancel runs."""
+        """Look for requests to start or to cancel runs, and for backfills."""
         self.runs_requested = True
+        self.may_backfill = True
         self.changed.set()
         self.cancels_requested.set()
+
+    def backfills_wait(self, until: Micros | None) -> None:
+        """Look for backfills again when the rate of a group allows it."""
+        self.backfills_wait_until = until
+        if until is not None:
+            self.learn_of_moments([until])
+
+    def may_backfill_at(self, now: Micros) -> bool:
+        """Return whether a backfill may have an occurrence that this process can run."""
+        return self.may_backfill or (self.backfills_wait_until is not None and self.backfills_wait_until <= now)
+
+    def look_for_backfills(self) -> None:
+        """Look for occurrences of backfills that may run now."""
+        self.may_backfill = True
+        self.changed.set()
 
     def note_endings(self) -> None:
         """Wake the loop after runs have ended, if other jobs may start now."""
         self.runs_requested = self.runs_requested or self.requests_wait
-        if self.is_hungry or self.is_stale or self.runs_requested:
+        if self.is_hungry or self.is_stale or self.runs_requested or self.may_backfill:
             self.changed.set()
 
     def learn_of(self, jobs: Iterable[Job]) -> None:

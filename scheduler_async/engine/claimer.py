@@ -90,6 +90,8 @@ class Claimer:
         agenda.learn_of(edit.job for edit in claims.edits)
         for job in claims.unhandled:
             self._announcer.handler_missing(job)
+        if claims.overlaps:
+            agenda.cancels_requested.set()
         return started, claims
 
     def _begin(self, runs: Sequence[ClaimedRun], now: Micros) -> list[ActiveRun]:
@@ -113,6 +115,7 @@ class Claimer:
             for edit in resumed:
                 self._announcer.edited(edit, now)
             agenda.learn_of(edit.job for edit in resumed)
+            agenda.may_backfill = True
             agenda.learn_of_pause(next_end)
 
     def terms(self, limit: int, ahead: Micros = 0, count: int = 1) -> ClaimTerms:
@@ -190,6 +193,28 @@ class Claimer:
             agenda.runs_requested = True
             raise
 
+    async def claim_backfills(self, now: Micros, limit: int) -> list[ActiveRun]:
+        """Start up to *limit* runs of backfills. A stopping scheduler starts none."""
+        try:
+            return await carried_through(self._claim_backfills(now, limit))
+        except SchedulerStoppingError:
+            return []
+
+    async def _claim_backfills(self, now: Micros, limit: int) -> list[ActiveRun]:
+        agenda, setting = self._agenda, self._setting
+        agenda.may_backfill = False  # first: what comes meanwhile sets it again
+        try:
+            async with self._claiming(now):
+                with setting.clock.working():
+                    runs, wait_until = await setting.store.claim_backfills(now, self.terms(limit))
+                self._node.check_trust()
+                agenda.backfills_wait(wait_until)
+                agenda.may_backfill = agenda.may_backfill or len(runs) >= limit
+                return self._launcher.begin(runs, now)
+        except BaseException:
+            agenda.may_backfill = True
+            raise
+
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is already running."""
         setting, now = self._setting, self._setting.clock.micros()
@@ -215,7 +240,7 @@ class Claimer:
     async def begun_elsewhere(self, job: Job) -> None:
         """If another process has claimed *job* ahead of its time, wait until that run begins."""
         state, clock = job.state, self._setting.clock
-        if state.activity is Status.RUNNING and state.last_run_at is not None:
+        if job.status is Status.RUNNING and state.last_run_at is not None:
             early = state.last_run_at - clock.micros()
             is_elsewhere = not any(active.claimed.uid == job.uid for active in self._runner)
             if is_elsewhere and 0 < early <= EARLIEST_CLAIM:

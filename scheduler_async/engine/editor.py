@@ -25,7 +25,7 @@ from scheduler_async.errors import (
     SchedulerError,
     StoreError,
 )
-from scheduler_async.jobs.enums import OnConflict, Status
+from scheduler_async.jobs.enums import OnConflict
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import NO_ACTOR, Actor, current_actor
 from scheduler_async.jobs.job import Job
@@ -51,7 +51,7 @@ LIMITED = ("payload", "metadata")
 DECLARED = "declaration"
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and many jobs may be added at once.
-IDLE, ADDED = Status.IDLE, EventKind.ADDED
+ADDED = EventKind.ADDED
 
 WITHOUT_USER = "it has no user_id, and this scheduler requires one"
 
@@ -298,7 +298,7 @@ class Editor:
         await self._engine.ready()
         jobs = await self._ask(self._change_and_tell(changes, now, quota))
         for place, job in enumerate(jobs):
-            if job.state.activity is not IDLE:
+            if job.is_running:
                 await self._engine.session.claimer.begun_elsewhere(job)
                 jobs[place] = job.as_of(now)
         return jobs
@@ -317,7 +317,10 @@ class Editor:
                 assert edit is not None
                 self._engine.session.announcer.edited(edit, now)
                 jobs.append(edit.job)
-        self._engine.session.agenda.learn_of(jobs)
+        agenda = self._engine.session.agenda
+        agenda.learn_of(jobs)
+        if edited:
+            agenda.look_for_backfills()  # a paused job may go on
         return jobs
 
 

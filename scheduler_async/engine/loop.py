@@ -85,6 +85,8 @@ class Loop:
             await self._follow_the_clock(now)
             await self._claimer.claim(now, self._claimer.room(), self._lookahead.reach(now))
             now = self._look_at_clock()
+        if self._agenda.may_backfill_at(now) and self._may_decide and self._claimer.room() > 0:
+            await self._claimer.claim_backfills(now, self._claimer.room())
         return self._sleep_from(now)
 
     async def _follow_the_clock(self, now: Micros) -> None:

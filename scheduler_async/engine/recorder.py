@@ -213,6 +213,8 @@ class Recorder:
         limits_groups = self._setting.limits.limits_groups
         moments: list[Micros] = []
         for item, left in zip(batch.ended, batch.left, strict=True):
+            if item.run.is_backfill:
+                self._agenda.may_backfill = True
             if left is None:
                 self._agenda.is_stale = True  # another process has changed something
                 continue
@@ -225,7 +227,7 @@ class Recorder:
                 moments.append(job.state.next_run_at)
             # Another job of its group may run now, or of the group that an edit has put it in meanwhile.
             if limits_groups and (item.run.job.group or job.group) is not None:
-                self._agenda.is_stale = True
+                self._agenda.is_stale = self._agenda.may_backfill = True
         self._agenda.learn_of_moments(moments)
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from scheduler_async.engine.engine import Engine
+from scheduler_async.errors import BackfillNotFoundError
 from scheduler_async.jobs.answers import PassSummary
+from scheduler_async.jobs.backfill import Backfill, BackfillState
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.running.active_run import ActiveRun
 from scheduler_async.stores.messages import Claims
 from scheduler_async.timekeeping.instants import Micros
+
+# How often to look at a backfill whose last runs go on in other processes.
+LOOK_AGAIN = 0.2  # seconds
 
 
 class SinglePass:
@@ -26,9 +31,13 @@ class SinglePass:
         self._following: set[asyncio.Task[None]] = set()
         self._tally = Tally()
         self._runs_requested = True  # there may be runs that callers have asked for
+        self._has_backfilled = False
 
     async def run(self) -> PassSummary:
-        """Run what is due, `max_concurrent` jobs at a time or one after another, until nothing is left."""
+        """Run what is due, `max_concurrent` jobs at a time or one after another, until nothing is left.
+
+        Then run as many occurrences of backfills as may go on at once.
+        """
         session = self._engine.session
         session.agenda.pause_ends_at = 0  # another process may have paused a job since the last pass
         await session.claimer.end_pauses(self._moment)
@@ -36,6 +45,9 @@ class SinglePass:
             is_done = await self._fill_slots()
             if not is_done:
                 continue
+            if not self._following and not self._has_backfilled and not self._runner.stopping.is_set():
+                self._has_backfilled = True
+                await self._follow_backfills()
             if not self._following:
                 return self._tally.summary()
             _, self._following = await asyncio.wait(self._following, return_when=asyncio.FIRST_COMPLETED)
@@ -55,6 +67,32 @@ class SinglePass:
         self._runs_requested = len(requested) >= room
         self._follow(requested)
         return True
+
+    async def work_off(self, number: int, tell: Callable[[Backfill], object]) -> Backfill:
+        """Run what is due for backfills until the one with this *number* has ended, and *tell* how far it is.
+
+        Other schedulers on the store may take part.
+        """
+        setting = self._engine.setting
+        while True:
+            if len(self._following) < self._most and not self._runner.stopping.is_set():
+                await self._follow_backfills()
+            backfill = await self._engine.ask_unless_stopped(setting.store.get_backfill(number))
+            if backfill is None:
+                raise BackfillNotFoundError(number)
+            tell(backfill)
+            if backfill.state is not BackfillState.RUNNING or self._runner.stopping.is_set():
+                return backfill
+            if self._following:
+                _, self._following = await asyncio.wait(self._following, return_when=asyncio.FIRST_COMPLETED)
+            else:  # another process has the rest of it
+                await setting.machine.wait(asyncio.Event(), LOOK_AGAIN)
+
+    async def _follow_backfills(self) -> None:
+        """Start runs of backfills in the free slots."""
+        room = self._most - len(self._following)
+        claim = partial(self._engine.session.claimer.claim_backfills, self._engine.setting.clock.micros(), room)
+        self._follow(await self._engine.session.membership.as_node(claim))
 
     def _follow(self, started: Sequence[ActiveRun]) -> None:
         for active in started:

@@ -92,12 +92,13 @@ class OnConflict(StrEnum):
 
 
 class Trigger(StrEnum):
-    """The cause of a run: the schedule, a retry, a catch-up of missed occurrences, or a manual trigger."""
+    """The cause of a run: the schedule, a retry, a catch-up of missed occurrences, a manual trigger, or a backfill."""
 
     SCHEDULE = "schedule"
     RETRY = "retry"
     CATCH_UP = "catch_up"
     MANUAL = "manual"
+    BACKFILL = "backfill"
 
 
 class SkipReason(StrEnum):

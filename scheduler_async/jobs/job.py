@@ -38,7 +38,7 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     """
 
     activity: Status = Status.IDLE
-    """IDLE, QUEUED or RUNNING, in any phase."""
+    """IDLE, QUEUED or RUNNING, in any phase. A job that may have several runs is RUNNING if none may be claimed."""
     next_run_at: Moment | None = None
     """When a pass may start the job. None during a run, unless it was triggered or the schedule was edited since."""
     retry_of: Moment | None = None
@@ -83,6 +83,10 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     """
     occurrences_run: Count = 0
     """How many regular occurrences have run. Counted only for jobs with `max_runs`."""
+    running: Count = 0
+    """How many runs go on, if the job may have several. See `rules.instances`."""
+    retries: JsonText | None = None
+    """Further retries of a job that may have several runs, besides that in `retry_of`."""
 
 
 def _moment(micros: Micros | None) -> datetime | None:
@@ -119,7 +123,7 @@ class Job(Described, Struct, frozen=True, gc=False):
 
     def as_of(self, now: Micros) -> Job:
         """Return the job as users see it *now*: during a run, occurrences pass."""
-        return self if self.state.activity is Status.IDLE else replace(self, read_at=now)
+        return replace(self, read_at=now) if self.is_running else self
 
     def take_number(self, uid: int) -> None:
         """Set the number that the store assigns to a new job, before any other code sees the job."""
@@ -140,10 +144,17 @@ class Job(Described, Struct, frozen=True, gc=False):
         return self.state.phase is not Phase.DISABLED
 
     @property
+    def is_running(self) -> bool:
+        """Whether a run of its schedule or a manual run is in progress, or queued."""
+        return self.state.activity is not Status.IDLE or self.state.running > 0
+
+    @property
     def status(self) -> Status:
         """The current status. A run in progress shows even if the job was paused during the run."""
         if self.state.activity is not Status.IDLE:
             return self.state.activity
+        if self.state.running:
+            return Status.RUNNING
         return Status.IDLE if self.state.phase is Phase.ACTIVE else Status(self.state.phase)
 
     @property

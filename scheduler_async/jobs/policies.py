@@ -39,6 +39,11 @@ class Policy(Struct, frozen=True, gc=False, kw_only=True):
     max_runs: int | None = None
 
     @property
+    def has_instances(self) -> bool:
+        """Whether a run may begin, or be asked to end, while another one goes on. See `rules.instances`."""
+        return self.max_instances > 1 or self.overlap is Overlap.CANCEL
+
+    @property
     def json_text(self) -> str | None:
         """The options that differ from the defaults, as JSON. None if there are none."""
         return _json_text(self)

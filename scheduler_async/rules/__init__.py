@@ -5,6 +5,8 @@ Open one module for each question:
     edits           a user adds, edits, pauses, resumes or disables a job
     claiming        a claim selects one occurrence, and skips others
     finishing       a run has ended
+    instances       the same two, for a job that may have several runs at once
+    plans           what such a job is to run, and when
     next_run        the next run of a job, and the occurrences that it owes
     missed          occurrences have passed, and are merged into one row
     clock_changes   the clock was set back

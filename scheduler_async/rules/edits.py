@@ -26,6 +26,7 @@ from scheduler_async.rules.next_run import (
     with_next_run,
     with_owed,
 )
+from scheduler_async.rules.plans import converted
 from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import Micros
 
@@ -99,6 +100,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             retry_of=None,
             attempts=0,
             regular_at=None,
+            retries=None,
             owed_until=None,
             retry_count=0,
             period_start=None,
@@ -113,7 +115,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             state = replace(state, next_run_at=following)
     elif spec.description.policy.max_runs != job.max_runs:
         state, skips = _recounted(edited, now)
-    edited = edited.with_state(state)
+    edited = edited.with_state(converted(edited, state))
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)
         edited, skips = change.job, skips + change.skips

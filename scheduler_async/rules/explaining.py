@@ -12,11 +12,13 @@ from scheduler_async.errors import quoted
 from scheduler_async.jobs.answers import Explanation, Upcoming
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.rules import instances
 from scheduler_async.rules.claiming import claim
 from scheduler_async.rules.edits import resume_if_it_computes
 from scheduler_async.rules.missed import count_between, next_regular
 from scheduler_async.rules.next_run import failing_schedule, retry_policy
-from scheduler_async.rules.terms import Room, Rules
+from scheduler_async.rules.plans import has_room
+from scheduler_async.rules.terms import Room, Rules, Transition
 from scheduler_async.schedules.after import After
 from scheduler_async.timekeeping.durations import describe_duration
 from scheduler_async.timekeeping.instants import SECOND, Micros, describe_instant, from_micros
@@ -31,7 +33,7 @@ MAX_UPCOMING = 1_000
 def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason | None, Micros | None]:
     """Return the reason why the job does not run *now* (None if it would), and the time when that changes, if known."""
     state = job.state
-    if state.activity is not Status.IDLE:
+    if not has_room(job) or state.activity is not Status.IDLE:
         return SkipReason.ALREADY_RUNNING, None
     if state.phase is Phase.DISABLED:
         return (SkipReason.ENDED if state.disabled_reason == ENDED else SkipReason.DISABLED), None
@@ -50,7 +52,7 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.NOT_DUE, None
     if state.next_run_at > now:
         return _why_not_due(job, rules), state.next_run_at
-    if claim(job, now, rules).attempt is None:
+    if _claimed(job, now, rules).attempt is None:
         return SkipReason.MISFIRE, None
     if room.stopping:
         return SkipReason.STOPPING, None
@@ -97,7 +99,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         else f"has ended: it has run as often as its max_runs allows ({job.max_runs}).",
         SkipReason.PAUSED: _paused(job, zone),
         SkipReason.MANUAL_ONLY: "runs only when it is triggered.",
-        SkipReason.ALREADY_RUNNING: f"is already {state.activity}; a job has one run at a time.",
+        SkipReason.ALREADY_RUNNING: _running(job),
         SkipReason.BACKOFF: f"waits after {failures}{problem}; the next attempt is {when}.",
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}; it runs again {when}.",
         SkipReason.MISFIRE: f'missed its time. Its misfire policy is "{job.misfire}": it runs at the next occurrence.',
@@ -154,6 +156,19 @@ def _not_due(job: Job, room: Room, when: str, zone: tzinfo) -> str:
         return f"is not due: it runs {schedule.describe(zone)}, next {when}. A run that it waited for has ended."
     missing = "" if room.has_predecessor else f", and there is no job {quoted(schedule.job)} yet"
     return f"is not due: it runs {schedule.describe(zone)}, and waits for that{missing}."
+
+
+def _claimed(job: Job, now: Micros, rules: Rules) -> Transition:
+    return instances.claim(job, now, rules) if job.description.policy.has_instances else claim(job, now, rules)
+
+
+def _running(job: Job) -> str:
+    most, running = job.max_instances, job.state.running
+    if most == 1:
+        return f"is already {job.status}; a job has one run at a time."
+    if running < most:
+        return "is already running; its next run depends on the end of this one."
+    return f"is already running {running} times, and has max_instances={most}."
 
 
 def _paused(job: Job, zone: tzinfo) -> str:
@@ -213,7 +228,7 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
     if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # running
         following = next_regular(job, now)
     elif state.next_run_at <= now:
-        taken = claim(job, now, rules)
+        taken = _claimed(job, now, rules)
         missed = sum(skip.missed for skip in taken.skips)
         if missed:
             warnings.append(f"{missed} missed, skipped")

@@ -29,6 +29,9 @@ MANUAL, IDLE, PAUSED, DISABLED = Trigger.MANUAL, Status.IDLE, Phase.PAUSED, Phas
 INTERRUPTED, CANCELLED, ALREADY_RUNNING = Outcome.INTERRUPTED, Outcome.CANCELLED, SkipReason.ALREADY_RUNNING
 QUEUE = Overlap.QUEUE
 
+RETURNED_FALSE = "its handler returned False"
+"""Why a job is disabled whose handler returned False."""
+
 # ---------------------------------------------------------------- after a run
 
 
@@ -42,7 +45,7 @@ def after_run(
     """
     if ending.disable:  # the run ends like any other, and then the job is disabled
         ended = after_run(job, run, replace(ending, disable=False), now, rules, started_at)
-        given_up = disable(ended.job, "its handler returned False", now)
+        given_up = disable(ended.job, RETURNED_FALSE, now)
         return Transition(given_up.job, ended.skips + given_up.skips)
     ended = _unless_it_was_the_last(job, _ended(job, run, ending, now, rules, started_at), now)
     # Which ends the pause.
@@ -55,8 +58,8 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     outcome = ending.outcome
     by_hand = run.trigger is MANUAL
     # Until its handler was called, the run counted from its claim.
-    state = _counted(job.state, ending, by_hand, now, job.state.last_run_at if started_at is None else started_at)
-    if ending.cursor is not None and outcome.is_success and not _has_set_cursor(job, run):
+    state = counted(job.state, ending, by_hand, now, job.state.last_run_at if started_at is None else started_at)
+    if ending.cursor is not None and outcome.is_success and not has_set_cursor(job, run):
         state = with_cursor(state, ending.cursor)
     interrupted = outcome is INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else ALREADY_RUNNING
@@ -157,12 +160,12 @@ def _again(job: Job, run: Attempt, now: Micros, rules: Rules) -> Attempt | None:
     return Attempt(run.scheduled_for, run.attempt + 1, MANUAL, now)
 
 
-def _has_set_cursor(job: Job, run: Attempt) -> bool:
+def has_set_cursor(job: Job, run: Attempt) -> bool:
     """Return whether a user has set the cursor of *job* since *run* was claimed. A run never undoes an edit."""
     return isinstance(run, ClaimedRun) and run.job.state.cursor_edits != job.state.cursor_edits
 
 
-def _counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_run_at: Micros | None) -> JobState:
+def counted(state: JobState, ending: Ending, by_hand: bool, now: Micros, last_run_at: Micros | None) -> JobState:
     """Return *state* with the outcome of a run and its effect on the counters. A manual run does not change them."""
     outcome = ending.outcome
     if state.counted_until is not None and state.phase is Phase.ACTIVE:  # it was paused or disabled during the run
@@ -208,8 +211,7 @@ def _after_failure(
 ) -> JobState:
     """Return *state* after the failure of *run*. A retry is not before *retry_from*; None means no retry."""
     if consequence.disable:
-        reason = f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
-        return _failed_for_good(state, run, reason, now)
+        return failed_for_good(state, run, too_many_failures(state), now)
     retry_at, not_before = consequence.retry_at, consequence.not_before
     if not job.schedule.runs_by_itself:  # unless it is retried, it waits for the other job
         if retry_at is not None and retry_from is not None:
@@ -219,7 +221,7 @@ def _after_failure(
         # This was the last occurrence. Retry it while the policy allows; then the job ends.
         retry_at = retry_at if retry_at is not None else not_before
         if retry_at is None or consequence.held or retry_from is None:
-            return _failed_for_good(state, run, f"its last run failed: {state.last_error}", now)
+            return failed_for_good(state, run, last_run_failed(state), now)
         return _retrying(state, run, max(retry_at, retry_from), None)
     if consequence.held and retry_from is None:
         not_before = retry_at
@@ -234,13 +236,23 @@ def _retrying(state: JobState, run: Attempt, at: Micros, regular: Micros | None)
     return replace(state, next_run_at=at, retry_of=run.scheduled_for, attempts=run.attempt, regular_at=regular)
 
 
+def too_many_failures(state: JobState) -> str:
+    """Return why a job is disabled after the failures that *state* counts."""
+    return f"{state.consecutive_errors} failures in a row, the last: {state.last_error}"
+
+
+def last_run_failed(state: JobState) -> str:
+    """Return why a job is disabled whose last occurrence has failed."""
+    return f"its last run failed: {state.last_error}"
+
+
 def _waits(job: Job) -> bool:
     """Return whether an occurrence that comes due during a run waits for its end."""
     has_grid = not (job.schedule.runs_once or job.schedule.counts_from_end)
     return has_grid and job.description.policy.overlap is QUEUE
 
 
-def _failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
+def failed_for_good(state: JobState, run: Attempt, reason: str, now: Micros) -> JobState:
     """Return *state* as disabled. If the job is resumed, its next attempt gets a new number."""
     return replace(disabled(state, reason, now), retry_of=run.scheduled_for, attempts=run.attempt)
 

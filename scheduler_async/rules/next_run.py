@@ -73,7 +73,8 @@ def with_next_run(job: Job, state: JobState, following: Micros | None, now: Micr
     """Return *state* with its next regular run. A job whose schedule has no occurrence left has ended."""
     if following is None and job.schedule.runs_by_itself:
         return disabled(state, ENDED, now)
-    return replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None, owed_until=None)
+    fresh = replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None, owed_until=None)
+    return fresh if fresh.retries is None else replace(fresh, retries=None)
 
 
 def with_owed(job: Job, state: JobState, at: Micros, owed_until: Micros, now: Micros) -> JobState:

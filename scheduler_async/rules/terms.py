@@ -52,6 +52,8 @@ class Transition(Struct, frozen=True, gc=False):
     """How the run of a dead node ended, if not as interrupted: a caller had cancelled it."""
     successors: tuple[Transition, ...] = ()
     """The changes of jobs that run after this one, if a run of this one has ended."""
+    overlaps: bool = False
+    """Whether the oldest run of the job must be cancelled to make room for the occurrence that is due."""
 
     @property
     def state(self) -> JobState:

@@ -17,7 +17,7 @@ from scheduler_async.stores.run_codec import Skipped
 from scheduler_async.timekeeping.instants import Micros
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
-RUNNING, QUEUED = Status.RUNNING, Status.QUEUED
+RUNNING, QUEUED, IDLE = Status.RUNNING, Status.QUEUED, Status.IDLE
 
 
 class ClaimPlan:
@@ -30,13 +30,26 @@ class ClaimPlan:
         self.skipped: list[Skipped] = []
         self.changes: list[ChangeRecord] = []
         self.passed_over: list[Job] = []
-        """Jobs that stay idle, because none of their occurrences was left to run, or because they were disabled."""
+        """Jobs without a new run, because none of their occurrences was left to run, or because they were disabled."""
+        self.instances: list[ClaimedRun] = []
+        """Those of `runs` whose jobs may have several."""
+        self.overlapped: list[int] = []
+        """The numbers of jobs whose oldest runs must be cancelled."""
         self._now, self._rules = now, terms.rules
         self._slots = float("inf") if terms.slots is None else terms.slots
 
     def activity(self) -> Status:
         """Return the activity of the next run: running while slots are free, then queued."""
-        return RUNNING if len(self.runs) < self._slots else QUEUED
+        return QUEUED if self._is_full else RUNNING
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.runs) >= self._slots
+
+    @property
+    def still_due(self) -> list[Job]:
+        """Jobs that may have several runs, and of which one more may be due."""
+        return [run.job for run in self.instances if run.job.state.activity is IDLE]
 
     def claim(self, job: Job, run_id: int) -> bool:
         """Claim *job* by the rules, or pass over it. Return whether a run uses *run_id*."""
@@ -44,6 +57,11 @@ class ClaimPlan:
         attempt = edit.attempt
         if attempt is None:
             self.passed_over.append(edit.job)
+            self.overlapped += [job.uid] if edit.overlaps else []
+        elif edit.job.state.running:
+            run = ClaimedRun.of(run_id, edit.job, attempt, job.description.payload_json, job.state, waits=self._is_full)
+            self.runs.append(run)
+            self.instances.append(run)
         else:
             self.runs.append(ClaimedRun.of(run_id, edit.job, attempt, job.description.payload_json, job.state))
         if edit.skips or edit.kind:
@@ -55,6 +73,7 @@ class ClaimPlan:
     def drop(self, repeated: Collection[int]) -> None:
         """Drop the claims of jobs whose occurrences ran before the clock was set back, by the numbers of the jobs."""
         self.runs = [run for run in self.runs if run.uid not in repeated]
+        self.instances = [run for run in self.instances if run.uid not in repeated]
         self.edits = [edit for edit in self.edits if edit.job.uid not in repeated]
         self.skipped = [item for item in self.skipped if item[0].uid not in repeated]
 

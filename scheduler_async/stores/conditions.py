@@ -58,10 +58,11 @@ def conditions_of_jobs(wanted: JobFilter, parameter: str) -> Conditions:
     where = Conditions(parameter)
     where.require("j.removed_at IS NULL")
     if wanted.status in (Status.QUEUED, Status.RUNNING):
-        where.require("s.activity = {}", wanted.status.value)
+        counts = " OR s.activity = 'idle' AND s.running > 0" if wanted.status is Status.RUNNING else ""
+        where.require(f"(s.activity = {{}}{counts})", wanted.status.value)
     elif wanted.status is not None:
         phase = Phase.ACTIVE if wanted.status is Status.IDLE else Phase(wanted.status)
-        where.require("s.activity = 'idle' AND s.phase = {}", phase.value)
+        where.require("s.activity = 'idle' AND s.running = 0 AND s.phase = {}", phase.value)
     for column, value in (
         ("j.namespace", wanted.namespace),
         ("j.user_id", wanted.user_id),

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.copy_records import LeftOut, Ruling, RunRecord, Verdict
@@ -167,13 +166,13 @@ def rule(source: Job, target: Job | LeftOut | None) -> Ruling:
     A job is older if it was edited earlier and has not run since. If one was edited and the other one has run, neither
     is older, and the target keeps its own.
     """
-    if source.state.activity is not Status.IDLE:
+    if source.is_running:
         return Ruling(Verdict.LEFT_OUT, source, RUNS_HERE)
     if target is None:
         return Ruling(Verdict.ADDED, replace(source, uid=0))
     if isinstance(target, LeftOut):
         return Ruling(Verdict.KEPT, source, UNREADABLE_THERE)
-    if target.state.activity is not Status.IDLE:
+    if target.is_running:
         return Ruling(Verdict.KEPT, target, RUNS_THERE)
     # Each store has its own numbers and revisions, by which runs and readers identify a job.
     ours = replace(source, uid=target.uid, revision=target.revision)

@@ -11,12 +11,15 @@ from msgspec.structs import replace
 from scheduler_async.jobs.enums import Outcome, Phase, Status, Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.policies import USUAL
 from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip, cancelled_on_request
+from scheduler_async.rules import instances
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
 from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.next_run import disabled, failing_schedule
+from scheduler_async.rules.plans import fitted, has_room
 from scheduler_async.rules.successors import Name, after_ending
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
@@ -49,7 +52,8 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
     due = job.state.next_run_at
     moment = now if due is None or due < now else due
     try:
-        taken = claim(job, moment, rules, activity)
+        several = job.description.policy is not USUAL and job.description.policy.has_instances
+        taken = instances.claim(job, moment, rules) if several else claim(job, moment, rules, activity)
     except Exception as error:  # one job must not stop the others
         return _failing(job, error, now)
     return replace(taken, kind=EventKind.DISABLED) if taken.job.state.phase is DISABLED else taken
@@ -68,7 +72,8 @@ def claimed_by_hand(
 
     If any node may make the run, *requested* is the time of the request, the attempt, and the first attempt's run.
     """
-    taken = claim_manually(job, now)
+    several = job.description.policy.has_instances
+    taken = instances.claim_manually(job, now) if several else claim_manually(job, now)
     attempt, origin = taken.attempt, None
     assert attempt is not None
     if requested is not None:
@@ -80,20 +85,22 @@ def claimed_by_hand(
             attempt=number if is_count(number) else 1,
         )
         origin = origin if origin is not None and is_count(origin) else run_id
+    state = taken.state if several else replace(taken.state, activity=Status.QUEUED if queued else Status.RUNNING)
     return ClaimedRun.of(
         id=run_id,
-        job=job.with_state(replace(taken.state, activity=Status.QUEUED if queued else Status.RUNNING)),
+        job=job.with_state(state),
         attempt=attempt,
         payload_json=job.description.payload_json if payload_json is None else payload_json,
         before=job.state,
         origin=origin,
+        waits=several and queued,
     )
 
 
 def is_running(job: Job, now: Micros) -> bool:
-    """Return whether a run of *job* is in progress. One that was claimed ahead of its time has not begun."""
+    """Return whether as many runs of *job* go on as may. One that was claimed ahead of its time has not begun."""
     state = job.state
-    return state.activity is not Status.IDLE and (state.last_run_at is None or state.last_run_at <= now)
+    return not has_room(job) and (state.last_run_at is None or state.last_run_at <= now)
 
 
 def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Micros | None, int]:
@@ -105,17 +112,25 @@ def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Mic
     return first, max(moments.count(first), count if at == first else 0)
 
 
-def _failing(job: Job, error: Exception, now: Micros) -> Transition:
-    state = disabled(replace(job.state, activity=Status.IDLE), failing_schedule(error), now)
+def are_due(jobs: Iterable[Job], now: Micros) -> bool:
+    """Return whether one of *jobs* is due."""
+    return any(job.state.next_run_at is not None and job.state.next_run_at <= now for job in jobs)
+
+
+def _failing(job: Job, error: Exception, now: Micros, *, ended: bool = False) -> Transition:
+    """Disable a job whose schedule fails. *ended* tells whether one of its runs has just ended."""
+    running = max(job.state.running - ended, 0)
+    state = disabled(replace(job.state, activity=Status.IDLE, running=running), failing_schedule(error), now)
     return Transition(job.with_state(state), kind=EventKind.DISABLED)
 
 
 def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
     """Return the change of *job* after a run. A schedule that raises an error disables the job."""
     try:
-        left = after_run(job, ended.run, ended.ending, ended.finished_at, rules, ended.started_at)
+        end = instances.after_run if job.state.running else after_run
+        left = end(job, ended.run, ended.ending, ended.finished_at, rules, ended.started_at)
     except Exception as error:  # one job must not stop the others
-        return _failing(job, error, ended.finished_at)
+        return _failing(job, error, ended.finished_at, ended=True)
     if not job.schedule.is_known:
         left = _left_to_others(job, left)
     is_disabled = left.job.state.phase is DISABLED and job.state.phase is not DISABLED
@@ -150,6 +165,8 @@ def after_repeat(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
     if latest is None:
         return run.job.with_state(run.before)
     try:
+        if run.is_instance:
+            return run.job.with_state(instances.ran_before(run.job, run.before, run, latest, now))
         return run.job.with_state(ran_before(run.job, run.before, latest, now))
     except Exception as error:  # one job must not stop the others
         return _failing(run.job.with_state(run.before), error, now).job
@@ -304,7 +321,8 @@ _TRIGGERS: dict[str | None, Trigger] = {trigger.value: trigger for trigger in Tr
 def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
     """Undo the claim of *run*. Return the job, the occurrences that it still skips, and the time of the change."""
     try:
-        freed, at = unclaim(job, run.job, run.before, run)
+        undo = instances.unclaim if job.state.running else unclaim
+        freed, at = undo(job, run.job, run.before, run)
     except Exception:  # one job must not stop the others; a claim notices the problem
         now = job.state
         state = replace(
@@ -317,9 +335,36 @@ def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
             paused_until=now.paused_until,
             cursor=now.cursor,
             cursor_edits=now.cursor_edits,
+            running=max(now.running - 1, 0),
         )
-        return job.with_state(state), (), job.updated
+        return job.with_state(fitted(job, state) if now.running else state), (), job.updated
     return freed.job, freed.skips, at
+
+
+def put_back_all(jobs: Mapping[int, Job], runs: Sequence[ClaimedRun]) -> list[tuple[Job, tuple[Skip, ...], Micros]]:
+    """Undo the claims of *runs*, the latest first. *jobs* are their jobs, by run; several runs may have the same."""
+    changed: dict[int, Job] = {}
+    undone = []
+    for run in sorted(runs, key=lambda run: run.id, reverse=True):
+        back = put_back(changed.get(run.uid, jobs[run.id]), run)
+        changed[run.uid] = back[0]
+        undone.append(back)
+    return undone
+
+
+def after_all(jobs: Mapping[int, Job], ended: Sequence[EndedRun], rules: Rules) -> dict[int, tuple[Job, Transition]]:
+    """Return what each ending leaves of its job, and the job before it, by run.
+
+    *jobs* are the jobs before all endings, by run; several runs may have the same.
+    """
+    changed: dict[int, Job] = {}
+    left = {}
+    for item in ended:
+        before = changed.get(item.run.uid, jobs[item.run.id])
+        one = after(before, item, rules)
+        changed[item.run.uid] = one.job
+        left[item.run.id] = before, one
+    return left
 
 
 def is_readable(job: Job) -> bool:

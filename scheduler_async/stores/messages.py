@@ -100,6 +100,8 @@ class Claims:
     """When the next job is due, not counting jobs that could not be claimed."""
     next_count: int = 0
     """How many jobs are due at that time, counted up to the limit in the terms."""
+    overlaps: bool = False
+    """Whether runs must be cancelled, perhaps of this node, to make room for occurrences that are due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,10 @@ class Report(NamedTuple):
     """None if there is no new report."""
     output: str | None
     """The end of its output; None if it has written nothing new."""
+
+
+OVERLAPPED = "overlapped"
+"""The reason of a run that was cancelled because the next occurrence was due, with `overlap="cancel"`."""
 
 
 REMOVED = "The job was removed."

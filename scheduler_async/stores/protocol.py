@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.history import NO_ACTOR, Actor, ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
@@ -167,6 +168,33 @@ class Store(Protocol):
 
         Return also whether more of them wait for a run to end here or elsewhere. Raise `NodeLost` if this node has no
         row.
+        """
+
+    async def add_backfill(
+        self,
+        job: Job,
+        occurrences: Sequence[Micros],
+        payload_json: str | None,
+        now: Micros,
+        *,
+        max_concurrent: int,
+        again: bool,
+    ) -> Backfill | None:
+        """Add a backfill of *occurrences* of *job*, and return it. Return None if the job was removed meanwhile.
+
+        Leave out occurrences that have succeeded, unless *again*.
+        """
+
+    async def get_backfill(self, number: int) -> Backfill | None:
+        """Return the backfill with this *number*."""
+
+    async def cancel_backfill(self, number: int, reason: str, now: Micros) -> Backfill | None:
+        """Cancel a backfill, if it goes on, and its runs with it. Return it."""
+
+    async def claim_backfills(self, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], Micros | None]:
+        """Claim runs of backfills, oldest occurrences first, within their limits and those of groups.
+
+        Return also when the rate of a group allows more, if it holds them up. Raise `NodeLost` if this node has no row.
         """
 
     async def start(self, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:

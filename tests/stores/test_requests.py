@@ -548,7 +548,7 @@ async def test_what_a_killed_run_has_reported_remains(store: Store, node: int) -
     "statement",
     [
         requests.ARE_REQUESTED,
-        requests.WAITING_RUN,
+        requests.WAITING_RUNS,
         requests.SELECT_REQUESTED,
         requests.FIND_RUN,
         requests.FORGET_OUTDATED,
@@ -580,7 +580,7 @@ async def test_no_question_about_requests_reads_a_whole_table_of_sqlite(statemen
 @pytest.mark.parametrize(
     ("statement", "values"),
     [
-        (postgres_requests.WAITING_RUN, [1]),
+        (postgres_requests.WAITING_RUNS, [1]),
         (postgres_requests.LOCK_REQUESTED, [["h"], 10]),
         (postgres_requests.SELECT_CANCELS, [1]),
         (postgres_requests.FORGET_OUTDATED, []),

@@ -16,19 +16,24 @@ from scheduler_async.cli.options import (
     AfterJobOption,
     AfterOption,
     AtOption,
+    CatchUpOption,
     CronOption,
     CwdOption,
     DelayOption,
     EnvOption,
     EveryOption,
+    GraceOption,
     GroupOption,
+    InstancesOption,
     JsonOption,
     ManualOption,
+    MaxRunsOption,
     MisfireOption,
     NamespaceOption,
     OnOption,
     OtherwiseOption,
     OutcomeOption,
+    OverlapOption,
     PayloadOption,
     PriorityOption,
     SlugArgument,
@@ -44,6 +49,7 @@ from scheduler_async.cli.options import (
     moment_given,
     on_calendar,
     payload_of,
+    policy_given,
     schedule_of,
     unless_none,
     zone_of,
@@ -75,6 +81,11 @@ def add(
     ] = DEFAULT_RETRIES,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
+    catch_up: CatchUpOption = None,
+    misfire_grace: GraceOption = None,
+    max_instances: InstancesOption = None,
+    overlap: OverlapOption = None,
+    max_runs: MaxRunsOption = None,
     payload: PayloadOption = None,
     group: GroupOption = None,
     cwd: CwdOption = None,
@@ -101,7 +112,8 @@ def add(
     schedule = on_calendar(schedule, on, otherwise, zone)
     where = directory_of(cwd, store) or str(Path.cwd())
     task = Command(command, where, environment_of(env), payload_of(payload))
-    given: dict[str, Any] = {"priority": priority, "misfire": misfire}
+    policy = policy_given(misfire, catch_up, misfire_grace, max_instances, overlap, max_runs)
+    given: dict[str, Any] = {"priority": priority}
     check_name(slug, "slug")
 
     async def write() -> Job:
@@ -116,6 +128,7 @@ def add(
                 timeout=unless_none(timeout),
                 group=unless_none(group),
                 enabled=not disabled,
+                **policy,
                 **{name: value for name, value in given.items() if value is not None},
             )
 
@@ -142,6 +155,11 @@ def edit(
     ] = None,
     timeout: TimeoutOption = None,
     misfire: MisfireOption = None,
+    catch_up: CatchUpOption = None,
+    misfire_grace: GraceOption = None,
+    max_instances: InstancesOption = None,
+    overlap: OverlapOption = None,
+    max_runs: MaxRunsOption = None,
     payload: PayloadOption = None,
     group: GroupOption = None,
     cwd: CwdOption = None,
@@ -154,8 +172,8 @@ def edit(
 ) -> None:
     """Change a job. Only the options you pass change; a new schedule counts from now.
 
-    To clear a setting, pass --timeout none, --group none, --tz none, --on none, --manual, --payload null or
-    --unset-env.
+    To clear a setting, pass --timeout none, --group none, --tz none, --on none, --misfire-grace none, --max-runs none,
+    --manual, --payload null or --unset-env.
     """
     from dataclasses import replace
 
@@ -167,6 +185,7 @@ def edit(
     keeps_none = on is not None and unless_none(on[0]) is None
     calendar = None if keeps_none else calendar_of(on)
     added, where = environment_of(env), directory_of(cwd, store)
+    policy = policy_given(misfire, catch_up, misfire_grace, max_instances, overlap, max_runs)
 
     def changed_task(job: Job) -> Command:
         if job.handler != HANDLER:
@@ -189,12 +208,12 @@ def edit(
             "schedule": edited_schedule(schedule, job, tz, calendar, otherwise, keeps_none),
             "priority": priority,
             "retry": None if retries is None else Retry.in_window(retries),
-            "misfire": misfire,
             "enabled": None if disabled is None else not disabled,
         }
         changes = {name: value for name, value in given.items() if value is not None}
         taken_away = {"timeout": timeout, "group": group}
         changes |= {name: unless_none(value) for name, value in taken_away.items() if value is not None}
+        changes |= policy
         if any(part is not None for part in (command, payload, cwd, env, unset_env)):
             changes["payload"] = changed_task(job).to_payload()
         if not changes:

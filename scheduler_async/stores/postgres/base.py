@@ -71,7 +71,19 @@ def locking(condition: str) -> str:
 
 LOCK_JOB: Final = locking(NAMED)
 LOCK_STATES: Final = f"{SELECT_STATE}, s.run FROM state s WHERE s.uid = ANY($1::bigint[]) ORDER BY s.uid FOR UPDATE"
-HELD: Final = "s.activity <> 'idle' AND (s.node = $1 OR ($1 = 0 AND s.node IS NULL))"
+# Whether a claimed job has one run at a time, so that its state has the owner. The others have rows of `instance`.
+HAS_OWN_RUN: Final = "(s.running = 0 OR NOT EXISTS (SELECT FROM instance i WHERE i.uid = s.uid AND i.backfill IS NULL))"
+HELD: Final = f"s.activity <> 'idle' AND (s.node = $1 OR ($1 = 0 AND s.node IS NULL AND {HAS_OWN_RUN}))"
+# The same for jobs that may have several runs at once.
+IS_INSTANCE_OF_NODE: Final = "(i.node = $1 OR ($1 = 0 AND i.node IS NULL))"
+ADD_INSTANCES: Final = """
+    INSERT INTO instance (run, uid, node) SELECT run, uid, $1 FROM unnest($2::bigint[], $3::bigint[]) AS c (run, uid)
+"""
+ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[]) AND backfill IS NULL"
+COUNT_INSTANCES: Final = """
+    SELECT uid, count(*) FROM instance WHERE uid = ANY($1::bigint[]) AND backfill IS NULL GROUP BY uid
+"""
+FREE_INSTANCES: Final = "DELETE FROM instance WHERE run = ANY($1::bigint[])"
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 FIND_HANDLERS: Final = "SELECT name, number FROM handler WHERE name = ANY($1::text[])"
 ADD_HANDLERS: Final = "INSERT INTO handler (name) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING"
@@ -150,9 +162,34 @@ class WorkBase:
 
     async def _claimed_by(self, db: Connection, runs: Iterable[ClaimedRun], now: Micros | None) -> dict[int, Job]:
         """Return the jobs of *runs* that are still claimed and have readable states, by run."""
+        runs = list(runs)
         rows = await db.fetch(LOCK_STATES, [run.uid for run in runs])
-        jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
-        return {row[WIDTH]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
+        found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        jobs = {uid: job for uid, job in found.items() if not has_unreadable_state(job)}
+        held = {row[WIDTH]: jobs[row[0]] for row in rows if row[WIDTH] is not None and row[0] in jobs}
+        others = [run.id for run in runs if run.id not in held]
+        instances = {run for (run,) in await db.fetch(ARE_INSTANCES, others)} if others else set()
+        if instances:
+            await self._recount(db, jobs)
+            held |= {run.id: jobs[run.uid] for run in runs if run.id in instances and run.uid in jobs}
+        return held
+
+    async def _recount(self, db: Connection, jobs: dict[int, Job]) -> None:
+        """Count the runs of those *jobs*, by number, that may have several. The rows of the owners decide."""
+        several = [uid for uid, job in jobs.items() if job.state.running or job.description.policy.has_instances]
+        if not several:
+            return
+        counts = dict(await db.fetch(COUNT_INSTANCES, several))
+        for uid in several:
+            job, count = jobs[uid], counts.get(uid, 0)
+            if job.state.running != count and not has_unreadable_state(job):
+                jobs[uid] = job.with_state(replace(job.state, running=count))
+
+    async def _recounted(self, db: Connection, job: Job) -> Job:
+        """Return *job* with the number of its runs, if it may have several."""
+        jobs = {job.uid: job}
+        await self._recount(db, jobs)
+        return jobs[job.uid]
 
     async def _jobs(self, db: Connection, rows: Sequence[Sequence[Any]], now: Micros | None = 0) -> dict[int, Job]:
         """Return the jobs of these rows of state, by number. A state without a job is omitted.
@@ -251,6 +288,7 @@ class WorkBase:
         """
         gone = {uid for (uid,) in await db.fetch(DELETE_STATES, [job.uid for job in jobs])}
         if gone:
+            await db.execute("DELETE FROM instance WHERE uid = ANY($1::bigint[])", list(gone))
             await self._forget_removed(db, [job for job in jobs if job.uid in gone])
         return gone
 

@@ -7,21 +7,33 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler_async.jobs.enums import Priority, Status
+from scheduler_async.jobs.enums import Priority
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.policies import USUAL
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.claiming import CLAIMED_FIELDS
+from scheduler_async.rules.plans import has_room
 from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.columns import STATE_TYPES
-from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
-from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.decisions import (
+    after_repeat,
+    are_due,
+    can_be_claimed,
+    claimed_by_hand,
+    earliest_of,
+    put_back_all,
+)
+from scheduler_async.stores.messages import MOST_UNHANDLED, OVERLAPPED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import (
+    ADD_INSTANCES,
     DUE,
     FREE,
+    FREE_INSTANCES,
+    HAS_OWN_RUN,
     INSERT_REQUEST,
     LOCK_STATES,
     SELECT_STATE,
@@ -37,10 +49,14 @@ from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-RUNNING_BY_GROUP: Final = """
+RUNNING_BY_GROUP: Final = f"""
     SELECT group_key, count(*)
-      FROM state
-     WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
+      FROM (SELECT s.group_key
+              FROM state s
+             WHERE s.activity <> 'idle' AND s.activity IN ('queued', 'running') AND s.group_key IS NOT NULL
+               AND {HAS_OWN_RUN}
+         UNION ALL
+            SELECT s.group_key FROM instance i JOIN state s USING (uid) WHERE s.group_key IS NOT NULL) AS running
   GROUP BY group_key
 """
 RANKS: Final = "unnest(ARRAY[{}]::bigint[])".format(", ".join(str(priority.rank) for priority in Priority))
@@ -184,7 +200,31 @@ WRITE_CLAIMS: Final = f"""
                RETURNING id)
     SELECT nextval('activity'), array_agg(id) FROM runs
 """
+RUN_TYPES: Final = {
+    **dict.fromkeys(("id", "uid", "scheduled_for", "attempt"), "bigint"),
+    "trigger": "text",
+    "claimed_at": "bigint",
+    "starts": "boolean",
+}
+# The rows of runs whose jobs may have several. $1 is the name of the node.
+INSERT_RUNS: Final = f"""
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
+    SELECT id, uid, scheduled_for, attempt, trigger, claimed_at, CASE WHEN starts THEN claimed_at END, $1
+      FROM {rows_of(RUN_TYPES, first=2)}
+        ON CONFLICT DO NOTHING
+ RETURNING id
+"""
+HAVE_OWNERS: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[])"
 NEW_RUN: Final = "SELECT nextval('run_id')"
+# Ask the owners of the oldest runs of these jobs to cancel them.
+CANCEL_OLDEST: Final = """
+    INSERT INTO request (run, uid, kind, reason, at)
+    SELECT min(run), uid, 'cancel', $2, $3
+      FROM instance
+     WHERE uid = ANY($1::bigint[]) AND backfill IS NULL
+  GROUP BY uid
+        ON CONFLICT DO NOTHING
+"""
 LATEST_RUN: Final = """
     SELECT max(scheduled_for)
       FROM run
@@ -249,6 +289,10 @@ class ClaimWork(SuccessorWork, RateWork):
         left_alone = {row[7] for row in taken} - {job.uid for job in claimable}
         self._left_alone |= left_alone
         plan = ClaimPlan(now, terms)
+        if any(job.description.policy is not USUAL for job in claimable):
+            counted = {job.uid: job for job in claimable}
+            await self._recount(db, counted)
+            claimable = list(counted.values())
         for job in claimable:
             plan.claim(job, run_ids[len(plan.runs)])
         idle = plan.passed_over
@@ -263,13 +307,17 @@ class ClaimWork(SuccessorWork, RateWork):
         await self._write_changes(db, plan.changes)
         for (key, _), count in (await self._count_starts(db, plan.runs, terms.group_rates, now)).items():
             started[key] += count
+        if plan.overlapped:
+            await db.execute(CANCEL_OLDEST, plan.overlapped, OVERLAPPED, now)
+            await self._tell_of_request(db)
         is_full = len(taken) >= terms.limit or bool(repeated) or bool(taken and seen >= _window(terms))
+        is_full = is_full or are_due(plan.still_due, until)
         others = [job for uid, job in jobs.items() if uid in left_alone and job.enabled]
         others += (await self._jobs(db, await db.fetch(SELECT_STATES, unhandled))).values() if unhandled else ()
         soon = now + SOON
         if not is_full and waiting > len(taken) and (next_due is None or soon < next_due):
             next_due, next_count = soon, 1  # another transaction holds them, and may release them
-        next_due, next_count = earliest_of(idle, next_due, next_count)
+        next_due, next_count = earliest_of((*idle, *plan.still_due), next_due, next_count)
         allowed = await self._next_start(db, started, terms.group_rates, now) if started else None
         if allowed is not None and (next_due is None or allowed < next_due):
             next_due, next_count = allowed, 1
@@ -280,6 +328,7 @@ class ClaimWork(SuccessorWork, RateWork):
             is_full=is_full,
             next_due=next_due,
             next_count=next_count,
+            overlaps=bool(plan.overlapped),
         )
 
     async def _take_due(
@@ -303,9 +352,29 @@ class ClaimWork(SuccessorWork, RateWork):
 
     async def _write_claims(self, db: Connection, runs: Sequence[ClaimedRun], node: int, name: str) -> set[int]:
         """Mark jobs as claimed, and write the rows of their runs. Return the ids of new rows."""
+        several = [run for run in runs if run.is_instance]
+        if several:
+            return await self._write_claims_of_several(db, runs, several, node, name)
         _, written = await db.fetchrow(WRITE_CLAIMS, node, name, *columns_of([_claim(run) for run in runs]))
         self.counted += 1
         return set(written or ())
+
+    async def _write_claims_of_several(
+        self, db: Connection, runs: Sequence[ClaimedRun], several: Sequence[ClaimedRun], node: int, name: str
+    ) -> set[int]:
+        """Do the same if *several* of the runs belong to jobs that may have more than one."""
+        others = [run for run in runs if not run.is_instance]
+        written = await self._write_claims(db, others, node, name) if others else set()
+        rows = columns_of([inserted_values(run) for run in several])
+        new = {run for (run,) in await db.fetch(INSERT_RUNS, name, *rows)}
+        await write_rows(db, FREE, [free_values(run.job) for run in several])
+        await self._add_instances(db, [run for run in several if run.id in new], node)
+        return written | new
+
+    async def _add_instances(self, db: Connection, runs: Sequence[ClaimedRun], node: int) -> None:
+        await db.execute(ADD_INSTANCES, node, [run.id for run in runs], [run.uid for run in runs])
+        await db.execute("SELECT nextval('activity')")
+        self.counted += 1
 
     async def _go_on_from_repeated(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> list[Job]:
         """Return the next state of jobs whose occurrences already ran before the clock was set back."""
@@ -340,7 +409,7 @@ class ClaimWork(SuccessorWork, RateWork):
         if name is None:
             raise NodeLost
         job = await self._lock(db, namespace, id, now)
-        if job is None or job.state.activity is not Status.IDLE:
+        if job is None or not has_room(job := await self._recounted(db, job)):
             return job
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
@@ -354,19 +423,21 @@ class ClaimWork(SuccessorWork, RateWork):
     async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
         held = {row[WIDTH] for row in await db.fetch(LOCK_STATES, [run.uid for run in runs])}
         ours = {run.id: run.uid for run in runs if run.id in held}
-        if ours:
-            await db.execute(START, list(ours.values()), list(ours), now)
+        instances = {run for (run,) in await db.fetch(HAVE_OWNERS, [run.id for run in runs if run.id not in held])}
+        if ours or instances:
+            await db.execute(START, list(ours.values()), [*ours, *instances], now)
             self.counted += 1
-        return set(ours)
+        return ours.keys() | instances
 
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         # Read the current jobs, which may have been edited since the claim.
         jobs = await self._claimed_by(db, runs, None)
         ours = [run for run in runs if run.id in jobs]
-        undone = [put_back(jobs[run.id], run) for run in ours]
-        freed = [job for job, _, _ in undone]
+        undone = put_back_all(jobs, ours)
+        freed = list({job.uid: job for job, _, _ in undone}.values())
         if freed:
             await db.execute(FREE, *columns_of([free_values(job) for job in freed]))
+            await db.execute(FREE_INSTANCES, [run.id for run in ours])
             await self._delete_removed(db, freed)
             gone = [(run.uid, run.id, run.claimed_at) for run in ours if not run.waits_if_given_back]
             await db.execute(DELETE_RUNS, *columns_of(gone, 3))
@@ -378,6 +449,12 @@ class ClaimWork(SuccessorWork, RateWork):
             await db.execute(INSERT_REQUEST, run.id, run.uid, "start", None, run.scheduled_for)
         if waiting:
             await self._tell_of_request(db)
+
+
+def inserted_values(run: ClaimedRun) -> tuple[Any, ...]:
+    """Return the columns of `RUN_TYPES`."""
+    trigger = run.trigger._value_
+    return run.id, run.uid, run.scheduled_for, run.attempt, trigger, run.claimed_at, not run.is_queued
 
 
 def _window(terms: ClaimTerms) -> int:

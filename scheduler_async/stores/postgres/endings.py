@@ -17,6 +17,7 @@ from scheduler_async.stores.decisions import (
     CANCELLED,
     NEVER_BEGAN,
     after,
+    after_all,
     cancelled_by_stop,
     interrupted,
     process_gone,
@@ -25,19 +26,22 @@ from scheduler_async.stores.decisions import (
     with_successors,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
+from scheduler_async.stores.postgres.backfills import LOCK_HELD_BY_BACKFILLS, BackfillWork
 from scheduler_async.stores.postgres.base import (
     BEAT_AT,
     END_LIFE,
     FREE,
+    FREE_INSTANCES,
     FREE_TYPES,
     HELD,
     INSERT_REQUEST,
+    IS_INSTANCE_OF_NODE,
     SELECT_STATE,
     WIDTH,
     free_values,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, set_to, updating, write_rows
-from scheduler_async.stores.postgres.successors import FOLLOWED, SuccessorWork
+from scheduler_async.stores.postgres.successors import FOLLOWED
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, stored_state
 from scheduler_async.stores.run_codec import ending_values, progress_of, texts_of
 from scheduler_async.timekeeping.instants import Micros
@@ -75,6 +79,7 @@ FINISH_AT_ONCE: Final = f"""
            nextval('activity')
       FROM states
 """
+FINISH_RUNS: Final = updating("run", "id", ENDING_TYPES)
 SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
 INSERT_TEXTS: Final = {
     table: f"""
@@ -95,14 +100,21 @@ REPEAT: Final = """
 FORGET_REQUESTS: Final = "DELETE FROM request WHERE run = ANY($1::bigint[])"
 FORGET_NODE: Final = f"DELETE FROM node n WHERE n.number = $1 AND n.beat = $2 RETURNING {BEAT_AT}, n.name"
 LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.uid FOR UPDATE"
+# The rows of states are locked in the order of their numbers, as everywhere.
+LOCK_HELD_INSTANCES: Final = f"""
+    {SELECT_STATE}, i.run FROM instance i JOIN state s USING (uid)
+     WHERE {IS_INSTANCE_OF_NODE} AND i.backfill IS NULL ORDER BY s.uid, i.run FOR UPDATE OF s
+"""
 SELECT_ATTEMPTS: Final = """
     SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
-      FROM run r JOIN state s ON s.uid = r.uid AND s.run = r.id
+      FROM run r
      WHERE r.id = ANY($1::bigint[]) AND r.outcome IS NULL
+       AND (EXISTS (SELECT FROM state s WHERE s.uid = r.uid AND s.run = r.id)
+            OR EXISTS (SELECT FROM instance i WHERE i.run = r.id AND i.uid = r.uid))
 """
 
 
-class EndingWork(SuccessorWork):
+class EndingWork(BackfillWork):
     """The transactions of endings. For their purpose, see `Store`."""
 
     async def finish_at_once(
@@ -115,6 +127,8 @@ class EndingWork(SuccessorWork):
         """
         if not ended or any(item.ending.tells_more or item.ending.outcome is CANCELLED for item in ended):
             return None
+        if any(item.run.is_instance for item in ended):
+            return None
         left, rows = _endings(ended, rules)
         if any(one.skips or (one.kind is not None and disables(one)) for one in left.values()):
             return None
@@ -125,13 +139,19 @@ class EndingWork(SuccessorWork):
     async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         if not ended:
             return []
+        if any(item.run.is_backfill for item in ended):
+            others = iter(await self.finish(db, [item for item in ended if not item.run.is_backfill], rules))
+            of_backfills = iter(await self._finish_for_backfills(db, [item for item in ended if item.run.is_backfill]))
+            return [next(of_backfills if item.run.is_backfill else others) for item in ended]
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
         await self._lock_followed(db, ended)
-        left, rows = _endings(ended, rules)
-        _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
-        self.counted += 1
-        done = set(found or ())
+        left, rows = _endings([item for item in ended if not item.run.is_instance], rules)
+        done: set[int] = set()
+        if rows:
+            _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
+            self.counted += 1
+            done = set(found or ())
         if len(done) < len(ended):
             left = {run: one for run, one in left.items() if run in done}
             left |= await self._finish_touched(db, [item for item in ended if item.run.id not in done], rules)
@@ -147,6 +167,23 @@ class EndingWork(SuccessorWork):
         if len(left) < len(ended):
             left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
         return [left.get(item.run.id) for item in ended]
+
+    async def _finish_for_backfills(self, db: Connection, ended: Sequence[EndedRun]) -> list[Transition | None]:
+        if stopped := cancelled_by_stop(ended):
+            ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
+        ours = await self._end_for_backfills(db, ended)
+        await self._write_ended_runs(db, [item for item in ended if item.run.id in ours])
+        others = [item for item in ended if item.run.id not in ours]
+        before = await self._recorded_before(db, others, Rules()) if others else {}
+        return [Transition(item.run.job) if item.run.id in ours | before.keys() else None for item in ended]
+
+    async def _write_ended_runs(self, db: Connection, ended: Sequence[EndedRun]) -> None:
+        """Write how runs of backfills ended. Their jobs do not change."""
+        await write_rows(db, FINISH_RUNS, [_ending(item) for item in ended])
+        if told := [item for item in ended if item.ending.tells_more]:
+            await self._write_more(db, told)
+        await db.execute("SELECT nextval('activity')")
+        self.counted += 1
 
     async def _write_more(self, db: Connection, told: Sequence[EndedRun]) -> None:
         """Write what few runs leave, and forget that they were to be cancelled."""
@@ -164,10 +201,10 @@ class EndingWork(SuccessorWork):
         ours = [item for item in ended if item.run.id in jobs]
         if not ours:
             return {}
-        left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
+        found = after_all(jobs, ours, rules)
+        left = {run: one for run, (_, one) in found.items()}
         await self._write_endings(db, [one.job for one in left.values()], ours)
-        disabled = [(jobs[item.run.id], left[item.run.id], item.finished_at) for item in ours]
-        await self._write_changes(db, disablings(disabled))
+        await self._write_changes(db, disablings([(*found[item.run.id], item.finished_at) for item in ours]))
         return left
 
     async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
@@ -180,8 +217,11 @@ class EndingWork(SuccessorWork):
         }
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
-        states = columns_of([free_values(job) for job in jobs], len(FREE_TYPES) + 1)
-        await db.execute(FINISH, *states, *columns_of([_ending(item) for item in ended]))
+        """Write *jobs* after runs of them have ended. Several may be of the same job, whose last state counts."""
+        states = [free_values(job) for job in {job.uid: job for job in jobs}.values()]
+        endings = columns_of([_ending(item) for item in ended])
+        await db.execute(FINISH, *columns_of(states, len(FREE_TYPES) + 1), *endings)
+        await db.execute(FREE_INSTANCES, [item.run.id for item in ended])
         await self._delete_removed(db, jobs)
         self.counted += 1
 
@@ -216,15 +256,19 @@ class EndingWork(SuccessorWork):
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Record all runs of *node* as interrupted, except the *known* ones."""
         await self._lock_held(db, node)
-        rows = [row for row in await db.fetch(LOCK_HELD, node) if row[WIDTH] not in known]
+        held = [*await db.fetch(LOCK_HELD, node), *await db.fetch(LOCK_HELD_INSTANCES, node)]
+        rows = [row for row in held if row[WIDTH] not in known]
+        for_backfills = await self._interrupt_backfills(db, node, known, problem, now, rules)
         if not rows:
-            return []
+            return for_backfills
         cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
         attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        await self._recount(db, found)
         unreadable = [job for job in found.values() if has_unreadable_state(job)]
         deleted = await self._delete_removed(db, unreadable) if unreadable else set()
         edits: list[Transition] = []
+        befores: list[Job] = []
         endings: list[EndedRun] = []
         for row in rows:
             job = found.get(row[0])
@@ -236,20 +280,23 @@ class EndingWork(SuccessorWork):
                 again = await self._repeat(db, ended, edit.attempt, asked_for=problem == NEVER_BEGAN)
                 ended = ended if again is None else repeated_as(ended, again)
             edits.append(edit)
+            befores.append(job)
             endings.append(ended)
+            found[job.uid] = edit.job  # another run of it may be next
         if not endings:
-            return []
+            return for_backfills
         jobs = [edit.job for edit in edits]
         await self._write_endings(db, [job for job in jobs if job.uid not in deleted], endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
-        await self._write_changes(db, disablings((found[edit.job.uid], edit, now) for edit in edits))
+        await self._write_changes(db, disablings((job, edit, now) for job, edit in zip(befores, edits, strict=True)))
         if cancels:
             await db.execute(FORGET_REQUESTS, list(cancels))
         await self._tell(db, jobs)
         woken = await self._wake_successors(db, endings, rules)
-        return [
+        interrupted_runs = [
             (with_successors(edit, ended.run.id, woken), ended.run) for edit, ended in zip(edits, endings, strict=True)
         ]
+        return interrupted_runs + for_backfills
 
     async def _repeat(self, db: Connection, ended: EndedRun, attempt: Attempt, *, asked_for: bool) -> int | None:
         """Let any node make another *attempt* at an interrupted manual run. Return its id.
@@ -263,6 +310,25 @@ class EndingWork(SuccessorWork):
             await db.execute(INSERT_REQUEST, run, ended.run.uid, "start", None, at)
             await self._tell_of_request(db)
         return run
+
+    async def _interrupt_backfills(
+        self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Transition, ClaimedRun]]:
+        """Do the same as `_interrupt` for runs of backfills. Their jobs do not change."""
+        rows = [row for row in await db.fetch(LOCK_HELD_BY_BACKFILLS, node) if row[WIDTH] not in known]
+        if not rows:
+            return []
+        cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
+        jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+        ended = [
+            interrupted(job, row[WIDTH], row[WIDTH + 1 :], problem, now, rules, cancels)[1]
+            for row in rows
+            if (job := jobs.get(row[0])) is not None
+        ]
+        await self._end_for_backfills(db, ended)
+        await self._write_ended_runs(db, ended)
+        await self._tell_of_request(db)
+        return [(Transition(item.run.job, ending=item.ending), item.run) for item in ended]
 
 
 def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transition], list[tuple[Any, ...]]]:

@@ -28,6 +28,7 @@ from scheduler_async.stores.conditions import conditions_of_jobs
 from scheduler_async.stores.decisions import is_relinked, reviewed, rows_of_removal
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.postgres.base import (
+    FREE_INSTANCES,
     NAMED,
     SELECT_STATE,
     SLICE,
@@ -124,10 +125,25 @@ DISABLE: Final = """
            owed_until = NULL, touched = true
      WHERE uid = ANY($1::bigint[])
 """
-CANCEL_RUN: Final = """
-    UPDATE run SET outcome = 'cancelled', finished_at = $2, error = $3 WHERE id = $1 AND uid = $4 AND outcome IS NULL
+RUNS_OF_JOB: Final = """
+    SELECT run FROM state WHERE uid = $1 AND run IS NOT NULL UNION ALL SELECT run FROM instance WHERE uid = $1
 """
-# The run that a caller has asked for and that no node has taken up.
+# The owner of a run in progress, when the job becomes one that may have several.
+MOVE_OWNERS: Final = """
+    WITH owners AS (SELECT uid, run, node FROM state WHERE uid = ANY($1::bigint[]) AND run IS NOT NULL),
+         moved AS (INSERT INTO instance (run, uid, node) SELECT run, uid, node FROM owners ON CONFLICT DO NOTHING)
+    UPDATE state SET run = NULL, node = NULL FROM owners WHERE state.uid = owners.uid
+"""
+CANCEL_BACKFILLS: Final = """
+    WITH due AS (DELETE FROM backfill_due WHERE backfill IN (SELECT number FROM backfill WHERE uid = $1))
+    UPDATE backfill SET state = 'cancelled' WHERE uid = $1 AND state = 'running'
+"""
+CANCEL_RUNS: Final = """
+    UPDATE run
+       SET outcome = 'cancelled', finished_at = $2, error = $3
+     WHERE id = ANY($1::bigint[]) AND uid = $4 AND outcome IS NULL
+"""
+# The runs that callers have asked for and that no node has taken up.
 CANCEL_REQUESTED: Final = """
     WITH requests AS (DELETE FROM request WHERE kind = 'start' AND uid = $1 RETURNING run)
     UPDATE run
@@ -239,6 +255,9 @@ class JobWork(SuccessorWork):
             others = [job for _, job in some if job.description.unreadable]  # placeholders are not stored
             await self._write_states(db, UPDATE_STATES, [(*narrow_values(job, numbers), job.uid) for job in readable])
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(job.state), job.uid) for job in others])
+        become_several = [job.uid for before, job in changed if job.state.running and not before.state.running]
+        if become_several:
+            await db.execute(MOVE_OWNERS, become_several)
         await self._forget_unused(db, {before.handler for before, job in changed if before.handler != job.handler})
 
     async def remove(
@@ -258,11 +277,14 @@ class JobWork(SuccessorWork):
         await self._write_skips(db, [(job, rows_of_removal(job, now), now)])
         await self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
         await db.execute(CANCEL_REQUESTED, job.uid, now, REMOVED)
-        run = await db.fetchval("SELECT run FROM state WHERE uid = $1", job.uid)
-        if run is not None and run == own_run:
+        runs = {run for (run,) in await db.fetch(RUNS_OF_JOB, job.uid)}
+        others = [run for run in runs if run != own_run]
+        await db.execute(CANCEL_RUNS, others, now, REMOVED, job.uid)
+        await db.execute(FREE_INSTANCES, others)
+        await db.execute(CANCEL_BACKFILLS, job.uid)
+        if own_run in runs:
             await db.execute(DISABLE, [job.uid], REMOVED, now)
         else:
-            await db.execute(CANCEL_RUN, run, now, REMOVED, job.uid)
             await self._delete_removed(db, [job])
         await self._tell(db, [])
         return job

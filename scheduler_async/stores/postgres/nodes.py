@@ -12,7 +12,15 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeIdentity, NodeLost, NodeRow, NodeStatus
 from scheduler_async.stores.node_codec import handlers_text, read_handlers, read_node
-from scheduler_async.stores.postgres.base import DUE, END_LIFE, HELD, SELECT_STATE, WorkBase
+from scheduler_async.stores.postgres.base import (
+    DUE,
+    END_LIFE,
+    HAS_OWN_RUN,
+    HELD,
+    IS_INSTANCE_OF_NODE,
+    SELECT_STATE,
+    WorkBase,
+)
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
 if TYPE_CHECKING:
@@ -31,29 +39,45 @@ NODE_COLUMNS: Final = """
 SELECT_NODES: Final = f"SELECT {NODE_COLUMNS} FROM node"
 SELECT_NODES_AT_WORK: Final = f"""
     SELECT {NODE_COLUMNS}, coalesce(skew, 0),
-           (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number), handlers
+           (SELECT count(*) FROM state WHERE activity <> 'idle' AND state.node = node.number)
+           + (SELECT count(*) FROM instance WHERE instance.node = node.number), handlers
       FROM node
   ORDER BY since, number
 """
 # The owners of claims that have no row, with one index lookup each. 0 is a claim without a node.
-OWNERLESS: Final = """
+NEXT_OWNER: Final = """
+    least((SELECT node FROM state WHERE activity <> 'idle' AND node > {0} ORDER BY node LIMIT 1),
+          (SELECT node FROM instance WHERE node > {0} ORDER BY node LIMIT 1))
+"""
+LOWEST: Final = "'-9223372036854775808'::bigint"
+OWNERLESS: Final = f"""
     WITH RECURSIVE owner (number) AS (
-        (SELECT node FROM state WHERE activity <> 'idle' AND node IS NOT NULL ORDER BY node LIMIT 1)
+        SELECT {NEXT_OWNER.format(LOWEST)}
      UNION ALL
-        SELECT (SELECT node FROM state WHERE activity <> 'idle' AND node > owner.number ORDER BY node LIMIT 1)
+        SELECT {NEXT_OWNER.format("owner.number")}
           FROM owner
          WHERE owner.number IS NOT NULL)
     SELECT number,
-           (SELECT r.node
-              FROM state s JOIN run r ON r.id = s.run
-             WHERE s.activity <> 'idle' AND s.node = owner.number
-             LIMIT 1)
+           coalesce((SELECT r.node
+                       FROM state s JOIN run r ON r.id = s.run
+                      WHERE s.activity <> 'idle' AND s.node = owner.number
+                      LIMIT 1),
+                    (SELECT r.node FROM instance i JOIN run r ON r.id = i.run WHERE i.node = owner.number LIMIT 1))
       FROM owner
      WHERE number IS NOT NULL AND NOT EXISTS (SELECT FROM node WHERE node.number = owner.number)
  UNION ALL
-    SELECT 0, NULL WHERE EXISTS (SELECT FROM state WHERE activity <> 'idle' AND node IS NULL)
+    SELECT 0, NULL
+     WHERE EXISTS (SELECT FROM state s WHERE s.activity <> 'idle' AND s.node IS NULL AND {HAS_OWN_RUN})
+        OR EXISTS (SELECT FROM instance WHERE node IS NULL)
 """
-SELECT_HELD: Final = f"{SELECT_STATE} FROM state s WHERE {HELD}"
+SELECT_HELD: Final = f"""
+    {SELECT_STATE} FROM state s WHERE {HELD}
+ UNION ALL
+    {SELECT_STATE} FROM instance i JOIN state s USING (uid) WHERE {IS_INSTANCE_OF_NODE}
+"""
+RUNS_OF_NODE: Final = """
+    SELECT run FROM state WHERE activity <> 'idle' AND node = $1 UNION ALL SELECT run FROM instance WHERE node = $1
+"""
 ARE_REMOVED: Final = "SELECT EXISTS (SELECT FROM job WHERE uid = ANY($1::bigint[]) AND removed_at IS NOT NULL)"
 LAST_RANK: Final = len(Priority) - 1
 # The handler numbers of waiting jobs, with one index lookup each; the handler with that number; the handler of the
@@ -138,8 +162,7 @@ class NodeWork(WorkBase):
         await db.execute("UPDATE node SET handlers = $1 WHERE number = $2", handlers_text(handlers), node)
 
     async def held(self, db: Connection, node: int) -> set[int]:
-        rows = await db.fetch("SELECT run FROM state WHERE activity <> 'idle' AND node = $1", node)
-        return {run for (run,) in rows}
+        return {run for (run,) in await db.fetch(RUNS_OF_NODE, node)}
 
     async def leave(self, db: Connection, node: int, now: Micros | None = None) -> None:
         if await db.execute("DELETE FROM node WHERE number = $1", node) == "DELETE 1":

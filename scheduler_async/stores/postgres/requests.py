@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, cancelled_on_request
+from scheduler_async.rules.plans import has_room
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, NodeLost, Report
-from scheduler_async.stores.postgres.base import INSERT_REQUEST, SELECT_STATE, WIDTH
+from scheduler_async.stores.postgres.base import FREE, INSERT_REQUEST, SELECT_STATE, WIDTH, free_values
 from scheduler_async.stores.postgres.bulk_writes import write_rows
-from scheduler_async.stores.postgres.claims import NEW_RUN, ClaimWork
+from scheduler_async.stores.postgres.claims import HAVE_OWNERS, NEW_RUN
 from scheduler_async.stores.postgres.endings import (
     FORGET_REQUESTS,
     INSERT_TEXTS,
@@ -29,7 +30,14 @@ from scheduler_async.timekeeping.instants import Micros
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-WAITING_RUN: Final = "SELECT run FROM request WHERE kind = 'start' AND uid = $1 LIMIT 1"
+WAITING_RUNS: Final = "SELECT run FROM request WHERE kind = 'start' AND uid = $1 ORDER BY run"
+# Whether another run of a job may start, as `has_room` decides. The policy may be damaged.
+HAS_ROOM: Final = """
+    CASE WHEN s.running = 0 THEN s.activity = 'idle'
+         ELSE s.running < (SELECT coalesce(substring(j.policy FROM '"max_instances":([0-9]{1,18})')::bigint, 1)
+                             FROM job j
+                            WHERE j.uid = s.uid) END
+"""
 INSERT_WAITING: Final = """
     INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
     VALUES ($1, $2, $3, 1, 'manual', $3, $4, $1)
@@ -44,7 +52,7 @@ REQUESTED: Final = """
 # A locked row belongs to another node that takes the request, or to an edit that ends soon.
 LOCK_REQUESTED: Final = f"""
     {SELECT_STATE}, q.run, r.payload, r.scheduled_for, r.attempt, r.origin
-    {REQUESTED} AND s.activity = 'idle'
+    {REQUESTED} AND {HAS_ROOM}
 ORDER BY q.run
    LIMIT $2
      FOR UPDATE OF q, s SKIP LOCKED
@@ -59,6 +67,11 @@ TAKE: Final = """
                      WHERE uid = $3)
     SELECT nextval('activity')
 """
+# The same for a job that may have several runs. Its state is written separately.
+TAKE_RUN: Final = """
+    WITH requests AS (DELETE FROM request WHERE run = $4)
+    UPDATE run SET claimed_at = $2, started_at = $3, node = $1, payload = $5 WHERE id = $4
+"""
 FIND_RUN: Final = "SELECT uid FROM run WHERE id = $1"
 LOCK_OWNER: Final = "SELECT run FROM state WHERE uid = $1 FOR UPDATE"
 CANCEL_WAITING: Final = """
@@ -69,11 +82,14 @@ CANCEL_WAITING: Final = """
 FORGET_OUTDATED: Final = """
     DELETE FROM request
      WHERE kind = 'cancel' AND NOT EXISTS (SELECT FROM state s WHERE s.uid = request.uid AND s.run = request.run)
+       AND NOT EXISTS (SELECT FROM instance i WHERE i.run = request.run)
 """
 SELECT_CANCELS: Final = """
     SELECT q.run, q.reason
       FROM request q JOIN state s ON s.uid = q.uid AND s.run = q.run
      WHERE q.kind = 'cancel' AND s.node = $1
+ UNION ALL
+    SELECT q.run, q.reason FROM request q JOIN instance i ON i.run = q.run WHERE q.kind = 'cancel' AND i.node = $1
 """
 # A run that is being recorded is left alone: its ending has the last word, and must not wait.
 LOCK_REPORTED: Final = """
@@ -81,18 +97,18 @@ LOCK_REPORTED: Final = """
 """
 
 
-class RequestWork(ClaimWork, EndingWork):
+class RequestWork(EndingWork):
     """The transactions of requests. For their purpose, see `Store`."""
 
     async def request_start(
         self, db: Connection, namespace: str, id: str, payload_json: str | None, now: Micros, by: Actor = NO_ACTOR
     ) -> int | Job | AlreadyRequested | None:
         job = await self._lock(db, namespace, id, now)
-        if job is None or is_running(job, now):
+        if job is None or is_running(job := await self._recounted(db, job), now):
             return job
-        waiting = await db.fetchval(WAITING_RUN, job.uid)
-        if waiting is not None:
-            return AlreadyRequested(waiting)
+        waiting = [run for (run,) in await db.fetch(WAITING_RUNS, job.uid)]
+        if waiting and job.state.running + len(waiting) >= job.max_instances:
+            return AlreadyRequested(waiting[0])
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
         run = int(await db.fetchval(NEW_RUN))
@@ -116,22 +132,28 @@ class RequestWork(ClaimWork, EndingWork):
         rows = await db.fetch(LOCK_REQUESTED, handlers, terms.limit)
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         runs: list[ClaimedRun] = []
-        taken: set[int] = set()
         for row in rows:
             run_id, payload, *requested = row[WIDTH:]
             job = jobs.get(row[0])
-            if row[0] in taken or job is None or has_unreadable_state(job) or job.description.unreadable:
+            if job is None or has_unreadable_state(job) or job.description.unreadable:
+                continue
+            if not has_room(job := await self._recounted(db, job)):  # another run has just taken the last one
                 continue
             queued = terms.slots is not None and len(runs) >= terms.slots
             payload_json = original(payload)
             run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
-            taken.add(row[0])
-            activity = run.job.state.activity._value_
             began = None if queued else now
             payload = kept(run.payload_json)
-            await db.execute(TAKE, terms.node, name, run.uid, run_id, now, began, activity, payload)
-            self.counted += 1
+            if run.is_instance:
+                await db.execute(TAKE_RUN, name, now, began, run_id, payload)
+                await write_rows(db, FREE, [free_values(run.job)])
+                await self._add_instances(db, [run], terms.node)
+            else:
+                activity = run.job.state.activity._value_
+                await db.execute(TAKE, terms.node, name, run.uid, run_id, now, began, activity, payload)
+                self.counted += 1
             runs.append(run)
+            jobs[run.uid] = run.job
         await self._count_starts(db, runs, terms.group_rates, now)
         return runs, bool(await db.fetchval(ARE_REQUESTED, handlers))
 
@@ -142,7 +164,7 @@ class RequestWork(ClaimWork, EndingWork):
         uid = await db.fetchval(FIND_RUN, run)
         if uid is None:
             return Cancellation.UNKNOWN
-        claimed = await db.fetchval(LOCK_OWNER, uid)
+        claimed = await db.fetchval(LOCK_OWNER, uid) == run or bool(await db.fetch(HAVE_OWNERS, [run]))
         # After the lock: the run may have ended meanwhile, and then its row may be gone.
         found = await db.fetchrow("SELECT outcome FROM run WHERE id = $1", run)
         if found is None:
@@ -150,7 +172,7 @@ class RequestWork(ClaimWork, EndingWork):
         if found[0] is not None:
             return Cancellation.ENDED
         await self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason, run=run)])
-        if claimed == run:
+        if claimed:
             await db.execute(INSERT_REQUEST, run, uid, "cancel", maybe_kept(reason), now)
             await self._tell_of_request(db)
             return Cancellation.REQUESTED
@@ -161,6 +183,13 @@ class RequestWork(ClaimWork, EndingWork):
 
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         cancels = await self._cancels_of(db, [run.id for run in runs])
+        of_backfills = [run for run in runs if run.is_backfill]
+        if of_backfills:
+            never = [never_begun(run, cancels[run.id]) for run in of_backfills if run.id in cancels]
+            await self._finish_for_backfills(db, never)
+            await self._release_for_backfills(db, [run for run in of_backfills if run.id not in cancels])
+            runs = [run for run in runs if not run.is_backfill]
+            cancels = {run.id: cancels[run.id] for run in runs if run.id in cancels}
         if cancels:  # these are not run again
             gone = [never_begun(run, cancels[run.id]) for run in runs if run.id in cancels]
             left = await self._finish_touched(db, gone, Rules())

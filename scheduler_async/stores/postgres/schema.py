@@ -197,6 +197,8 @@ MIGRATIONS: Final = (
         "ALTER TABLE state ADD COLUMN paused_until bigint",
         "ALTER TABLE state ADD COLUMN cursor text",
         "ALTER TABLE state ADD COLUMN cursor_edits bigint NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN running bigint NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN retries text",
         "ALTER TABLE state ADD COLUMN owed_until bigint",
         "ALTER TABLE state ADD COLUMN occurrences_run bigint NOT NULL DEFAULT 0",
         "UPDATE state SET counted_until = coalesce(disabled_at, updated_at) WHERE phase <> 'active'",
@@ -250,6 +252,41 @@ MIGRATIONS: Final = (
         """,
         "CREATE INDEX request_start ON request (uid) WHERE kind = 'start'",
         "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
+        # The owners of runs whose jobs may have several at once. The state of any other job has the owner of its run.
+        """
+        CREATE TABLE instance (
+            run       bigint PRIMARY KEY,
+            uid       bigint NOT NULL,
+            node      bigint,
+            backfill  bigint
+        )
+        """,
+        "CREATE INDEX instance_of_job ON instance (uid)",
+        "CREATE INDEX instance_of_node ON instance (node)",
+        "CREATE INDEX instance_of_backfill ON instance (backfill) WHERE backfill IS NOT NULL",
+        """
+        CREATE TABLE backfill (
+            number          bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+            uid             bigint NOT NULL REFERENCES job (uid) ON DELETE CASCADE,
+            max_concurrent  bigint NOT NULL,
+            payload         text,
+            total           bigint NOT NULL,
+            done            bigint NOT NULL,
+            failed          bigint NOT NULL,
+            state           text NOT NULL,
+            at              bigint NOT NULL
+        )
+        """,
+        "CREATE INDEX backfill_running ON backfill (number) WHERE state = 'running'",
+        "CREATE INDEX backfill_of_job ON backfill (uid)",
+        # The occurrences of a backfill that no node has taken.
+        """
+        CREATE TABLE backfill_due (
+            backfill       bigint NOT NULL REFERENCES backfill (number) ON DELETE CASCADE,
+            scheduled_for  bigint NOT NULL,
+            PRIMARY KEY (backfill, scheduled_for)
+        )
+        """,
         """
         CREATE TABLE change (
             number  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,

@@ -417,6 +417,16 @@ class PostgresStore:
             return [], False
         return await self._transact(self._runs, self._work.claim_requested, now, terms)
 
+    add_backfill = writing(Work.add_backfill, EDITS)
+    get_backfill = reading(Work.get_backfill, EDITS)
+    cancel_backfill = writing(Work.cancel_backfill, EDITS)
+
+    async def claim_backfills(self, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], Micros | None]:
+        """Claim runs of backfills, oldest occurrences first, within their limits and those of groups."""
+        if not await self._ask(self._runs, self._work.are_backfills):  # usually: one statement
+            return [], None
+        return await self._transact(self._runs, self._work.claim_backfills, now, terms)
+
     start = recording(Work.start, RUNS)
     release = recording(Work.release, RUNS)
 

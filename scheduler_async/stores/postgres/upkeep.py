@@ -74,6 +74,7 @@ LOCK_LONG_DISABLED: Final = f"""
     {SELECT_STATE}
       FROM state s
      WHERE s.phase = 'disabled' AND ({ENDED_AS_NUMBER}) = $4 AND s.disabled_at < $1 AND s.activity = 'idle'
+       AND s.running = 0
        AND s.uid <> ALL($3::bigint[])
   ORDER BY s.disabled_at
      LIMIT $2

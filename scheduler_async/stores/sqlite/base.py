@@ -59,12 +59,33 @@ SELECT_CLAIMED: Final = f"""
       FROM state s
      WHERE s.uid IN (SELECT value FROM json_each(?))
 """
+# Whether a claimed job has one run at a time, so that its state has the owner. The others have rows of `instance`.
+HAS_OWN_RUN: Final = (
+    "(s.running = 0 OR NOT EXISTS (SELECT 1 FROM instance i WHERE i.uid = s.uid AND i.backfill IS NULL))"
+)
 SELECT_HELD: Final = f"""
     {SELECT_STATE}, s.run, r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
       FROM state s INDEXED BY state_claimed
  LEFT JOIN run r ON r.id = s.run AND r.uid = s.uid AND r.outcome IS NULL
-     WHERE s.activity <> 'idle' AND (s.node = :node OR (:node = 0 AND s.node IS NULL))
+     WHERE s.activity <> 'idle' AND (s.node = :node OR (:node = 0 AND s.node IS NULL AND {HAS_OWN_RUN}))
 """
+# The same for jobs that may have several runs at once.
+SELECT_HELD_INSTANCES: Final = f"""
+    {SELECT_STATE}, i.run, r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
+      FROM instance i INDEXED BY instance_of_node
+CROSS JOIN state s ON s.uid = i.uid
+ LEFT JOIN run r ON r.id = i.run AND r.uid = i.uid AND r.outcome IS NULL
+     WHERE i.node IS nullif(:node, 0) AND i.backfill IS NULL
+  ORDER BY i.run
+"""
+ADD_INSTANCES: Final = "INSERT INTO instance (run, uid, node) VALUES (?, ?, ?)"
+ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run IN (SELECT value FROM json_each(?)) AND backfill IS NULL"
+COUNT_INSTANCES: Final = """
+    SELECT uid, count(*) FROM instance INDEXED BY instance_of_job
+     WHERE uid IN (SELECT value FROM json_each(?)) AND backfill IS NULL
+  GROUP BY uid
+"""
+FREE_INSTANCES: Final = "DELETE FROM instance WHERE run IN (SELECT value FROM json_each(?))"
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 
 
@@ -210,10 +231,41 @@ class WorkBase:
         self, db: sqlite3.Connection, runs: Iterable[ClaimedRun], now: Micros | None, question: str = SELECT_CLAIMED
     ) -> dict[int, Job]:
         """Return the jobs of *runs* that are still claimed and can be read, by run."""
+        runs = list(runs)
         uids = json.dumps([run.uid for run in runs])
         rows = db.execute(question, (uids,)).fetchall()
-        jobs = self._jobs(db, [row[:-1] for row in rows], now)
-        return {row[-1]: job for row in rows if (job := jobs.get(row[0])) and not has_unreadable_state(job)}
+        found = self._jobs(db, [row[:-1] for row in rows], now)
+        jobs = {uid: job for uid, job in found.items() if not has_unreadable_state(job)}
+        held = {row[-1]: jobs[row[0]] for row in rows if row[-1] is not None and row[0] in jobs}
+        others = json.dumps([run.id for run in runs if run.id not in held])
+        instances = {run for (run,) in db.execute(ARE_INSTANCES, (others,))}
+        if instances:
+            self._recount(db, jobs)
+            held |= {run.id: jobs[run.uid] for run in runs if run.id in instances and run.uid in jobs}
+        return held
+
+    def _recount(self, db: sqlite3.Connection, jobs: dict[int, Job]) -> None:
+        """Count the runs of those *jobs*, by number, that may have several. The rows of the owners decide."""
+        counts = dict(db.execute(COUNT_INSTANCES, (json.dumps([*jobs]),)).fetchall())
+        for uid, job in jobs.items():
+            count = counts.get(uid, 0)
+            if job.state.running != count and not has_unreadable_state(job):
+                jobs[uid] = job.with_state(replace(job.state, running=count))
+
+    def _recounted(self, db: sqlite3.Connection, job: Job) -> Job:
+        """Return *job* with the number of its runs, if it may have several."""
+        jobs = {job.uid: job}
+        if job.state.running or job.description.policy.has_instances:
+            self._recount(db, jobs)
+        return jobs[job.uid]
+
+    def _free(self, db: sqlite3.Connection, jobs: Iterable[Job], runs: Iterable[int]) -> None:
+        """Write jobs after *runs* of them have ended. Several of these may be of the same job, whose last state counts.
+
+        Delete the owners of the runs.
+        """
+        WRITE_STATE.all(db, map(free_values, {job.uid: job for job in jobs}.values()))
+        db.execute(FREE_INSTANCES, (json.dumps([*runs]),))
 
     def _jobs(self, db: sqlite3.Connection, rows: Sequence[Row], now: Micros | None = 0) -> dict[int, Job]:
         """Return the jobs of these rows of state, by number. A state without a job is omitted.
@@ -318,6 +370,7 @@ class WorkBase:
         """
         gone = [job for job in jobs if db.execute(DELETE_STATE, (job.uid,)).rowcount]
         if gone:
+            db.executemany("DELETE FROM instance WHERE uid = ?", [(job.uid,) for job in gone])
             self._forget_removed(db, gone)
         return bool(gone)
 

@@ -8,21 +8,31 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.policies import USUAL as USUAL_POLICY
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.groups import Rooms
+from scheduler_async.rules.plans import has_room
 from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
-from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
-from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
+from scheduler_async.stores.decisions import (
+    after_repeat,
+    are_due,
+    can_be_claimed,
+    claimed_by_hand,
+    earliest_of,
+    put_back_all,
+)
+from scheduler_async.stores.messages import MOST_UNHANDLED, OVERLAPPED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.sqlite.base import (
+    ADD_INSTANCES,
     DUE,
     EARLIEST,
+    HAS_OWN_RUN,
     INSERT_REQUEST,
     LAST_RUN,
     SELECT_STATE,
@@ -34,10 +44,16 @@ from scheduler_async.stores.sqlite.rates import RateWork
 from scheduler_async.stores.sqlite.successors import SuccessorWork
 from scheduler_async.timekeeping.instants import LAST, Micros
 
-RUNNING_BY_GROUP: Final = """
+RUNNING_BY_GROUP: Final = f"""
     SELECT group_key, count(*)
-      FROM state INDEXED BY state_claimed
-     WHERE activity <> 'idle' AND activity IN ('queued', 'running') AND group_key IS NOT NULL
+      FROM (SELECT s.group_key
+              FROM state s INDEXED BY state_claimed
+             WHERE s.activity <> 'idle' AND s.activity IN ('queued', 'running') AND s.group_key IS NOT NULL
+               AND {HAS_OWN_RUN}
+         UNION ALL
+            SELECT s.group_key
+              FROM instance i CROSS JOIN state s ON s.uid = i.uid
+             WHERE s.group_key IS NOT NULL)
   GROUP BY group_key
 """
 # Damaged rows must not break the comparison of places.
@@ -141,6 +157,14 @@ INSERT_RUN: Final = inserting(
     *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "node"),
     verb="INSERT OR IGNORE",
 )
+# Ask the owner of the oldest run of a job to cancel it.
+CANCEL_OLDEST: Final = """
+    INSERT OR IGNORE INTO request (run, uid, kind, reason, at)
+    SELECT run, ?, 'cancel', ?, ? FROM instance INDEXED BY instance_of_job
+     WHERE uid = ? AND backfill IS NULL
+  ORDER BY run
+     LIMIT 1
+"""
 LATEST_RUN: Final = """
     SELECT max(scheduled_for)
       FROM run INDEXED BY run_once
@@ -189,21 +213,30 @@ class ClaimWork(SuccessorWork, RateWork):
             if job is None or not can_be_claimed(job, here):
                 self._left_alone.add(row[0])
                 unhandled += [job] if job is not None and job.enabled else []
-            elif plan.claim(job, run_id + 1):
+                continue
+            if job.description.policy is not USUAL_POLICY:
+                job = self._recounted(db, job)
+            if plan.claim(job, run_id + 1):
                 run_id += 1
         WRITE_STATE.all(db, map(free_values, plan.passed_over))
         for job in plan.passed_over:
             self._add_if_due(job)
         runs = plan.runs
-        WRITE_STATE.all(db, (held_values(run, terms.node) for run in runs))
+        if plan.instances:
+            self._hold_instances(db, plan, terms.node)
+        else:
+            WRITE_STATE.all(db, (held_values(run, terms.node) for run in runs))
         repeated: set[int] = set()
-        if INSERT_RUN.all(db, (_insert_run(run, name) for run in runs)) != len(runs):
+        if INSERT_RUN.all(db, (inserted_values(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
             plan.drop(repeated)
+        if plan.instances:
+            db.executemany(ADD_INSTANCES, [(run.id, run.uid, terms.node) for run in plan.instances])
         self._write_skips(db, plan.skipped)
         self._write_changes(db, plan.changes)
         for (key, _), count in self._count_starts(db, plan.runs, terms.group_rates, now).items():
             started[key] += count
+        db.executemany(CANCEL_OLDEST, [(uid, OVERLAPPED, now, uid) for uid in plan.overlapped])
         are_many = self._are_many_handlers
         due = {"now": until, "handlers": handlers}
         next_due, known = db.execute(NEXT_DUE_OF_MANY if are_many else NEXT_DUE, due).fetchone()
@@ -221,9 +254,10 @@ class ClaimWork(SuccessorWork, RateWork):
             runs=self._with_causes(db, plan.runs),
             edits=plan.edits,
             unhandled=unhandled,
-            is_full=len(rows) >= terms.limit or bool(repeated),
+            is_full=len(rows) >= terms.limit or bool(repeated) or are_due(plan.still_due, until),
             next_due=next_due,
             next_count=next_count,
+            overlaps=bool(plan.overlapped),
         )
 
     def _select_due(
@@ -255,6 +289,14 @@ class ClaimWork(SuccessorWork, RateWork):
                 else:
                     chosen[uid] = row[:-5]
         return list(chosen.values())
+
+    def _hold_instances(self, db: sqlite3.Connection, plan: ClaimPlan, node: int) -> None:
+        """Write the claimed jobs, of which some may have several runs. Such a job may be due again at once."""
+        several = {run.id for run in plan.instances}
+        WRITE_STATE.all(db, (held_values(run, node) for run in plan.runs if run.id not in several))
+        WRITE_STATE.all(db, (free_values(run.job) for run in plan.instances))
+        for job in plan.still_due:
+            self._add_if_due(job)
 
     def _rooms(self, db: sqlite3.Connection, terms: ClaimTerms, started: Mapping[str, int]) -> Rooms:
         return terms.rooms(self.running_by_group(db) if terms.limits_running else {}, started)
@@ -333,17 +375,25 @@ class ClaimWork(SuccessorWork, RateWork):
     ) -> ClaimedRun | Job | None:
         name = self._require_node(db, node)
         job = self._find_job(db, namespace, id, now)
-        if job is None or job.state.activity is not Status.IDLE:
+        if job is None or not has_room(job := self._recounted(db, job)):
             return job
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
         run = claimed_by_hand(job, self._last_number(db, LAST_RUN) + 1, payload_json, now, queued=queued)
-        INSERT_RUN.one(db, *_insert_run(run, name))
+        INSERT_RUN.one(db, *inserted_values(run, name))
         db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
-        WRITE_STATE.one(db, *held_values(run, node))
+        self._hold(db, run, node)
         self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run.id)])
         self._count_starts(db, [run], rates, now)
         return run
+
+    def _hold(self, db: sqlite3.Connection, run: ClaimedRun, node: int) -> None:
+        """Write a job that was claimed by hand, and the owner of its run."""
+        if run.is_instance:
+            WRITE_STATE.one(db, *free_values(run.job))
+            db.execute(ADD_INSTANCES, (run.id, run.uid, node))
+        else:
+            WRITE_STATE.one(db, *held_values(run, node))
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:
         row = db.execute("SELECT name FROM node WHERE number = ?", (node,)).fetchone()
@@ -355,7 +405,7 @@ class ClaimWork(SuccessorWork, RateWork):
         ours = set()
         for run in runs:
             marked = db.execute("UPDATE state SET activity = 'running' WHERE uid = ? AND run = ?", (run.uid, run.id))
-            if marked.rowcount:
+            if marked.rowcount or db.execute("SELECT 1 FROM instance WHERE run = ?", (run.id,)).fetchone():
                 db.execute("UPDATE run SET started_at = ? WHERE id = ?", (now, run.id))
                 ours.add(run.id)
         return ours
@@ -364,9 +414,9 @@ class ClaimWork(SuccessorWork, RateWork):
         # Read the current jobs, which may have been edited since the claim.
         jobs = self._claimed_by(db, runs, None, SELECT_RELEASED)
         ours = [run for run in runs if run.id in jobs]
-        undone = [put_back(jobs[run.id], run) for run in ours]
+        undone = put_back_all(jobs, ours)
         freed = [job for job, _, _ in undone]
-        WRITE_STATE.all(db, map(free_values, freed))
+        self._free(db, freed, (run.id for run in ours))
         self._delete_removed(db, freed)
         gone = [run for run in ours if not run.waits_if_given_back]
         db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in gone])
@@ -379,7 +429,8 @@ class ClaimWork(SuccessorWork, RateWork):
             self._add_if_due(job)
 
 
-def _insert_run(run: ClaimedRun, node: str) -> Row:
+def inserted_values(run: ClaimedRun, node: str) -> Row:
+    """Return the columns of `INSERT_RUN`. *node* is the name of the node."""
     return (
         run.id,
         run.job.uid,

@@ -16,6 +16,7 @@ from scheduler_async.stores.conditions import RECORDED_AT
 from scheduler_async.stores.decisions import (
     NEVER_BEGAN,
     after,
+    after_all,
     cancelled_by_stop,
     interrupted,
     process_gone,
@@ -25,17 +26,16 @@ from scheduler_async.stores.decisions import (
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
+from scheduler_async.stores.sqlite.backfills import SELECT_HELD_BY_BACKFILLS, BackfillWork
 from scheduler_async.stores.sqlite.base import (
     END_LIFE,
     INSERT_REQUEST,
     LAST_RUN,
     SELECT_HELD,
+    SELECT_HELD_INSTANCES,
     USUAL,
-    WRITE_STATE,
-    free_values,
 )
 from scheduler_async.stores.sqlite.bulk_writes import updating
-from scheduler_async.stores.sqlite.successors import SuccessorWork
 from scheduler_async.timekeeping.instants import Micros
 
 FINISH_UNTOUCHED: Final = updating(
@@ -44,6 +44,8 @@ FINISH_UNTOUCHED: Final = updating(
 FINISH_RUN: Final = updating(
     "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code", "result"
 )
+# Three kinds of runs, by where the store keeps their owners and what their endings change.
+PLAIN, SEVERAL, OF_BACKFILL = range(3)
 FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING beat_at, name"
 REPEAT: Final = """
     INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
@@ -54,12 +56,14 @@ REPEAT: Final = """
 FORGET_REQUEST: Final = "DELETE FROM request WHERE run = ?"
 
 
-class EndingWork(SuccessorWork):
+class EndingWork(BackfillWork):
     """The transactions of endings. For their purpose, see `Store`."""
 
     def finish(self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, self._cancels_of(db, stopped))
+        if any(item.run.is_instance for item in ended):
+            return self._finish_several(db, ended, rules)
         left = [after(item.run.job, item, rules) for item in ended]
         found = FINISH_UNTOUCHED.all(
             db,
@@ -76,6 +80,25 @@ class EndingWork(SuccessorWork):
             left = [with_successors(one, item.run.id, woken) for one, item in zip(left, ended, strict=True)]
         return [*left]
 
+    def _finish_several(
+        self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Transition | None]:
+        """Do the same as `finish` if some of the jobs may have several runs. Their states change with each of them."""
+        plain, several, of_backfills = (
+            [item for item in ended if _kind_of(item) == kind] for kind in (PLAIN, SEVERAL, OF_BACKFILL)
+        )
+        left = {
+            PLAIN: iter(self.finish(db, plain, rules)),  # first, because it may start the transaction again
+            SEVERAL: iter(self._finish_touched(db, several, rules)),
+            OF_BACKFILL: iter(self._finish_for_backfills(db, of_backfills)),
+        }
+        return [next(left[_kind_of(item)]) for item in ended]
+
+    def _finish_for_backfills(self, db: sqlite3.Connection, ended: Sequence[EndedRun]) -> list[Transition | None]:
+        ours = self._end_for_backfills(db, ended)
+        self._write_ended_runs(db, [item for item in ended if item.run.id in ours])
+        return [Transition(item.run.job) if item.run.id in ours else None for item in ended]
+
     def _finish_touched(
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
     ) -> list[Transition | None]:
@@ -83,10 +106,11 @@ class EndingWork(SuccessorWork):
         now = max((item.finished_at for item in ended), default=0)
         jobs = self._claimed_by(db, (item.run for item in ended), now)
         ours = [item for item in ended if item.run.id in jobs]
-        left = {item.run.id: after(jobs[item.run.id], item, rules) for item in ours}
-        WRITE_STATE.all(db, (free_values(one.job) for one in left.values()))
+        found = after_all(jobs, ours, rules)
+        left = {run: one for run, (_, one) in found.items()}
+        self._free(db, (one.job for one in left.values()), left)
         self._delete_removed(db, (one.job for one in left.values()))
-        self._write_endings(db, ours, list(left.values()), jobs)
+        self._write_endings(db, ours, list(left.values()), {run: before for run, (before, _) in found.items()})
         woken = self._wake_successors(db, ours, rules)
         left = {run: with_successors(one, run, woken) for run, one in left.items()}
         return [left.get(item.run.id) for item in ended]
@@ -99,12 +123,7 @@ class EndingWork(SuccessorWork):
         jobs: Mapping[int, Job] | None = None,
     ) -> None:
         """Write how runs ended. *jobs* are their jobs before that, by run, unless they are as of their claims."""
-        FINISH_RUN.all(db, map(ending_values, ended))
-        if told := [item for item in ended if item.ending.tells_more]:
-            for table in TEXTS_OF_RUNS:
-                db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", texts_of(told, table))
-            db.executemany("UPDATE run SET progress = ?, progress_message = ? WHERE id = ?", progress_of(told))
-            db.executemany(FORGET_REQUEST, [(item.run.id,) for item in told if item.ending.on_request])
+        self._write_ended_runs(db, ended)
         for item, one in zip(ended, left, strict=True):
             self._add_if_due(one.job)
             if one.skips:
@@ -112,6 +131,14 @@ class EndingWork(SuccessorWork):
             if one.kind is not None and disables(one):
                 before = item.run.job if jobs is None else jobs[item.run.id]
                 self._write_changes(db, disablings([(before, one, item.finished_at)]))
+
+    def _write_ended_runs(self, db: sqlite3.Connection, ended: Sequence[EndedRun]) -> None:
+        FINISH_RUN.all(db, map(ending_values, ended))
+        if told := [item for item in ended if item.ending.tells_more]:
+            for table in TEXTS_OF_RUNS:
+                db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", texts_of(told, table))
+            db.executemany("UPDATE run SET progress = ?, progress_message = ? WHERE id = ?", progress_of(told))
+            db.executemany(FORGET_REQUEST, [(item.run.id,) for item in told if item.ending.on_request])
 
     def recover(
         self, db: sqlite3.Connection, dead: Sequence[NodeRow], now: Micros, rules: Rules
@@ -143,9 +170,11 @@ class EndingWork(SuccessorWork):
         self, db: sqlite3.Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Record all runs of *node* as interrupted, except the *known* ones."""
-        rows = [row for row in db.execute(SELECT_HELD, {"node": node}).fetchall() if row[-7] not in known]
+        held = db.execute(SELECT_HELD, {"node": node}).fetchall()
+        held += db.execute(SELECT_HELD_INSTANCES, {"node": node}).fetchall()
+        rows = [row for row in held if row[-7] not in known]
         cancels = self._cancels_of(db, [row[-7] for row in rows])
-        jobs = self._jobs(db, [row[:-7] for row in rows], now)
+        jobs = {uid: self._recounted(db, job) for uid, job in self._jobs(db, [row[:-7] for row in rows], now).items()}
         left = []
         endings = []
         for row in rows:
@@ -154,9 +183,10 @@ class EndingWork(SuccessorWork):
                 continue
             edit, ended = interrupted(job, row[-6], row[-5:], problem, now, rules, cancels)
             if not has_unreadable_state(job):
-                WRITE_STATE.one(db, *free_values(edit.job))
+                self._free(db, [edit.job], [row[-7]])
                 self._delete_removed(db, [edit.job])
                 self._add_if_due(edit.job)
+                jobs[job.uid] = edit.job  # another run of it may be next
             if edit.attempt is not None:
                 again = self._repeat(db, ended, edit.attempt, asked_for=problem == NEVER_BEGAN)
                 ended = ended if again is None else repeated_as(ended, again)
@@ -168,7 +198,8 @@ class EndingWork(SuccessorWork):
             left.append((edit, ended.run))
             endings.append(ended)
         woken = self._wake_successors(db, endings, rules) if endings else ()
-        return [(with_successors(edit, run.id, woken), run) for edit, run in left]
+        interrupted_runs = [(with_successors(edit, run.id, woken), run) for edit, run in left]
+        return interrupted_runs + self._interrupt_backfills(db, node, known, problem, now, rules)
 
     def _repeat(self, db: sqlite3.Connection, ended: EndedRun, attempt: Attempt, *, asked_for: bool) -> int | None:
         """Let any node make another *attempt* at an interrupted manual run. Return its id.
@@ -182,3 +213,25 @@ class EndingWork(SuccessorWork):
             return None
         db.execute(INSERT_REQUEST, (run, ended.run.uid, "start", None, attempt.claimed_at))
         return run
+
+    def _interrupt_backfills(
+        self, db: sqlite3.Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Transition, ClaimedRun]]:
+        """Do the same as `_interrupt` for runs of backfills. Their jobs do not change."""
+        rows = [row for row in db.execute(SELECT_HELD_BY_BACKFILLS, {"node": node}).fetchall() if row[-7] not in known]
+        cancels = self._cancels_of(db, [row[-7] for row in rows])
+        jobs = self._jobs(db, [row[:-7] for row in rows], now)
+        ended = [
+            interrupted(job, row[-6] or row[-7], row[-5:], problem, now, rules, cancels)[1]
+            for row in rows
+            if (job := jobs.get(row[0])) is not None
+        ]
+        self._end_for_backfills(db, ended)
+        self._write_ended_runs(db, ended)
+        return [(Transition(item.run.job, ending=item.ending), item.run) for item in ended]
+
+
+def _kind_of(item: EndedRun) -> int:
+    if item.run.is_backfill:
+        return OF_BACKFILL
+    return SEVERAL if item.run.is_instance else PLAIN

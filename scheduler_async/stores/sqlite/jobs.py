@@ -35,6 +35,7 @@ from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_meta
 from scheduler_async.stores.run_codec import Skipped
 from scheduler_async.stores.sqlite.base import (
     EDITED,
+    FREE_INSTANCES,
     SELECT_EDITED,
     SET_LAST_CHANGE,
     UPDATE_ONLY_STATE,
@@ -96,14 +97,27 @@ RECORD_ADDITIONS: Final = f"""
 NOTE_DISABLED: Final = """
     UPDATE change SET after = substr(after, 1, length(after) - 1) || ',"enabled":false}' WHERE number = ?
 """
+RUNS_OF_JOB: Final = """
+    SELECT run FROM state WHERE uid = ? AND run IS NOT NULL UNION ALL SELECT run FROM instance WHERE uid = ?
+"""
+# The owner of a run in progress, when the job becomes one that may have several.
+MOVE_OWNER: Final = """
+    INSERT OR IGNORE INTO instance (run, uid, node)
+    SELECT s.run, s.uid, s.node FROM state s JOIN run r ON r.id = s.run WHERE s.uid = ?
+"""
+FORGET_OWNER: Final = "UPDATE state SET run = NULL, node = NULL WHERE uid = ?"
+CANCEL_BACKFILLS: Final = "UPDATE backfill SET state = 'cancelled' WHERE uid = ? AND state = 'running'"
+FORGET_BACKFILLS: Final = """
+    DELETE FROM backfill_due WHERE backfill IN (SELECT number FROM backfill INDEXED BY backfill_of_job WHERE uid = ?)
+"""
 CANCEL_RUN: Final = (
     "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ? WHERE id = ? AND uid = ? AND outcome IS NULL"
 )
-# The run that a caller has asked for and that no node has taken up.
+# The runs that callers have asked for and that no node has taken up.
 CANCEL_REQUESTED: Final = """
     UPDATE run
        SET outcome = 'cancelled', finished_at = ?, error = ?
-     WHERE id = (SELECT run FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?) AND outcome IS NULL
+     WHERE id IN (SELECT run FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?) AND outcome IS NULL
 """
 FORGET_REQUESTED: Final = "DELETE FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?"
 PARAMETER: Final = "?"
@@ -227,6 +241,9 @@ class JobWork(SuccessorWork):
         refuse_unreadable_state(before)
         if job.revision != before.revision:
             refuse_stand_ins(job)
+        if job.state.running and not before.state.running:
+            db.execute(MOVE_OWNER, (job.uid,))
+            db.execute(FORGET_OWNER, (job.uid,))
         if job.description.unreadable:
             refuse_resuming_unreadable(before, job)
         self._update_spec(db, before, job, None if record is None else self._insert_change(db, record))
@@ -269,12 +286,16 @@ class JobWork(SuccessorWork):
         self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
         db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid))
         db.execute(FORGET_REQUESTED, (job.uid,))
-        (run,) = db.execute("SELECT run FROM state WHERE uid = ?", (job.uid,)).fetchone() or (None,)
-        if run is not None and run == own_run:
+        runs = {run for (run,) in db.execute(RUNS_OF_JOB, (job.uid, job.uid))}
+        others = [run for run in runs if run != own_run]
+        db.executemany(CANCEL_RUN, [(now, REMOVED, run, job.uid) for run in others])
+        db.execute(FREE_INSTANCES, (json.dumps(others),))
+        db.execute(CANCEL_BACKFILLS, (job.uid,))
+        db.execute(FORGET_BACKFILLS, (job.uid,))
+        if own_run in runs:
             db.execute(DISABLE, (REMOVED, now, job.uid))
-            return job
-        db.execute(CANCEL_RUN, (now, REMOVED, run, job.uid))
-        self._delete_removed(db, [job])
+        else:
+            self._delete_removed(db, [job])
         return job
 
     def get(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:

@@ -12,40 +12,71 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.messages import NodeIdentity, NodeLost, NodeRow, NodeStatus
 from scheduler_async.stores.node_codec import handlers_text, read_handlers, read_node
-from scheduler_async.stores.sqlite.base import DUE, END_LIFE, SELECT_HELD, WorkBase, last_number
+from scheduler_async.stores.sqlite.backfills import SELECT_HELD_BY_BACKFILLS
+from scheduler_async.stores.sqlite.base import (
+    DUE,
+    END_LIFE,
+    HAS_OWN_RUN,
+    SELECT_HELD,
+    SELECT_HELD_INSTANCES,
+    WorkBase,
+    last_number,
+)
 from scheduler_async.stores.unreadable import is_moment, is_name
 from scheduler_async.timekeeping.instants import Micros
 
+LOWEST, HIGHEST = -(2**63), 2**63 - 1  # the integers of SQLite; texts and blobs are higher
+LOWEST_TEXT: Final = f"({LOWEST + 1} - 1)"  # the literal itself would be too large for its sign
 LAST_NODE: Final = last_number("node", "node.number")
 NODE_COLUMNS: Final = "number, name, host, pid, process_start, beat, since"
 SELECT_NODES_AT_WORK: Final = f"SELECT {NODE_COLUMNS}, beat_at, handlers FROM node ORDER BY since, number"
+# The owner of each run in progress, and the run. An index finds the owners in each half.
 RUNNING_BY_NODE: Final = """
     SELECT node, count(*)
-      FROM state INDEXED BY state_claimed
-     WHERE activity <> 'idle'
+      FROM (SELECT node FROM state INDEXED BY state_claimed WHERE activity <> 'idle'
+         UNION ALL
+            SELECT node FROM instance)
   GROUP BY node
 """
-ARE_CLAIMED: Final = "SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' LIMIT 1"
+ARE_CLAIMED: Final = """
+    SELECT EXISTS (SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle')
+        OR EXISTS (SELECT 1 FROM instance)
+"""
+NEXT_OWNER: Final = """
+    min(coalesce((SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node > {0}), {1}),
+        coalesce((SELECT min(node) FROM instance INDEXED BY instance_of_node WHERE node > {0}), {1}))
+"""
 # The owners of claims that have no row, with one index lookup each. 0 is a claim without a node.
-OWNERLESS: Final = """
+OWNERLESS: Final = f"""
     WITH RECURSIVE owner (number) AS (
-        SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle'
+        SELECT {NEXT_OWNER.format(LOWEST_TEXT, HIGHEST)}
      UNION ALL
-        SELECT (SELECT min(node) FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node > owner.number)
+        SELECT {NEXT_OWNER.format("owner.number", HIGHEST)}
           FROM owner
-         WHERE owner.number IS NOT NULL)
+         WHERE owner.number < {HIGHEST})
     SELECT number,
-           (SELECT r.node
-              FROM state s INDEXED BY state_claimed JOIN run r ON r.id = s.run
-             WHERE s.activity <> 'idle' AND s.node = owner.number
-             LIMIT 1)
+           coalesce((SELECT r.node
+                       FROM state s INDEXED BY state_claimed JOIN run r ON r.id = s.run
+                      WHERE s.activity <> 'idle' AND s.node = owner.number
+                      LIMIT 1),
+                    (SELECT r.node
+                       FROM instance i INDEXED BY instance_of_node JOIN run r ON r.id = i.run
+                      WHERE i.node = owner.number
+                      LIMIT 1))
       FROM owner
-     WHERE number NOT IN (SELECT number FROM node)
+     WHERE number < {HIGHEST} AND number NOT IN (SELECT number FROM node)
  UNION ALL
     SELECT 0, NULL
-     WHERE EXISTS (SELECT 1 FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node IS NULL)
+     WHERE EXISTS (SELECT 1
+                     FROM state s INDEXED BY state_claimed
+                    WHERE s.activity <> 'idle' AND s.node IS NULL AND {HAS_OWN_RUN})
+        OR EXISTS (SELECT 1 FROM instance INDEXED BY instance_of_node WHERE node IS NULL)
 """
-LOWEST, HIGHEST = -(2**63), 2**63 - 1  # the integers of SQLite; texts and blobs are higher
+HELD: Final = """
+    SELECT run FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node = ?
+ UNION ALL
+    SELECT run FROM instance INDEXED BY instance_of_node WHERE node = ?
+"""
 IS_REMOVED: Final = "SELECT 1 FROM job WHERE uid = ? AND removed_at IS NOT NULL"
 # The next handler number of waiting jobs; the handler with that number; and that of the first of those jobs, which
 # should be the same. One index lookup for each handler.
@@ -116,7 +147,7 @@ class NodeWork(WorkBase):
         if not beaten.rowcount:
             raise NodeLost
         nodes = [self._node(row) for row in db.execute(f"SELECT {NODE_COLUMNS} FROM node")]
-        if not db.execute(ARE_CLAIMED).fetchone():
+        if not db.execute(ARE_CLAIMED).fetchone()[0]:
             return nodes
         return nodes + [
             NodeRow.missing(*row) for row in db.execute(OWNERLESS).fetchall() if self._can_recover(db, row[0])
@@ -125,6 +156,8 @@ class NodeWork(WorkBase):
     def _can_recover(self, db: sqlite3.Connection, owner: int) -> bool:
         """Return whether `recover` has anything to do for the claims of *owner*, which has no row."""
         rows = db.execute(SELECT_HELD, {"node": owner}).fetchall()
+        rows += db.execute(SELECT_HELD_INSTANCES, {"node": owner}).fetchall()
+        rows += db.execute(SELECT_HELD_BY_BACKFILLS, {"node": owner}).fetchall()
         jobs = self._jobs(db, [row[:-7] for row in rows]).values()
         return any(not has_unreadable_state(job) or db.execute(IS_REMOVED, (job.uid,)).fetchone() for job in jobs)
 
@@ -132,10 +165,7 @@ class NodeWork(WorkBase):
         db.execute("UPDATE node SET handlers = ? WHERE number = ?", (handlers_text(handlers), node))
 
     def held(self, db: sqlite3.Connection, node: int) -> set[int]:
-        rows = db.execute(
-            "SELECT run FROM state INDEXED BY state_claimed WHERE activity <> 'idle' AND node = ?", (node,)
-        )
-        return {run for (run,) in rows}
+        return {run for (run,) in db.execute(HELD, (node, node))}
 
     def leave(self, db: sqlite3.Connection, node: int, now: Micros | None = None) -> None:
         if db.execute("DELETE FROM node WHERE number = ?", (node,)).rowcount:

@@ -10,48 +10,64 @@ from typing import Final
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, cancelled_on_request
+from scheduler_async.rules.plans import has_room
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, Report
-from scheduler_async.stores.sqlite.base import INSERT_REQUEST, LAST_RUN, SELECT_STATE, STATE_END, WRITE_STATE
-from scheduler_async.stores.sqlite.claims import ClaimWork, held_values
+from scheduler_async.stores.sqlite.base import INSERT_REQUEST, LAST_RUN, SELECT_STATE, STATE_END
 from scheduler_async.stores.sqlite.endings import FORGET_REQUEST, EndingWork
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
 
 ARE_REQUESTED: Final = "SELECT 1 FROM request INDEXED BY request_start WHERE kind = 'start' LIMIT 1"
-WAITING_RUN: Final = "SELECT run FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?"
+WAITING_RUNS: Final = "SELECT run FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ? ORDER BY run"
 INSERT_WAITING: Final = """
     INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
     VALUES (?, ?, ?, 1, 'manual', ?, ?, ?)
 """
-# Those whose jobs are idle come first, in the order of the requests.
+# Whether another run of a job may start, as `has_room` decides.
+HAS_ROOM: Final = """
+    CASE WHEN s.running = 0 THEN s.activity = 'idle'
+         ELSE s.running < (SELECT coalesce(CASE WHEN json_valid(j.policy)
+                                                THEN json_extract(j.policy, '$.max_instances') END, 1)
+                             FROM job j
+                            WHERE j.uid = s.uid) END
+"""
+# Those whose jobs have room come first, in the order of the requests.
 SELECT_REQUESTED: Final = f"""
-    {SELECT_STATE}, s.activity = 'idle', q.run, r.payload, r.scheduled_for, r.attempt, r.origin
+    {SELECT_STATE}, {HAS_ROOM} AS has_room, q.run, r.payload, r.scheduled_for, r.attempt, r.origin
       FROM request q INDEXED BY request_start
 CROSS JOIN state s ON s.uid = q.uid
 CROSS JOIN run r ON r.id = q.run AND r.uid = q.uid AND r.outcome IS NULL
      WHERE q.kind = 'start' AND s.handler IN (SELECT value FROM json_each(:handlers))
-  ORDER BY s.activity <> 'idle', q.run
+  ORDER BY has_room DESC, q.run
      LIMIT :most
 """
 TAKE: Final = "UPDATE run SET claimed_at = ?, started_at = ?, node = ?, payload = ? WHERE id = ?"
 FIND_RUN: Final = """
-    SELECT r.uid, r.outcome, coalesce(s.run = r.id, 0) FROM run r LEFT JOIN state s ON s.uid = r.uid WHERE r.id = ?
+    SELECT r.uid, r.outcome, coalesce(s.run = r.id, 0) OR EXISTS (SELECT 1 FROM instance i WHERE i.run = r.id)
+      FROM run r LEFT JOIN state s ON s.uid = r.uid
+     WHERE r.id = ?
 """
 CANCEL_WAITING: Final = "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ?, reason = ? WHERE id = ?"
 # Their runs have ended before a node noticed the request.
 FORGET_OUTDATED: Final = """
     DELETE FROM request INDEXED BY request_cancel
      WHERE kind = 'cancel' AND NOT EXISTS (SELECT 1 FROM state s WHERE s.uid = request.uid AND s.run = request.run)
+       AND NOT EXISTS (SELECT 1 FROM instance i WHERE i.run = request.run)
 """
 SELECT_CANCELS: Final = """
     SELECT q.run, q.reason
       FROM request q INDEXED BY request_cancel
 CROSS JOIN state s ON s.uid = q.uid
      WHERE q.kind = 'cancel' AND s.run = q.run AND s.node = ?
+ UNION ALL
+    SELECT q.run, q.reason
+      FROM request q INDEXED BY request_cancel
+CROSS JOIN instance i ON i.run = q.run
+     WHERE q.kind = 'cancel' AND i.node = ?
 """
 REPORT_PROGRESS: Final = "UPDATE run SET progress = ?, progress_message = ? WHERE id = ? AND outcome IS NULL"
 REPORT_OUTPUT: Final = """
@@ -59,7 +75,7 @@ REPORT_OUTPUT: Final = """
 """
 
 
-class RequestWork(ClaimWork, EndingWork):
+class RequestWork(EndingWork):
     """The transactions of requests. For their purpose, see `Store`."""
 
     def request_start(
@@ -72,10 +88,10 @@ class RequestWork(ClaimWork, EndingWork):
         by: Actor = NO_ACTOR,
     ) -> int | Job | AlreadyRequested | None:
         job = self._find_job(db, namespace, id, now)
-        if job is None or is_running(job, now):
+        if job is None or is_running(job := self._recounted(db, job), now):
             return job
-        waiting = db.execute(WAITING_RUN, (job.uid,)).fetchone()
-        if waiting is not None:
+        waiting = [run for (run,) in db.execute(WAITING_RUNS, (job.uid,))]
+        if waiting and job.state.running + len(waiting) >= job.max_instances:
             return AlreadyRequested(waiting[0])
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
@@ -97,24 +113,27 @@ class RequestWork(ClaimWork, EndingWork):
             return [], False
         jobs = self._jobs(db, [row[:STATE_END] for row in rows], now)
         runs: list[ClaimedRun] = []
-        taken: set[int] = set()
+        are_more = False
         for row in rows:
-            is_idle, run_id, payload, *requested = row[STATE_END:]
+            may_start, run_id, payload, *requested = row[STATE_END:]
             job = jobs.get(row[0])
-            if not is_idle or len(runs) == terms.limit or row[0] in taken:
+            if not may_start or len(runs) == terms.limit:
                 return runs, True
             if job is None or has_unreadable_state(job) or job.description.unreadable:
+                continue
+            if not has_room(job := self._recounted(db, job)):  # another run has just taken the last one
+                are_more = True
                 continue
             queued = terms.slots is not None and len(runs) >= terms.slots
             payload_json = None if payload is None else shown_text(payload)
             run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
-            taken.add(row[0])
             db.execute(TAKE, (now, None if queued else now, name, run.payload_json, run_id))
-            WRITE_STATE.one(db, *held_values(run, terms.node))
+            self._hold(db, run, terms.node)
             db.execute(FORGET_REQUEST, (run_id,))
             runs.append(run)
+            jobs[run.uid] = run.job
             self._count_starts(db, [run], terms.group_rates, now)
-        return runs, False
+        return runs, are_more
 
     def request_cancel(
         self, db: sqlite3.Connection, run: int, reason: str | None, now: Micros, by: Actor = NO_ACTOR
@@ -139,11 +158,13 @@ class RequestWork(ClaimWork, EndingWork):
         cancels = self._cancels_of(db, [run.id for run in runs])
         if cancels:  # these are not run again
             gone = [never_begun(run, cancels[run.id]) for run in runs if run.id in cancels]
-            self._finish_touched(db, gone, Rules())
-        super().release(db, [run for run in runs if run.id not in cancels])
+            self._finish_several(db, gone, Rules())
+        left = [run for run in runs if run.id not in cancels]
+        self._release_for_backfills(db, [run for run in left if run.is_backfill])
+        super().release(db, [run for run in left if not run.is_backfill])
 
     def cancels(self, db: sqlite3.Connection, node: int) -> dict[int, str | None]:
-        return {run: None if why is None else shown_text(why) for run, why in db.execute(SELECT_CANCELS, (node,))}
+        return {run: None if why is None else shown_text(why) for run, why in db.execute(SELECT_CANCELS, (node, node))}
 
     def report(self, db: sqlite3.Connection, reports: Sequence[Report]) -> None:
         progress = [(*report.progress, report.run) for report in reports if report.progress is not None]

@@ -257,6 +257,8 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "ALTER TABLE state ADD COLUMN paused_until INTEGER",
         "ALTER TABLE state ADD COLUMN cursor TEXT",
         "ALTER TABLE state ADD COLUMN cursor_edits INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN running INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE state ADD COLUMN retries TEXT",
         "ALTER TABLE state ADD COLUMN owed_until INTEGER",
         "ALTER TABLE state ADD COLUMN occurrences_run INTEGER NOT NULL DEFAULT 0",
         """
@@ -316,6 +318,41 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         """,
         "CREATE INDEX request_start ON request (uid) WHERE kind = 'start'",
         "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
+        # The owners of runs whose jobs may have several at once. The state of any other job has the owner of its run.
+        """
+        CREATE TABLE instance (
+            run       INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+            uid       INTEGER NOT NULL,
+            node      INTEGER,
+            backfill  INTEGER
+        ) STRICT
+        """,
+        "CREATE INDEX instance_of_job ON instance (uid)",
+        "CREATE INDEX instance_of_node ON instance (node)",
+        "CREATE INDEX instance_of_backfill ON instance (backfill) WHERE backfill IS NOT NULL",
+        """
+        CREATE TABLE backfill (
+            number          INTEGER PRIMARY KEY AUTOINCREMENT,
+            uid             INTEGER NOT NULL REFERENCES job (uid) ON DELETE CASCADE,
+            max_concurrent  INTEGER NOT NULL,
+            payload         TEXT,
+            total           INTEGER NOT NULL,
+            done            INTEGER NOT NULL,
+            failed          INTEGER NOT NULL,
+            state           TEXT NOT NULL,
+            at              INTEGER NOT NULL
+        ) STRICT
+        """,
+        "CREATE INDEX backfill_running ON backfill (number) WHERE state = 'running'",
+        "CREATE INDEX backfill_of_job ON backfill (uid)",
+        # The occurrences of a backfill that no node has taken.
+        """
+        CREATE TABLE backfill_due (
+            backfill       INTEGER NOT NULL REFERENCES backfill (number) ON DELETE CASCADE,
+            scheduled_for  INTEGER NOT NULL,
+            PRIMARY KEY (backfill, scheduled_for)
+        ) STRICT, WITHOUT ROWID
+        """,
         # The changes of a job form a chain: the job knows its last one, and each knows the previous one. Each
         # knows also the previous one that is neither a trigger nor a cancellation, of which there may be very many. An
         # index would write one more page for every added, edited and paused job.
@@ -358,7 +395,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
 
 TABLES: Final = (
     *("handler", "job", "run", "node", "state", "output", "traceback", "request", "change", "node_span"),
-    *("successor", "group_start", "sqlite_sequence"),
+    *("instance", "backfill", "backfill_due", "successor", "group_start", "sqlite_sequence"),
 )
 # Each index, its table, and the condition of its rows.
 INDEXES: Final = (
@@ -381,6 +418,11 @@ INDEXES: Final = (
     ("successor_of", "successor", "true"),
     ("sqlite_autoindex_group_start_1", "group_start", "true"),
     ("group_start_until", "group_start", "true"),
+    ("instance_of_job", "instance", "true"),
+    ("instance_of_node", "instance", "true"),
+    ("instance_of_backfill", "instance", "backfill IS NOT NULL"),
+    ("backfill_running", "backfill", "state = 'running'"),
+    ("backfill_of_job", "backfill", "true"),
     ("node_span_until", "node_span", "true"),
     ("node_span_since", "node_span", "true"),
     ("node_span_long", "node_span", f"until - since >= {LONG_LIFE}"),

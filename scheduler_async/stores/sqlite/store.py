@@ -286,6 +286,16 @@ class SQLiteStore:
             return [], False
         return await self._write(self._work.claim_requested, now, terms)
 
+    add_backfill = writing(Work.add_backfill)
+    get_backfill = reading(Work.get_backfill)
+    cancel_backfill = writing(Work.cancel_backfill)
+
+    async def claim_backfills(self, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], Micros | None]:
+        """Claim runs of backfills, oldest occurrences first, within their limits and those of groups."""
+        if not await self._read(self._work.are_backfills):  # usually: without the lock of a writer
+            return [], None
+        return await self._write(self._work.claim_backfills, now, terms)
+
     start = recording(Work.start)
     release = recording(Work.release)
     finish = recording(Work.finish)

@@ -63,7 +63,7 @@ PURGE_CHANGES_OF: Final = f"""
 LONG_DISABLED: Final = f"""
     {SELECT_STATE}
       FROM state s INDEXED BY state_disabled
-     WHERE s.phase = 'disabled' AND ({HAS_ENDED}) = ? AND s.disabled_at < ? AND s.activity = 'idle'
+     WHERE s.phase = 'disabled' AND ({HAS_ENDED}) = ? AND s.disabled_at < ? AND s.activity = 'idle' AND s.running = 0
   ORDER BY s.disabled_at
 """
 

@@ -1,0 +1,464 @@
+"""Jobs that may have several runs at once: claims, endings, edits, and the accounting of their occurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
+from scheduler_async.jobs.enums import ENDED, Phase
+from scheduler_async.jobs.run import Attempt, Ending
+from scheduler_async.rules import instances
+from scheduler_async.rules.edits import disable, pause, resume
+from scheduler_async.rules.plans import PendingRetry, Plan, has_room, plan_of
+from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros
+from tests.rules.stories import (
+    CANCELLED,
+    ERROR,
+    GIVE_UP,
+    INTERRUPTED,
+    NOON,
+    RULES,
+    SUCCESS,
+    Story,
+    an_edit,
+    occurrences,
+)
+from tests.rules.test_random_stories import GRIDS, POLICIES, RETRIES, covered
+
+CANCELLED_ON_REQUEST = Ending(outcome=CANCELLED.outcome, on_request=True)
+
+
+class Several(Story):
+    """A story of a job that may have several runs at once."""
+
+    def __init__(self, schedule: Schedule, **fields: Any) -> None:
+        super().__init__(schedule, **fields)
+        self.open: list[Attempt] = []
+        self.overlaps = 0
+
+    def start_at(self, now: Micros) -> Attempt | None:
+        taken = instances.claim(self.job, now, self.rules)
+        self.change(taken)
+        self.overlaps += taken.overlaps
+        if taken.attempt is not None:
+            self.runs.append((now, taken.attempt))
+            self.open.append(taken.attempt)
+        return taken.attempt
+
+    def trigger_at(self, now: Micros) -> Attempt:
+        taken = instances.claim_manually(self.job, now)
+        assert taken.attempt is not None
+        self.change(taken)
+        self.open.append(taken.attempt)
+        return taken.attempt
+
+    def end_at(self, now: Micros, run: Attempt, ending: Ending = SUCCESS) -> None:
+        self.open.remove(run)
+        self.change(instances.after_run(self.job, run, ending, now, self.rules))
+
+    def started_at(self, *minutes: int) -> list[Attempt]:
+        found = [self.start_at(NOON + at * MINUTE) for at in minutes]
+        return [run for run in found if run is not None]
+
+    @property
+    def next_at(self) -> float | None:
+        """When the next run is due, in minutes."""
+        at = self.job.state.next_run_at
+        return None if at is None else (at - NOON) / MINUTE
+
+
+def is_due(job: Job, now: Micros) -> bool:
+    state = job.state
+    is_claimable = state.activity is Status.IDLE and state.phase is Phase.ACTIVE
+    return is_claimable and state.next_run_at is not None and state.next_run_at <= now
+
+
+# ---------------------------------------------------------------- claims and endings
+
+
+def test_the_next_occurrence_is_planned_at_the_claim() -> None:
+    story = Several(Every("1m"), max_instances=2)
+
+    story.started_at(1)
+
+    assert story.job.status is Status.RUNNING
+    assert story.job.state.activity is Status.IDLE
+    assert story.next_at == 2
+
+
+def test_occurrences_that_pass_while_all_instances_run_are_merged_into_one_row() -> None:
+    story = Several(Every("1m"), max_instances=2)
+    first, _ = story.started_at(1, 2)
+    assert story.job.state.activity is Status.RUNNING
+
+    story.end_at(NOON + 5 * MINUTE + 1, first)
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 3)]
+    assert story.next_at == 6
+    assert story.job.state.running == 1
+
+
+def test_a_run_that_ends_while_others_may_start_skips_nothing() -> None:
+    story = Several(Every("1m"), max_instances=3)
+    first, _ = story.started_at(1, 2)
+
+    story.end_at(NOON + 2 * MINUTE + 1, first)
+
+    assert story.skips == []
+    assert story.next_at == 3
+
+
+def test_with_queue_one_occurrence_waits_and_the_later_ones_merge_into_it() -> None:
+    story = Several(Every("1m"), max_instances=2, overlap="queue")
+    first, _ = story.started_at(1, 2)
+
+    story.end_at(NOON + 5 * MINUTE + 1, first)
+    assert is_due(story.job, NOON + 5 * MINUTE + 1)
+    run = story.start_at(NOON + 5 * MINUTE + 1)
+
+    assert run is not None
+    assert run.scheduled_for == NOON + 3 * MINUTE
+    assert story.missed == 2
+    assert story.next_at == 6
+
+
+def test_with_cancel_the_oldest_run_makes_room_and_the_occurrence_waits_for_its_end() -> None:
+    story = Several(Every("1m"), overlap="cancel")
+    (first,) = story.started_at(1)
+    assert is_due(story.job, NOON + 2 * MINUTE)
+
+    assert story.start_at(NOON + 2 * MINUTE) is None
+    assert story.overlaps == 1
+    assert not is_due(story.job, NOON + 2 * MINUTE)
+
+    story.end_at(NOON + 2 * MINUTE + SECOND, first, CANCELLED_ON_REQUEST)
+    run = story.start_at(NOON + 2 * MINUTE + SECOND)
+    assert run is not None
+    assert run.scheduled_for == NOON + 2 * MINUTE
+    assert story.skips == []
+
+
+def test_each_instance_that_a_dead_process_held_runs_again() -> None:
+    """The death counts as one failure, not as ten, which would disable the job."""
+    story = Several(Every("1m"), max_instances=10)
+    runs = story.started_at(*range(1, 11))
+    died_at = NOON + 10 * MINUTE + 30 * SECOND
+
+    for run in runs:
+        story.end_at(died_at, run, INTERRUPTED)
+
+    assert story.job.enabled
+    assert story.job.consecutive_errors == 1
+    assert len(plan_of(story.job.state).retries) == 10
+    again = []
+    while is_due(story.job, died_at):
+        again.append(story.start_at(died_at))
+    assert [(run.scheduled_for, run.attempt, run.trigger) for run in again if run] == [
+        (run.scheduled_for, 2, Trigger.RETRY) for run in runs
+    ]
+    assert story.next_at == 11
+
+
+def test_a_job_that_kills_its_process_every_time_is_disabled_in_the_end() -> None:
+    story = Several(Every("1h"), max_instances=3, retry=Retry.none())
+    runs = story.started_at(60)
+    now = NOON + 60 * MINUTE
+    while story.job.enabled:
+        now += SECOND
+        story.end_at(now, runs.pop(), INTERRUPTED)
+        if is_due(story.job, now):
+            run = story.start_at(now)
+            assert run is not None
+            runs.append(run)
+
+    assert story.job.state.interruptions == 5
+
+
+def test_each_occurrence_has_its_own_retries_in_the_window() -> None:
+    story = Several(Every("10m"), max_instances=3, retry=Retry.in_window(1, delay="15m"))
+    first, second = story.started_at(10, 20)
+
+    story.end_at(NOON + 21 * MINUTE, first, ERROR)
+    story.end_at(NOON + 22 * MINUTE, second, ERROR)
+
+    assert plan_of(story.job.state) == Plan(
+        NOON + 30 * MINUTE,
+        None,
+        (
+            PendingRetry(NOON + 36 * MINUTE, NOON + 10 * MINUTE, 1),
+            PendingRetry(NOON + 37 * MINUTE, NOON + 20 * MINUTE, 1),
+        ),
+    )
+    retry = None
+    for at in (30, 36):
+        retry = story.start_at(NOON + at * MINUTE)
+    assert retry is not None
+    assert (retry.scheduled_for, retry.attempt) == (NOON + 10 * MINUTE, 2)
+    story.end_at(NOON + 36 * MINUTE, retry, ERROR)
+    assert [one.of for one in plan_of(story.job.state).retries] == [NOON + 20 * MINUTE]
+
+
+def test_a_backoff_postpones_the_regular_time_whichever_instance_fails() -> None:
+    story = Several(Every("1m"), max_instances=3, retry=Retry.backoff(["5m"]))
+    first, second = story.started_at(1, 2)
+
+    story.end_at(NOON + 2 * MINUTE + SECOND, second, ERROR)
+    assert story.next_at == 7 + 1 / 60
+    story.end_at(NOON + 2 * MINUTE + 2 * SECOND, first)
+
+    assert story.next_at == 7 + 1 / 60
+    run = story.start_at(NOON + 7 * MINUTE + SECOND)
+    assert run is not None
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.BACKOFF, 5)]
+
+
+def test_the_last_occurrence_ends_the_job_when_its_last_run_has_ended() -> None:
+    story = Several(Every("1m", end=from_micros(NOON + 2 * MINUTE)), max_instances=3)
+    first, second = story.started_at(1, 2)
+    assert story.job.enabled
+    assert not is_due(story.job, NOON + DAY)
+
+    story.end_at(NOON + 3 * MINUTE, second)
+    assert story.job.enabled
+    story.end_at(NOON + 4 * MINUTE, first)
+
+    assert story.job.ended
+    assert story.job.state.activity is Status.IDLE
+
+
+def test_a_delay_has_one_regular_run_at_a_time_and_counts_from_its_end() -> None:
+    story = Several(Delay("1m"), max_instances=2)
+    run = story.start_at(NOON)
+    assert run is not None
+    assert not is_due(story.job, NOON + DAY)
+
+    by_hand = story.trigger_at(NOON + SECOND)
+    assert not has_room(story.job)
+    story.end_at(NOON + 2 * SECOND, by_hand)
+    assert not is_due(story.job, NOON + DAY)
+    story.end_at(NOON + MINUTE, run)
+
+    assert story.next_at == 2
+    assert story.job.status is Status.IDLE
+
+
+def test_a_one_shot_ends_with_its_run_although_a_manual_run_goes_on() -> None:
+    story = Several(At(from_micros(NOON + MINUTE)), max_instances=2)
+    (run,) = story.started_at(1)
+    by_hand = story.trigger_at(NOON + MINUTE)
+
+    story.end_at(NOON + 2 * MINUTE, run)
+    assert story.job.ended
+    statuses = [story.job.status]
+    story.end_at(NOON + 3 * MINUTE, by_hand)
+
+    assert [*statuses, story.job.status] == [Status.RUNNING, Status.DISABLED]
+
+
+def test_a_manual_job_runs_as_often_at_once_as_it_may() -> None:
+    story = Several(Manual(), max_instances=3)
+    runs = [story.trigger_at(NOON) for _ in range(3)]
+    assert not has_room(story.job)
+
+    story.end_at(NOON, runs[0], ERROR)
+
+    assert has_room(story.job)
+    assert story.job.consecutive_errors == 0
+
+
+@pytest.mark.parametrize("schedule", [Every("1m"), Cron("* * * * *", tz="UTC")], ids=str)
+def test_manual_runs_count_and_leave_the_schedule_alone(schedule: Schedule) -> None:
+    story = Several(schedule, max_instances=2)
+    manual = [story.trigger_at(NOON + SECOND) for _ in range(2)]
+    assert not is_due(story.job, NOON + MINUTE)
+
+    story.end_at(NOON + 90 * SECOND, manual[0])
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 1)]
+    assert story.next_at == 2
+
+
+# ---------------------------------------------------------------- edits and undone claims
+
+
+def test_a_run_in_progress_becomes_the_first_of_several() -> None:
+    story = Story(Every("1m"))
+    run = story.start_at(NOON + MINUTE)
+    assert run is not None
+
+    story.change(an_edit(story.job, NOON + 90 * SECOND, max_instances=2))
+    assert story.job.state.running == 1
+    story.change(instances.after_run(story.job, run, SUCCESS, NOON + 3 * MINUTE + 1, RULES))
+
+    assert story.job.state.running == 0
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 2)]
+    assert story.job.state.next_run_at == NOON + 4 * MINUTE
+
+
+def test_fewer_instances_wait_until_the_surplus_has_ended() -> None:
+    story = Several(Every("1m"), max_instances=3)
+    runs = story.started_at(1, 2, 3)
+
+    story.change(an_edit(story.job, NOON + 3 * MINUTE, max_instances=1))
+    for number, run in enumerate(runs):
+        assert not is_due(story.job, NOON + DAY)
+        story.end_at(NOON + (4 + number) * MINUTE - 1, run)
+
+    assert story.job.state.running == 0
+    assert story.job.state.activity is Status.IDLE
+    assert story.missed == 2
+
+
+def test_more_instances_let_the_waiting_occurrence_start() -> None:
+    story = Several(Every("1m"), max_instances=2)
+    story.started_at(1, 2)
+
+    story.change(an_edit(story.job, NOON + 3 * MINUTE + SECOND, max_instances=3))
+
+    assert is_due(story.job, NOON + 3 * MINUTE + SECOND)
+    assert story.skips == []
+
+
+@pytest.mark.parametrize("retry", [None, Retry.none(), Retry.budget()], ids=["backoff", "none", "budget"])
+def test_an_undone_claim_leaves_the_job_as_it_was(retry: Retry | None) -> None:
+    story = Several(Every("1m"), max_instances=3, retry=retry)
+    story.started_at(1)
+    before = story.job
+    taken = instances.claim(before, NOON + 2 * MINUTE, RULES)
+    assert taken.attempt is not None
+
+    undone, _ = instances.unclaim(taken.job, taken.job, before.state, taken.attempt)
+
+    assert undone.job == before
+    assert undone.skips == ()
+
+
+def test_an_undone_claim_of_a_retry_owes_the_retry() -> None:
+    story = Several(Every("1h"), max_instances=3)
+    runs = story.started_at(60, 120)
+    for run in runs:
+        story.end_at(NOON + 130 * MINUTE, run, INTERRUPTED)
+    before = story.job
+    taken = instances.claim(before, NOON + 130 * MINUTE, RULES)
+    assert taken.attempt is not None
+
+    undone, _ = instances.unclaim(taken.job, taken.job, before.state, taken.attempt)
+
+    assert undone.job == before
+
+
+# ---------------------------------------------------------------- random stories
+
+OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual()]
+ENDINGS = [SUCCESS, SUCCESS, ERROR, INTERRUPTED, CANCELLED, CANCELLED_ON_REQUEST, GIVE_UP]
+DEEDS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                *("start", "start", "start", "end", "end", "trigger", "pause", "resume", "resume", "disable", "edit"),
+                *("edit, disabled", "more", "fewer", "undo"),
+            ]
+        ),
+        st.sampled_from([0, 1, 30, 60, 61, 150, 300]),
+        st.sampled_from(GRIDS + OTHERS),
+        st.sampled_from(ENDINGS),
+        st.integers(0, 3),
+    ),
+    max_size=24,
+)
+
+
+@given(
+    schedule=st.sampled_from(GRIDS),
+    deeds=DEEDS,
+    retry=st.sampled_from(RETRIES),
+    policy=POLICIES,
+    most=st.integers(2, 4),
+    cancels=st.sampled_from([False, False, True]),
+)
+def test_whatever_is_done_each_occurrence_has_run_or_has_its_row_once(
+    schedule: Schedule,
+    deeds: Iterable[tuple[str, int, Schedule, Ending, int]],
+    retry: Retry | None,
+    policy: Any,
+    most: int,
+    cancels: bool,
+) -> None:
+    overlap = {"overlap": "cancel"} if cancels else {}
+    story = Several(schedule, retry=retry, **{**policy, **overlap, "max_instances": most})
+    now = NOON
+    for deed, seconds, other, ending, which in deeds:
+        now += seconds * SECOND
+        do(story, deed, now, other, ending, which)
+        state = story.job.state
+
+        assert state.running == len(story.open)
+        check(story, now)
+        attempts = [(run.scheduled_for, run.attempt) for _, run in story.runs]
+        assert len(attempts) == len(set(attempts))
+        if state.activity is not Status.IDLE:
+            assert story.open
+        is_planned = state.next_run_at is not None or state.activity is not Status.IDLE
+        if state.phase is Phase.ACTIVE:
+            assert is_planned or isinstance(story.job.schedule, Manual)
+
+
+def do(story: Several, deed: str, now: Micros, schedule: Schedule, ending: Ending, which: int) -> None:
+    state = story.job.state
+    if deed == "start" and is_due(story.job, now):
+        before = len(story.open)
+        story.start_at(now)
+        assert len(story.open) <= max(story.job.max_instances, before)
+    elif deed == "undo" and is_due(story.job, now) and has_room(story.job):
+        claimed = instances.claim(story.job, now, RULES)
+        if claimed.attempt is not None:
+            undone, _ = instances.unclaim(claimed.job, claimed.job, state, claimed.attempt)
+            story.change(undone)
+    elif deed == "trigger" and has_room(story.job):
+        story.trigger_at(now)
+    elif deed == "end" and story.open:
+        story.end_at(now, story.open[which % len(story.open)], ending)
+    elif deed == "pause":
+        story.change(pause(story.job, now))
+    elif deed == "disable":
+        story.change(disable(story.job, "enough", now))
+    elif deed == "resume" and state.disabled_reason != ENDED:
+        story.change(resume(story.job, now))
+    elif deed in ("more", "fewer"):
+        most = max(story.job.max_instances + (1 if deed == "more" else -1), 2)
+        story.change(an_edit(story.job, now, max_instances=most, enabled=story.job.enabled))
+    elif deed.startswith("edit") and schedule != story.job.schedule:
+        before_edit = story.job
+        story.reschedule(schedule, now, **({"enabled": False} if "disabled" in deed else {}))
+        check(story, now, before_edit, now + 1)
+        story.skips.clear()
+        story.runs.clear()
+
+
+def check(story: Several, now: Micros, job: Job | None = None, owed_from: Micros | None = None) -> None:
+    """Each occurrence that needs it has run, or has its row, once."""
+    job = story.job if job is None else job
+    if isinstance(job.schedule, At | Delay | Manual):
+        return
+    moments = occurrences(job, now + DAY)
+    found = [at for at, _ in covered(story, moments)]
+    if owed_from is None:
+        owed_from = first_owed(story, now)
+    assert sorted(found) == [at for at in moments if at < owed_from], job.state
+
+
+def first_owed(story: Several, now: Micros) -> Micros:
+    """Return the first occurrence that needs no row yet."""
+    state = story.job.state
+    if state.phase is not Phase.ACTIVE:
+        assert state.counted_until is not None
+        return state.counted_until + 1
+    regular = plan_of(state).regular
+    if regular is not None:
+        return regular
+    return max(state.last_run_at or now, state.counted_until or 0) + 1

@@ -31,6 +31,9 @@ class RunsInProgress(Protocol):
         """Return the job and the tasks of each run whose handler has been called and has not returned."""
 
 
+_UNWATCHED = nullcontext()
+
+
 class Clock(ABC):
     """The clock that a scheduler goes by: `SystemClock`, or `scheduler_async.testing.VirtualClock` in tests."""
 
@@ -94,11 +97,11 @@ class Clock(ABC):
 
     def working(self) -> AbstractContextManager[None]:
         """Return a scope for work that is under way off the event loop, such as a query to the store."""
-        return nullcontext()
+        return _UNWATCHED
 
     def working_in_thread(self) -> AbstractContextManager[None]:
         """Return a scope for a function that runs in a thread, which may take any time."""
-        return nullcontext()
+        return _UNWATCHED
 
 
 class SystemClock(Clock):

@@ -24,6 +24,7 @@ from scheduler_async import (
     InvalidJobError,
     InvalidScheduleError,
     JobAlreadyRunningError,
+    JobDisabledError,
     JobExistsError,
     JobNotFoundError,
     JobSpec,
@@ -1774,15 +1775,16 @@ async def test_an_edit_that_disables_a_job_is_told_as_that(scheduler: Scheduler)
 
 
 async def test_what_changes_nothing_is_not_told(scheduler: Scheduler) -> None:
-    """Pausing what is paused or disabled, resuming what goes on."""
+    """Pausing what is paused, resuming what goes on. Pausing what is disabled is refused."""
     stream = scheduler.events()
 
     job = await scheduler.add_job(Every("1h"), handler="work", id="a")
     assert await scheduler.resume_job("a") == job
     paused = await scheduler.pause_job("a")
     assert await scheduler.pause_job("a") == paused
-    disabled = await scheduler.disable_job("a")
-    assert await scheduler.pause_job("a") == disabled
+    await scheduler.disable_job("a")
+    with pytest.raises(JobDisabledError):
+        await scheduler.pause_job("a")
 
     assert [kind.value for kind in await kinds_until_stopped(scheduler, stream)] == [
         *("added", "paused", "disabled", "stopped"),

@@ -17,8 +17,9 @@ from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import NO_ACTOR, Action
 from scheduler_async.rules import edits
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import plain_record, read_change
+from scheduler_async.stores.change_codec import plain_record, read_change, read_change_to_copy
 from scheduler_async.stores.conditions import IS_DECISION
+from scheduler_async.stores.copy_records import ChangeCopy
 from scheduler_async.stores.messages import ChangeFilter, Decision, NodeIdentity
 from scheduler_async.stores.postgres import base as postgres_base
 from scheduler_async.stores.postgres import history as postgres_history
@@ -315,3 +316,26 @@ def test_a_row_that_cannot_be_read_is_told_as_far_as_possible(place: int, value:
     assert (row.number, row.job_id) == (7, "a")
     assert column == "before" or row.before == {"name": None}
     assert row.to_json()
+
+
+KEY = (NOON, 1, "manual", NOON)
+
+
+@pytest.mark.parametrize(
+    ("columns", "run", "after"),
+    [
+        pytest.param((7, "default", "a", NOON, "trigger", None, None, None, None, '{"run":9}'), KEY, '{"run":3}'),
+        pytest.param((7, "default", "a", NOON, "cancel", None, None, None, None, '{"run":9}'), (None,) * 4, None),
+        pytest.param(SOUND, (None,) * 4, SOUND[-1]),
+    ],
+    ids=["its run has another number there", "its run is gone", "an edit"],
+)
+def test_a_copied_change_names_no_wrong_run(columns: Any, run: Any, after: str | None) -> None:
+    change = read_change_to_copy(columns, run)
+
+    assert isinstance(change, ChangeCopy)
+    assert change.told(3)[-1] == after
+
+
+def test_a_change_that_cannot_be_read_is_not_copied() -> None:
+    assert read_change_to_copy((7, "default", "a", NOON, "whim", None, None, None, None, None), (None,) * 4) == 7

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace as changed
 from itertools import chain
 from pathlib import Path
@@ -312,7 +313,7 @@ async def test_a_file_looks_up_details_by_their_keys(tmp_path: Path, query: str,
     await store.open()
     await store.close()
 
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values)]
     whole = [
         step

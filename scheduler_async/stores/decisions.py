@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import Outcome, Phase, Status, Trigger
+from scheduler_async.jobs.enums import Outcome, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.policies import USUAL
@@ -18,6 +18,7 @@ from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
 from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
 from scheduler_async.rules.finishing import after_run
+from scheduler_async.rules.missed import next_regular, passed_over
 from scheduler_async.rules.next_run import disabled, failing_schedule
 from scheduler_async.rules.plans import fitted, has_room
 from scheduler_async.rules.successors import Name, after_ending
@@ -377,11 +378,23 @@ def can_be_purged(job: Job, spared: Collection[tuple[str, str]]) -> bool:
     return not has_unreadable_state(job) and (job.namespace, job.id) not in spared
 
 
-def resumed_by_itself(job: Job) -> Transition:
-    """Resume a job that was paused until a time, as of that time."""
+def resumed_by_itself(job: Job, now: Micros) -> Transition:
+    """Resume a job that was paused until a time, as of that time. It may be noticed only *now*.
+
+    If a run ended in between, the next run is after its end. What passed since the end of the pause gets a row.
+    """
     until = job.state.paused_until
     assert until is not None
-    return resume_if_it_computes(job, until)
+    resumed = resume_if_it_computes(job, until)
+    following = resumed.state.next_run_at
+    if following is None or job.schedule.runs_once or job.schedule.counts_from_end:
+        return resumed
+    try:
+        first = next_regular(job, until)
+    except Exception as error:  # one job must not stop the others
+        return _failing(job, error, until)
+    missed = passed_over(job, first, min(following - 1, now), SkipReason.ALREADY_RUNNING)
+    return replace(resumed, skips=resumed.skips + missed)
 
 
 def rows_of_removal(job: Job, now: Micros) -> tuple[Skip, ...]:

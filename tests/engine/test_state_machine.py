@@ -68,6 +68,7 @@ from scheduler_async.rules import claim_ahead
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, ClaimAhead
 from scheduler_async.stores.liveness import retire
 from scheduler_async.stores.messages import JobFilter, RunFilter
+from scheduler_async.stores.postgres import store as postgres
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from scheduler_async.timekeeping.wall_clock import JUMP
@@ -77,7 +78,9 @@ pytestmark = pytest.mark.deep
 
 T = TypeVar("T")
 NOON = "2026-01-05T12:00:00Z"
-PATIENCE = 30.0  # seconds of real time: a step takes milliseconds, on a busy machine seconds; what hangs, for ever
+# A step hangs after so many seconds of real time in which the store gives no answer and the clock stands still. How
+# long it takes in all does not matter: three hours of runs can take a minute on a busy machine.
+PATIENCE = 60.0
 MILLISECOND = timedelta(milliseconds=1)
 # More often than this, no call of a scheduler that is being stopped can open its store again.
 MOST_STOPS = 20
@@ -101,6 +104,7 @@ class MortalStore:
         self.died = asyncio.Event()
         self.asking = 0
         """How many questions are under way."""
+        self.answers = 0
         self.interjection: Interjection | None = None
 
     @property
@@ -140,6 +144,7 @@ class MortalStore:
             answer = await method(*args, **options)
         finally:
             self.asking -= 1
+            self.answers += 1
         if interjection is not None and not interjection.before:
             await interjection.act()
         return answer
@@ -468,6 +473,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.patches = pytest.MonkeyPatch()
         self.patches.setattr(engine, "SystemClock", VirtualClock)
         self.patches.setattr(testing, "REAL_PATIENCE", 0.01)  # handlers here wait for the clock, or for ever
+        for name in ("CONNECT_TIMEOUT", "RUN_TIMEOUT", "READ_TIMEOUT", "BEAT_TIMEOUT"):
+            self.patches.setattr(postgres, name, 10 * PATIENCE)
         self.jobs: dict[str, Tracked] = {}
         self.calls: dict[asyncio.Task[object], str] = {}
         """Calls that need not have come to their end: only `stop()` must let them."""
@@ -502,15 +509,29 @@ class EngineMachine(RuleBasedStateMachine):
             self.add(fields, behaviour)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        async def in_time() -> T:
-            async with asyncio.timeout(PATIENCE):
-                return await work
+        working = self.loop.create_task(work)
+        hung: list[str] = []
 
+        def look(seen: object) -> None:
+            if self.progress() == seen:
+                hung.extend(map(str, asyncio.all_tasks(self.loop)))
+                working.cancel()
+            timers.append(self.loop.call_later(PATIENCE, look, self.progress()))
+
+        timers = [self.loop.call_later(PATIENCE, look, self.progress())]
         try:
-            return self.loop.run_until_complete(in_time())
-        except BaseException:
+            return self.loop.run_until_complete(working)
+        except BaseException as error:
             self.is_well = False
+            if hung:
+                raise AssertionError("\n".join(["nothing happens any more:", *hung])) from error
             raise
+        finally:
+            timers[-1].cancel()
+
+    def progress(self) -> tuple[float, int]:
+        """What changes as long as something happens."""
+        return (self.clock.monotonic(), self.store.answers) if hasattr(self, "store") else (0, 0)
 
     async def make_clock(self) -> None:
         self.clock = VirtualClock(NOON)
@@ -685,6 +706,8 @@ class EngineMachine(RuleBasedStateMachine):
             job = await self.job(model.id)
             if schedule == job.schedule:
                 return
+            if job.disabled_reason == "ended":
+                model.phase = "active"  # first: its handler may be called, and pause it, before the answer is here
             await self.scheduler.update_job(model.id, schedule=schedule)
             # The old schedule is settled with: what it owed has rows now, which belong to it. A moment that has passed
             # may have been left out by now, and be one at which the old schedule had its row already.
@@ -693,8 +716,6 @@ class EngineMachine(RuleBasedStateMachine):
                 if row.attempt == 0 and not (to_micros(row.scheduled_for) == missed and missed in model.covered):
                     self.take_row(model, row)
             self.check_grid(model, await self.job(model.id), floor=now + 1)
-            if model.phase == "disabled" and job.disabled_reason == "ended":
-                model.phase = "active"
             model.new_schedule(schedule, now)
 
         self.do(act())
@@ -705,14 +726,14 @@ class EngineMachine(RuleBasedStateMachine):
 
         async def act() -> None:
             before = await self.job(model.id)
-            after = await self.scheduler.update_job(model.id, **changes)
             enabled = changes.get("enabled")
             if enabled is False:
                 model.phase = "disabled"
             elif enabled and not before.enabled and before.disabled_reason != "ended":
                 model.phase = "active"
                 model.failures.become(0)
-            elif enabled is None:
+            after = await self.scheduler.update_job(model.id, **changes)
+            if enabled is None:
                 assert after.next_run_at == before.next_run_at, "an edit that leaves the schedule alone moved it"
 
         self.do(act())
@@ -757,14 +778,13 @@ class EngineMachine(RuleBasedStateMachine):
         model = self.pick(which)
 
         async def act() -> None:
-            before = await self.job(model.id)
-            try:
-                await self.scheduler.resume_job(model.id)
-            except InvalidJobError:
-                assert before.disabled_reason == "ended"
+            if (await self.job(model.id)).disabled_reason == "ended":
+                with pytest.raises(InvalidJobError):
+                    await self.scheduler.resume_job(model.id)
             else:
                 model.phase = "active"
                 model.failures.become(0)
+                await self.scheduler.resume_job(model.id)
 
         self.do(act())
 

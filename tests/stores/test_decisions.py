@@ -27,6 +27,7 @@ from scheduler_async.stores.decisions import (
     interrupted,
     process_gone,
     put_back,
+    resumed_by_itself,
     reviewed,
 )
 from scheduler_async.stores.messages import NodeRow
@@ -327,3 +328,30 @@ def test_a_job_can_be_disabled_although_its_schedule_fails() -> None:
 
     assert (change.job.disabled_reason, change.kind) == ("enough", EventKind.DISABLED)
     assert change.skips == (Skip(reason=SkipReason.DISABLED, scheduled_for=NOW, missed=1),)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCESS, Outcome.INTERRUPTED, Outcome.CANCELLED])
+def test_what_passed_between_the_end_of_a_pause_and_of_a_run_has_a_row(outcome: Outcome) -> None:
+    """A process that died is missed only later, and its run ends then: before the end of the pause is noticed."""
+    run = a_run(a_job(EVERY_MINUTE, on_interrupt="skip"))
+    paused = pause(run.job, NOW + 30 * SECOND, until=NOW + 5 * MINUTE + 30 * SECOND).job
+    noticed = NOW + 20 * MINUTE
+    left = after(paused, EndedRun(run, Ending(outcome=outcome), NOW, noticed), RULES)
+
+    resumed = resumed_by_itself(left.job, noticed)
+
+    assert resumed.state.phase is Phase.ACTIVE
+    assert resumed.state.next_run_at == NOW + 21 * MINUTE
+    assert [(skip.reason, skip.scheduled_for, skip.missed) for skip in left.skips + resumed.skips] == [
+        (SkipReason.PAUSED, NOW + MINUTE, 5),
+        (SkipReason.ALREADY_RUNNING, NOW + 6 * MINUTE, 15),
+    ]
+
+
+def test_a_pause_that_ends_late_leaves_no_row_for_what_is_still_owed() -> None:
+    paused = pause(a_job(EVERY_MINUTE), NOW, until=NOW + 5 * MINUTE).job
+
+    resumed = resumed_by_itself(paused, NOW + HOUR)
+
+    assert resumed.state.next_run_at == NOW + 6 * MINUTE
+    assert [(skip.reason, skip.missed) for skip in resumed.skips] == [(SkipReason.PAUSED, 5)]

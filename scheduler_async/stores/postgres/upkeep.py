@@ -112,7 +112,7 @@ class UpkeepWork(WorkBase):
     async def resume_paused(self, db: Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
         rows = await db.fetch(LOCK_PAUSED, now, limit)
         paused = [job for job in (await self._jobs(db, rows)).values() if is_readable(job)] if rows else []
-        edits = [resumed_by_itself(job) for job in paused]
+        edits = [resumed_by_itself(job, now) for job in paused]
         if edits:
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(edit.state), edit.job.uid) for edit in edits])
             await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])

@@ -88,7 +88,7 @@ class UpkeepWork(WorkBase):
     def resume_paused(self, db: sqlite3.Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
         rows = db.execute(PAUSED_UNTIL, (now, limit)).fetchall()
         paused = [job for job in self._jobs(db, rows).values() if is_readable(job)]
-        edits = [resumed_by_itself(job) for job in paused]
+        edits = [resumed_by_itself(job, now) for job in paused]
         UPDATE_ONLY_STATE.all(db, ((*state_values(edit.state), edit.job.uid) for edit in edits))
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
         self._write_changes(db, resumptions(zip(paused, edits, strict=True)))

@@ -29,11 +29,11 @@ class Steering:
         """Run a job now, whatever its schedule, and return the id of the run as soon as it has begun.
 
         Its schedule and its failure count stay as they are. *payload* replaces that of the job for this run. Raise
-        `JobAlreadyRunningError` if the job is running.
+        `JobAlreadyRunningError` if as many runs of the job go on as its `max_instances` allows.
 
         With *anywhere*, any scheduler on the store that has the handler takes up the run, and the id is returned at
         once. The request waits until one does, even across restarts. `wait_for_run` waits for its end, `cancel_run`
-        withdraws it. While it waits, a second request raises `JobAlreadyRunningError`.
+        withdraws it. Runs that wait count, too: past `max_instances`, a request raises `JobAlreadyRunningError`.
         """
         check_key(id, namespace)
         if not isinstance(anywhere, bool):

@@ -174,9 +174,9 @@ def read_state(columns: Row) -> JobState:
 def _are_texts(state: JobState) -> bool:
     """Return whether all strings are valid UTF-8. Most states have none."""
     message, reason, error, pause = state.last_message, state.disabled_reason, state.last_error, state.paused_reason
-    if message is reason is error is pause is state.cursor is None:
+    if message is reason is error is pause is state.cursor is state.retries is None:
         return True
-    if state.cursor is not None and not _is_json(state.cursor):
+    if not all(text is None or _is_json(text) for text in (state.cursor, state.retries)):
         return False
     return all(found is None or is_text(found) for found in (message, reason, error, pause))
 

@@ -38,7 +38,8 @@ from scheduler_async import (
 )
 from scheduler_async.cli import change_views, json_output, run_views
 from scheduler_async.jobs.json_forms import Form
-from scheduler_async.stores.messages import NodeIdentity
+from scheduler_async.rules.terms import Rules
+from scheduler_async.stores.messages import ClaimTerms, NodeIdentity
 from scheduler_async.stores.run_codec import is_unreadable
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON
@@ -146,6 +147,8 @@ def specs() -> list[JobSpec]:
             priority=("high", "standard", "low")[number % 3],
             retry=Retry.none() if number % 17 == 0 else Retry.in_window(1) if number % 11 == 0 else None,
             timeout="5m" if number % 13 == 0 else None,
+            max_instances=3 if number % 9 == 3 else 1,
+            overlap="cancel" if number % 31 == 0 else "skip",
         )
         for number in range(JOBS)
     ] + [
@@ -187,6 +190,11 @@ async def fill(store: str) -> None:
             "default", f"job{20 + number}", None, clock.micros(), node=node, queued=number == 0
         )
         assert claimed is not None
+    for number in (25, 30):
+        await scheduler.backfill_job(f"job{number}", NOON - HOUR, NOON, max_concurrent=2, payload=number)
+    handlers = ["work", "other"]
+    terms = ClaimTerms(node=node, limit=3, slots=None, handlers=handlers, rules=Rules())
+    assert len(await scheduler._store.claim_backfills(clock.micros(), terms)) == 3
     await scheduler.stop()
 
 
@@ -196,6 +204,8 @@ OWNER = {
     "state": "SELECT job.id FROM state JOIN job USING (uid) WHERE {key}",
     "run": "SELECT job.id FROM run JOIN job USING (uid) WHERE {key} AND outcome IS NULL",
     "successor": "SELECT job.id FROM successor JOIN job USING (uid) WHERE {key}",
+    "instance": "SELECT job.id FROM instance JOIN job USING (uid) WHERE {key}",
+    "backfill": "SELECT job.id FROM backfill JOIN job USING (uid) WHERE {key}",
 }
 
 # ---------------------------------------------------------------- what must hold

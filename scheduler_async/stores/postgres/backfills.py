@@ -20,7 +20,8 @@ from scheduler_async.stores.postgres.bulk_writes import columns_of
 from scheduler_async.stores.postgres.claims import INSERT_RUNS, ClaimWork, inserted_values
 from scheduler_async.stores.postgres.rates import GROUP_LOCK
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
-from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.stores.unreadable import is_count
+from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -56,8 +57,12 @@ LOCK_RUNNING: Final = f"""
        FOR UPDATE OF b SKIP LOCKED
 """
 COUNT_RUNNING: Final = "SELECT backfill, count(*) FROM instance WHERE backfill = ANY($1::bigint[]) GROUP BY backfill"
-TAKE_DUE: Final = """
-    WITH due AS (SELECT scheduled_for FROM backfill_due WHERE backfill = $2 ORDER BY scheduled_for LIMIT $3),
+TAKE_DUE: Final = f"""
+    WITH due AS (SELECT scheduled_for
+                   FROM backfill_due
+                  WHERE backfill = $2 AND scheduled_for BETWEEN {FIRST} AND {LAST}
+               ORDER BY scheduled_for
+                  LIMIT $3),
          taken AS (DELETE FROM backfill_due
                     WHERE backfill = $2 AND scheduled_for IN (SELECT scheduled_for FROM due)
                 RETURNING scheduled_for)
@@ -172,9 +177,10 @@ class BackfillWork(ClaimWork):
         runs: list[ClaimedRun] = []
         for row in rows:
             job = jobs.get(row[0])
-            if job is None or has_unreadable_state(job) or job.description.unreadable:
-                continue
             number, most, payload = row[WIDTH:]
+            is_sound = job is not None and not has_unreadable_state(job) and not job.description.unreadable
+            if job is None or not is_sound or not is_count(most):
+                continue
             key = group_key(job.namespace, job.group) or NO_GROUP
             room = int(min(terms.limit - len(runs), most - running.get(number, 0), rooms.of(key)))
             is_held_up = is_held_up or rooms.of(key) <= 0

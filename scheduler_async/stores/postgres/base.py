@@ -174,9 +174,13 @@ class WorkBase:
             held |= {run.id: jobs[run.uid] for run in runs if run.id in instances and run.uid in jobs}
         return held
 
-    async def _recount(self, db: Connection, jobs: dict[int, Job]) -> None:
-        """Count the runs of those *jobs*, by number, that may have several. The rows of the owners decide."""
+    async def _recount(self, db: Connection, jobs: dict[int, Job], held: Iterable[int] = ()) -> None:
+        """Count the runs of those *jobs*, by number, that may have several. The rows of the owners decide.
+
+        The jobs in *held* have such a row, or one of their own.
+        """
         several = [uid for uid, job in jobs.items() if job.state.running or job.description.policy.has_instances]
+        several += [uid for uid in dict.fromkeys(held) if uid in jobs and uid not in several]
         if not several:
             return
         counts = dict(await db.fetch(COUNT_INSTANCES, several))

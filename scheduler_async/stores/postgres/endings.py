@@ -264,7 +264,7 @@ class EndingWork(BackfillWork):
         cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
         attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
-        await self._recount(db, found)
+        await self._recount(db, found, [row[0] for row in rows])
         unreadable = [job for job in found.values() if has_unreadable_state(job)]
         deleted = await self._delete_removed(db, unreadable) if unreadable else set()
         edits: list[Transition] = []

@@ -267,7 +267,7 @@ MIGRATIONS: Final = (
         """
         CREATE TABLE backfill (
             number          bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-            uid             bigint NOT NULL REFERENCES job (uid) ON DELETE CASCADE,
+            uid             bigint NOT NULL,
             max_concurrent  bigint NOT NULL,
             payload         text,
             total           bigint NOT NULL,
@@ -282,7 +282,7 @@ MIGRATIONS: Final = (
         # The occurrences of a backfill that no node has taken.
         """
         CREATE TABLE backfill_due (
-            backfill       bigint NOT NULL REFERENCES backfill (number) ON DELETE CASCADE,
+            backfill       bigint NOT NULL,
             scheduled_for  bigint NOT NULL,
             PRIMARY KEY (backfill, scheduled_for)
         )

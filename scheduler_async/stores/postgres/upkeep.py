@@ -67,7 +67,8 @@ REMOVE: Final = """
          outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM runs)),
          tracebacks AS (DELETE FROM traceback WHERE run IN (SELECT id FROM runs)),
          requests AS (DELETE FROM request WHERE run IN (SELECT id FROM runs)),
-         changes AS (DELETE FROM change WHERE uid = ANY($1::bigint[]))
+         changes AS (DELETE FROM change WHERE uid = ANY($1::bigint[])),
+         backfills AS (DELETE FROM backfill WHERE uid = ANY($1::bigint[]))
   DELETE FROM job WHERE uid = ANY($1::bigint[])
 """
 LOCK_LONG_DISABLED: Final = f"""

@@ -19,8 +19,8 @@ from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins
 from scheduler_async.stores.messages import ClaimTerms
 from scheduler_async.stores.sqlite.base import FREE_INSTANCES, LAST_RUN, SELECT_STATE, STATE_END, last_number
 from scheduler_async.stores.sqlite.claims import INSERT_RUN, ClaimWork, inserted_values
-from scheduler_async.stores.unreadable import shown_text
-from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.stores.unreadable import is_count, shown_text
+from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 LAST_BACKFILL: Final = last_number("backfill", "backfill.number")
 HAVE_SUCCEEDED: Final = """
@@ -50,14 +50,14 @@ CROSS JOIN state s ON s.uid = b.uid
        AND EXISTS (SELECT 1 FROM backfill_due d WHERE d.backfill = b.number)
   ORDER BY b.number
 """
-SELECT_DUE: Final = """
+SELECT_DUE: Final = f"""
     SELECT d.scheduled_for,
            1 + coalesce((SELECT max(r.attempt)
                            FROM run r INDEXED BY run_once
                           WHERE r.uid = ? AND r.scheduled_for = d.scheduled_for AND r.attempt > 0
                             AND r.trigger <> 'manual'), 0)
       FROM backfill_due d
-     WHERE d.backfill = ?
+     WHERE d.backfill = ? AND typeof(d.scheduled_for) = 'integer' AND d.scheduled_for BETWEEN {FIRST} AND {LAST}
   ORDER BY d.scheduled_for
      LIMIT ?
 """
@@ -151,9 +151,10 @@ class BackfillWork(ClaimWork):
         runs: list[ClaimedRun] = []
         for row in rows:
             job = jobs.get(row[0])
-            if job is None or has_unreadable_state(job) or job.description.unreadable:
-                continue
             number, most, payload, running = row[STATE_END:]
+            is_sound = job is not None and not has_unreadable_state(job) and not job.description.unreadable
+            if job is None or not is_sound or not is_count(most):
+                continue
             key = group_key(job.namespace, job.group) or NO_GROUP
             room = int(min(terms.limit - len(runs), most - running, rooms.of(key)))
             is_held_up = is_held_up or rooms.of(key) <= 0

@@ -174,7 +174,8 @@ class EndingWork(BackfillWork):
         held += db.execute(SELECT_HELD_INSTANCES, {"node": node}).fetchall()
         rows = [row for row in held if row[-7] not in known]
         cancels = self._cancels_of(db, [row[-7] for row in rows])
-        jobs = {uid: self._recounted(db, job) for uid, job in self._jobs(db, [row[:-7] for row in rows], now).items()}
+        jobs = self._jobs(db, [row[:-7] for row in rows], now)
+        self._recount(db, jobs)
         left = []
         endings = []
         for row in rows:

@@ -351,7 +351,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
             backfill       INTEGER NOT NULL REFERENCES backfill (number) ON DELETE CASCADE,
             scheduled_for  INTEGER NOT NULL,
             PRIMARY KEY (backfill, scheduled_for)
-        ) STRICT, WITHOUT ROWID
+        ) STRICT
         """,
         # The changes of a job form a chain: the job knows its last one, and each knows the previous one. Each
         # knows also the previous one that is neither a trigger nor a cancellation, of which there may be very many. An
@@ -423,6 +423,7 @@ INDEXES: Final = (
     ("instance_of_backfill", "instance", "backfill IS NOT NULL"),
     ("backfill_running", "backfill", "state = 'running'"),
     ("backfill_of_job", "backfill", "true"),
+    ("sqlite_autoindex_backfill_due_1", "backfill_due", "true"),
     ("node_span_until", "node_span", "true"),
     ("node_span_since", "node_span", "true"),
     ("node_span_long", "node_span", f"until - since >= {LONG_LIFE}"),

@@ -13,10 +13,11 @@ It prints:
     daily -> at 09:00 on Monday to Friday (Europe/Stockholm)
     month-end -> at 18:30:15 on the last day of the month (UTC)
     second-friday -> at 08:00 on the second Friday of the month (UTC)
+    friday-13th -> at 00:00 on the 13th of the month (UTC), only on Friday
     poll -> every 5 minutes, counted from 2030-01-07 08:03 UTC, up to 10 seconds later
     launch -> once at 2030-06-15 07:00 UTC
     paused -> every hour
-    not migrated: friday-13th: it runs if the day and the weekday both match
+    not migrated: this-year: A cron expression has no year. Use start and end, or write a schedule of your own.
     not migrated: cleanup: no handler is known for myapp.jobs:cleanup
     daily gets {'to': 'ops', 'copies': 2}
 """
@@ -25,7 +26,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -33,7 +33,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from scheduler_async import At, Cron, Every, Schedule, Scheduler, SchedulerError
+from scheduler_async import At, Every, Schedule, Scheduler, SchedulerError
+from scheduler_async.migrating import cron_from_fields
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS old_jobs (
@@ -44,8 +45,6 @@ INSERT = "INSERT INTO old_jobs VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 # For each function of the old jobs: the handler that replaces it, and the names of its positional arguments.
 HANDLERS = {"myapp.jobs:send_report": ("send-report", ("to", "copies")), "myapp.jobs:fetch": ("fetch", ("url",))}
-
-WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")  # APScheduler counts from Monday
 
 
 # ---------------------------------------------------------------- step 1, beside APScheduler
@@ -113,35 +112,21 @@ async def migrate(connection: sqlite3.Connection, scheduler: Scheduler) -> None:
 def schedule_of(trigger: dict[str, Any], next_run: str | None) -> Schedule:
     """Return the schedule that means the same as a *trigger*."""
     jitter = None if trigger.get("jitter") is None else timedelta(seconds=trigger["jitter"])
-    start, end = trigger.get("start"), trigger.get("end")
+    end = trigger.get("end")
     match trigger["kind"]:
         case "DateTrigger":
             return At(trigger["at"])
         case "IntervalTrigger":
             return Every(timedelta(seconds=trigger["seconds"]), anchor=next_run, jitter=jitter, end=end)
         case "CronTrigger":
-            expression = expression_of(trigger["fields"])
-            return Cron(expression, tz=trigger["timezone"], jitter=jitter, start=start, end=end)
+            return cron_from_fields(
+                **trigger["fields"],
+                timezone=trigger["timezone"],
+                start_date=trigger.get("start"),
+                end_date=end,
+                jitter=trigger.get("jitter"),
+            )
     raise NotMigratedError(f"a {trigger['kind']} has no equivalent")
-
-
-def expression_of(fields: dict[str, str]) -> str:
-    """Return the cron expression that means the same as the *fields* of a cron trigger."""
-    if fields["year"] != "*" or fields["week"] != "*":
-        raise NotMigratedError("a cron expression has no year and no week")
-    day, weekday = fields["day"], fields["day_of_week"]
-    if position := re.fullmatch(r"(1st|2nd|3rd|4th|5th|last) (\w{3})", day):
-        if weekday != "*":
-            raise NotMigratedError("it runs if the day and the weekday both match")
-        nth = position[1]
-        day, weekday = "*", f"{position[2]}L" if nth == "last" else f"{position[2]}#{nth[0]}"
-    elif day != "*" and weekday != "*":
-        raise NotMigratedError("it runs if the day and the weekday both match")
-    else:
-        day = "L" if day == "last" else day
-        weekday = re.sub(r"(?<![/\d])[0-6](?!\d)", lambda number: WEEKDAYS[int(number[0])], weekday)
-    seconds = [] if fields["second"] == "0" else [fields["second"]]
-    return " ".join([*seconds, fields["minute"], fields["hour"], day, fields["month"], weekday])
 
 
 # ---------------------------------------------------------------- an example
@@ -174,6 +159,7 @@ def example_rows() -> Iterable[tuple[object, ...]]:
     yield "month-end", report, cron("UTC", day="last", hour="18", minute="30", second="15"), '["cfo"]', "{}", None, soon
     yield "second-friday", report, cron("UTC", day="2nd fri", hour="8"), '["ops"]', "{}", None, soon
     yield "friday-13th", report, cron("UTC", day="13", day_of_week="fri"), '["ops"]', "{}", None, soon
+    yield "this-year", report, cron("UTC", year="2030", hour="8"), '["ops"]', "{}", None, soon
     yield "poll", fetch, interval(300, 10), url, "{}", None, soon
     launch = json.dumps({"kind": "DateTrigger", "at": "2030-06-15T09:00:00+02:00"})
     yield "launch", report, launch, '["all"]', "{}", None, "2030-06-15T09:00:00+02:00"

@@ -50,7 +50,7 @@ async def load(run: Run) -> None:
 async def alarm(run: Run) -> None:
     assert run.after is not None
     failed = await scheduler.get_run(run.after)
-    print(f"alarm: {failed.error}")
+    print(f"alarm: {failed.error if failed else 'its row is gone'}")
     done.set()
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         InvalidJobError,
         InvalidScheduleError,
         JobAlreadyRunningError,
+        JobDisabledError,
         JobEndedError,
         JobExistsError,
         JobNotFoundError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         SchedulerStoppingError,
         StoreError,
         StoreOutdatedError,
+        UnknownScheduleError,
         UnknownZoneError,
     )
     from scheduler_async.jobs.answers import Explanation, Node, PassSummary, SchedulerState, Upcoming
@@ -55,8 +57,10 @@ if TYPE_CHECKING:
     from scheduler_async.running.handlers import current_run
     from scheduler_async.scheduler import Scheduler
     from scheduler_async.schedules.after import After
+    from scheduler_async.schedules.any_of import AnyOf
     from scheduler_async.schedules.at import At
     from scheduler_async.schedules.base import Schedule
+    from scheduler_async.schedules.calendars import BusinessDays, Calendar, Dates, Holidays, Hours, Weekdays
     from scheduler_async.schedules.cron import Cron
     from scheduler_async.schedules.delay import Delay
     from scheduler_async.schedules.every import Every
@@ -72,11 +76,15 @@ __version__ = "0.1.0"
 __all__ = [
     "Action",
     "After",
+    "AnyOf",
     "At",
+    "BusinessDays",
+    "Calendar",
     "ChangeRow",
     "Clock",
     "Cron",
     "CronParseError",
+    "Dates",
     "Delay",
     "Event",
     "EventKind",
@@ -85,12 +93,15 @@ __all__ = [
     "FromThread",
     "HandlerNotFoundError",
     "Health",
+    "Holidays",
+    "Hours",
     "IntervalParseError",
     "InvalidJobError",
     "InvalidScheduleError",
     "Job",
     "JobAlreadyRunningError",
     "JobChanges",
+    "JobDisabledError",
     "JobEndedError",
     "JobExistsError",
     "JobFilters",
@@ -134,8 +145,10 @@ __all__ = [
     "StoreOutdatedError",
     "SystemClock",
     "Trigger",
+    "UnknownScheduleError",
     "UnknownZoneError",
     "Upcoming",
+    "Weekdays",
     "acting_as",
     "current_run",
     "parse_schedule",
@@ -151,6 +164,7 @@ _NAMES = {
         "InvalidJobError",
         "InvalidScheduleError",
         "JobAlreadyRunningError",
+        "JobDisabledError",
         "JobEndedError",
         "JobExistsError",
         "JobNotFoundError",
@@ -165,6 +179,7 @@ _NAMES = {
         "SchedulerStoppingError",
         "StoreError",
         "StoreOutdatedError",
+        "UnknownScheduleError",
         "UnknownZoneError",
     ),
     "jobs.answers": (
@@ -214,8 +229,17 @@ _NAMES = {
     "running.handlers": ("current_run",),
     "scheduler": ("Scheduler",),
     "schedules.after": ("After",),
+    "schedules.any_of": ("AnyOf",),
     "schedules.at": ("At",),
     "schedules.base": ("Schedule",),
+    "schedules.calendars": (
+        "BusinessDays",
+        "Calendar",
+        "Dates",
+        "Holidays",
+        "Hours",
+        "Weekdays",
+    ),
     "schedules.cron": ("Cron",),
     "schedules.delay": ("Delay",),
     "schedules.every": ("Every",),

@@ -4,7 +4,8 @@
     ├── InvalidScheduleError       (ValueError)    a schedule that is not valid
     │   ├── IntervalParseError                     "5x", "0m", "-5m"           .interval
     │   ├── CronParseError                         "61 * * * *"                .expression .field
-    │   └── UnknownZoneError                       "Europe/Stokholm"           .zone
+    │   ├── UnknownZoneError                       "Europe/Stokholm"           .zone
+    │   └── UnknownScheduleError                   a kind of another program   .kind
     ├── InvalidJobError            (ValueError)    a bad id, payload, priority .field
     │   ├── JobEndedError                          nothing to resume           .job_id .namespace
     │   └── PayloadError                           not what the handler takes  .problem
@@ -16,6 +17,7 @@
     ├── RunEndedError              (RuntimeError)  nothing to cancel           .run_id
     ├── RunTimeoutError            (TimeoutError)  the wait was too short      .run_id .timeout
     ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace .requested_run
+    ├── JobDisabledError           (RuntimeError)  nothing to pause            .job_id .namespace
     ├── SchedulerStoppingError     (RuntimeError)  no new run starts
     ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
     ├── RunsNotSettledError        (TimeoutError)  advance() ran out of time   .jobs .timeout
@@ -97,6 +99,17 @@ class UnknownZoneError(InvalidScheduleError):
         return type(self), (self.zone, self.suggestion, self.problem)
 
 
+class UnknownScheduleError(InvalidScheduleError):
+    """A stored schedule is of a *kind* that this process does not know, or needs a library that it does not have."""
+
+    def __init__(self, message: str, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.kind)
+
+
 class InvalidJobError(SchedulerError, ValueError):
     """An argument is not valid; *field* names it."""
 
@@ -159,6 +172,13 @@ class JobExistsError(_JobError, ValueError):
 
     pattern = "Job {job} already exists."
     remedy = 'Choose another id, or pass on_conflict="replace" to change it or on_conflict="keep" to leave it as it is.'
+
+
+class JobDisabledError(_JobError, RuntimeError):
+    """The job is disabled, so it cannot be paused."""
+
+    pattern = "Job {job} is disabled, so it cannot be paused."
+    remedy = "It does not start until you call resume_job()."
 
 
 class JobNotFoundError(_JobError, LookupError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +47,7 @@ from scheduler_async.schedules.base import Schedule
 from scheduler_async.stores.protocol import Store
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.timekeeping.zones import check_zone
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,6 +109,10 @@ class Scheduler(Reading, Steering):
         Removes jobs that have been disabled for this long, including jobs that have ended. None: never.
     purge_ended_after="7d"
         Removes jobs whose schedule ended this long ago, such as an `At` that has run. None: never.
+    timezone=None
+        The time zone of cron expressions without one, and of calendars for intervals and instants: a name such as
+        "Europe/Stockholm", a `ZoneInfo`, or an offset. It is fixed when a job is added: stored jobs keep their zone.
+        None is the zone of the system for cron expressions, and UTC for calendars.
     require_user=False
         Refuses jobs without a *user_id*, and disables stored ones at the start.
     clock=None
@@ -132,6 +137,7 @@ class Scheduler(Reading, Steering):
         keep_removed: str | timedelta | None = "7d",
         purge_disabled_after: str | timedelta | None = None,
         purge_ended_after: str | timedelta | None = "7d",
+        timezone: str | tzinfo | None = None,
         require_user: bool = False,
         clock: Clock | None = None,
     ) -> None:
@@ -149,10 +155,11 @@ class Scheduler(Reading, Steering):
             purge_ended_after=purge_ended_after,
         )
         shortest_interval, needs_user = duration_or_none(min_interval), check_require_user(require_user)
+        zone = None if timezone is None else check_zone(timezone)
         self._store = store_of(store)
         self._clock = choose_clock(clock, self._store)
         self._engine = Engine(self._store, self._clock, rules, limits, self._prepare)
-        self._editor = Editor(self._engine, min_interval=shortest_interval, require_user=needs_user)
+        self._editor = Editor(self._engine, min_interval=shortest_interval, require_user=needs_user, timezone=zone)
         Reading.__init__(self, self._engine)
         Steering.__init__(self, self._engine)
 
@@ -334,7 +341,7 @@ class Scheduler(Reading, Steering):
         daily idle at 09:00 on Monday to Friday (Europe/Stockholm)
 
         schedule
-            When the job runs: `Every`, `Delay`, `Cron`, `At`, `After` or `Manual`.
+            When the job runs: `Every`, `Delay`, `Cron`, `At`, `After`, `Manual`, `AnyOf`, or a schedule of your own.
         handler
             The name of the handler to call, or a function. A function that is not registered is registered under its
             name. Another process may have the handler; until one does, the job waits.
@@ -448,7 +455,8 @@ class Scheduler(Reading, Steering):
         """Keep a job from starting until it is resumed. A run in progress goes on.
 
         *reason* is kept with it, for `explain` and for others. With *until*, an instant or a duration such as "2h", the
-        job resumes by itself at that time. To pause a paused job again replaces its reason and its end.
+        job resumes by itself at that time. To pause a paused job again replaces its reason and its end. Raise
+        `JobDisabledError` if the job is disabled: it does not start anyway.
         """
         check_key(id, namespace)
         if reason is not None:
@@ -458,8 +466,9 @@ class Scheduler(Reading, Steering):
     async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let a paused or disabled job start again, from now on.
 
-        Its failures no longer count, and occurrences since the pause were not missed. Raise `JobEndedError` if its
-        schedule has no occurrences left, and `StoreError` if the job cannot be read from the store.
+        Its failures no longer count, and occurrences since the pause were not missed. A job whose schedule raises an
+        error becomes disabled, with the error as the reason. Raise `JobEndedError` if its schedule has no occurrences
+        left, and `StoreError` if the job cannot be read from the store.
         """
         check_key(id, namespace)
         return await self._editor.resume(namespace, id)
@@ -495,8 +504,8 @@ class Scheduler(Reading, Steering):
             How many jobs the namespace may have. Disabled jobs count. Adding is refused beyond it, whatever process
             does it. None is no limit.
         max_payload=None
-            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers. None
-            is no limit.
+            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers; also
+            of metadata, and of a cursor that it sets. None is no limit.
         """
         quota = check_quota(name, handlers=handlers, max_jobs=max_jobs, max_payload=max_payload)
         return Namespace(self, self._editor, quota, None if user_id is None else check_name(user_id, "user_id"))

@@ -28,6 +28,7 @@ ROOMS = [
     "signals",
     "timekeeping",
     "schedules",
+    "migrating",
     "jobs",
     "rules",
     "stores",

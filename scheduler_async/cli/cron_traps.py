@@ -47,7 +47,7 @@ def _either_day(line: CronLine) -> Iterator[str]:
     day_of_month, day_of_week = line.day_of_month, line.day_of_week
     if day_of_month.is_unrestricted or day_of_week.is_unrestricted:
         return
-    better = 'to ask for both, leave one of them "*" and let the job check the other'
+    better = 'to ask for both, leave the day of the week "*" and name it in a calendar, as in "--on weekdays:MON"'
     which, rest = divmod(day_of_month.values[0] - 1 if day_of_month.values else 0, 7)
     # "1-7 * MON" is how some write the first Monday.
     is_a_week = rest == 0 and day_of_month.values == tuple(range(which * 7 + 1, which * 7 + 8))

@@ -6,10 +6,12 @@ EXAMPLES = {
     "add": (
         "scheduler-async add backup 'backup.sh --all' --cron '0 3 * * *' --priority high",
         "scheduler-async add sync 'python sync.py' --every 15m --timeout 5m --retries 3",
+        "scheduler-async add pay ./pay.sh --cron @monthly --on business-days:SE --otherwise after",
         "scheduler-async add reminder 'notify-send Lunch' --at 2099-06-15T12:00",
     ),
     "edit": (
         "scheduler-async edit backup --cron '30 3 * * *'",
+        "scheduler-async edit backup --on 'weekdays:MON-FRI & ~holidays:SE'",
         "scheduler-async edit sync 'python sync.py --full' --timeout none --env LANG=C",
     ),
     "remove": ("scheduler-async remove backup", "scheduler-async remove tenant/backup"),
@@ -43,6 +45,7 @@ EXAMPLES = {
     "next": (
         "scheduler-async next '0 9 * * 1-5' --tz Europe/Stockholm",
         "scheduler-async next 'every 5m' -n 3",
+        "scheduler-async next '0 9 L * *' --on business-days:SE --otherwise before",
     ),
     "copy": (
         "scheduler-async copy scheduler.db backup.db",

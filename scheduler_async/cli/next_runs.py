@@ -16,12 +16,14 @@ from scheduler_async.cli.clock_shifts import (
     times_of,
     wall_of,
 )
+from scheduler_async.schedules.any_of import AnyOf
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.schedules.cron_english import join_words
 from scheduler_async.schedules.cron_line import parse_cron
-from scheduler_async.schedules.delay import Delay
+from scheduler_async.schedules.on_calendar import OnCalendar
 from scheduler_async.timekeeping.durations import describe_duration
+from scheduler_async.timekeeping.instants import from_micros, to_micros
 from scheduler_async.timekeeping.zones import DAY, as_tzinfo, find_zone
 
 # Between runs that are further apart, a reader does not count the hours.
@@ -48,18 +50,22 @@ def following(schedule: Schedule, now: datetime, count: int, here: tzinfo) -> li
 
     There are none for a schedule that depends on its runs or on triggers.
     """
-    if isinstance(schedule, Delay):
+    if schedule.counts_from_end:
         return []
+    counted_from = to_micros(now)
     notes = _CronNotes(schedule, now) if isinstance(schedule, Cron) else None
     found: list[Occurrence] = []
     asked_at = now
-    while len(found) < count and (at := schedule.next_after(asked_at)) is not None:
+    while len(found) < count and (after := schedule.next_micros(to_micros(asked_at), counted_from)) is not None:
+        at = from_micros(after)
         if found and at - now > HORIZON:
             break
         there_at = _in_zone(at, _zone_of(schedule))
         here_at = _in_zone(at, here)
         previous = found[-1] if found else None
-        note = notes.note(at, previous.at if previous else None) if notes else None
+        note = schedule.note_about(after, counted_from)
+        if note is None and notes:
+            note = notes.note(at, previous.at if previous else None)
         if note is None and previous:
             note = _parted(previous, at, there_at, here_at)
         found.append(Occurrence(at=at, there=there_at, here=here_at, note=note))
@@ -69,9 +75,19 @@ def following(schedule: Schedule, now: datetime, count: int, here: tzinfo) -> li
 
 def _zone_of(schedule: Schedule) -> tzinfo | None:
     """Return the zone of *schedule*; None is the zone of the system."""
-    if not isinstance(schedule, Cron):
-        return UTC
-    return None if schedule.tz is None else as_tzinfo(schedule.tz)
+    if isinstance(schedule, AnyOf):
+        zones = {_zone_of(part) for part in schedule.schedules}
+        return zones.pop() if len(zones) == 1 else UTC
+    name = schedule.zone_name()
+    if name is not None:
+        return as_tzinfo(name)
+    base = schedule.schedule if isinstance(schedule, OnCalendar) else schedule
+    return None if isinstance(base, Cron) else UTC
+
+
+def has_zone(schedule: Schedule) -> bool:
+    """Return whether *schedule* is written in a time zone."""
+    return _zone_of(schedule) is not UTC or schedule.zone_name() is not None
 
 
 def _in_zone(at: datetime, zone: tzinfo | None) -> datetime:

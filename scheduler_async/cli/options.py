@@ -20,13 +20,14 @@ from scheduler_async.cli.store_access import DEFAULT_STORE, STORE_VARIABLE, is_u
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
-    from scheduler_async import Schedule
+    from scheduler_async import Calendar, Schedule
 
 # The values of `Priority`, `Status` with `job_views.DONE`, and `Misfire`, without loading these modules.
 PRIORITIES = ("high", "standard", "low")
 STATUSES = ("idle", "queued", "running", "paused", "disabled", "done")
 MISFIRES = ("run_once", "skip")
 RUN_ENDS = ("success", "failure", "any")  # the values of `RunEnds`
+OTHERWISE = ("skip", "before", "after")
 
 NONE = "none"
 """The word that clears a setting."""
@@ -190,6 +191,24 @@ WhenTzOption = Annotated[
     str | None,
     typer.Option("--tz", metavar="ZONE", help="The time zone of WHEN. Default: the system's.", autocompletion=zones),
 ]
+OnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        metavar="CALENDAR",
+        help="Only inside a calendar: weekdays:MON-FRI, hours:08:00-18:00, dates:2026-12-24, holidays:SE or "
+        "business-days:SE. Combine with '&', '|' and '~'. May be repeated.",
+    ),
+]
+OtherwiseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--otherwise",
+        metavar="WHAT",
+        click_type=one_of(OTHERWISE),
+        help="Runs outside --on: skip them, or move them to the day before or after. Default: skip.",
+    ),
+]
 ManualOption = Annotated[bool, typer.Option("--manual", help="Run only when triggered.")]
 TzOption = Annotated[
     str | None,
@@ -262,6 +281,7 @@ def schedule_of(
     manual: bool,
     tz: str | None,
     *,
+    has_calendar: bool = False,
     after_job: str | None = None,
     outcome: str | None = None,
     delay: str | None = None,
@@ -277,7 +297,7 @@ def schedule_of(
             misused(f"--{name} needs --after-job.")
     if len(given) > 1:
         misused(f"Pass --{given[0]} or --{given[1]}, not both: a job has one schedule.")
-    if tz is not None and given and given[0] not in ("cron", "at"):
+    if tz is not None and given and given[0] not in ("cron", "at") and not has_calendar:
         misused(f"--tz applies to --cron and --at; --{given[0]} is the same in every zone.")
     if tz is not None:
         check_zone(tz)
@@ -294,6 +314,31 @@ def schedule_of(
         namespace, name = (other, job) if slash else (None, after_job)
         return After(name, outcome or "success", delay, namespace)
     return Manual() if manual else None
+
+
+def on_calendar(schedule: Schedule, on: list[str] | None, otherwise: str | None, tz: str | None) -> Schedule:
+    """Return *schedule* on the calendars of --on."""
+    from scheduler_async.schedules.on_calendar import OnCalendar
+
+    calendar = calendar_of(on)
+    if calendar is None:
+        if otherwise is not None:
+            misused("--otherwise needs --on: it says what becomes of runs outside a calendar.")
+        return schedule
+    if isinstance(schedule, OnCalendar):
+        misused("Write the calendar once: in the schedule, or with --on.")
+    placed = schedule.on(calendar, otherwise or "skip")
+    return placed if tz is None else placed.in_zone(tz)
+
+
+def calendar_of(on: list[str] | None) -> Calendar | None:
+    """Return the calendar of all --on options: a run must be inside each of them."""
+    from functools import reduce
+    from operator import and_
+
+    from scheduler_async.schedules.calendar_text import parse_calendar
+
+    return reduce(and_, map(parse_calendar, on)) if on else None
 
 
 def moment_of(text: str, tz: str | None) -> Schedule:

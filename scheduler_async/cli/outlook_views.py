@@ -17,7 +17,6 @@ from scheduler_async.jobs.answers import Upcoming
 from scheduler_async.jobs.json_forms import plain
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
-from scheduler_async.schedules.cron import Cron
 
 # More runs than a reader wants to see one by one, and more jobs than a timeline shows at a glance.
 MANY_RUNS, MANY_JOBS = 20, 30
@@ -109,16 +108,17 @@ def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
 def show_following(schedule: Schedule, count: int) -> None:
     """Print the next *count* occurrences of *schedule*, in its zone and in the reader's, and warnings about it."""
     from scheduler_async.cli.cron_traps import traps
-    from scheduler_async.cli.next_runs import following
+    from scheduler_async.cli.next_runs import following, has_zone
 
     described = schedule.describe(HERE)
     say(f"{described[:1].upper()}{described[1:]}.")
     found = following(schedule, now(), count, HERE)
-    has_zone = isinstance(schedule, Cron) and any(one.there.utcoffset() != one.here.utcoffset() for one in found)
-    heads = ("when", "there", "here", "note") if has_zone else ("when", "at", "note")
+    is_zoned = has_zone(schedule)
+    is_elsewhere = is_zoned and any(one.there.utcoffset() != one.here.utcoffset() for one in found)
+    heads = ("when", "there", "here", "note") if is_elsewhere else ("when", "at", "note")
     rows: list[Row] = []
     for one in found:
-        clocks = (one.there, one.here) if has_zone else (one.there if isinstance(schedule, Cron) else one.here,)
+        clocks = (one.there, one.here) if is_elsewhere else (one.there if is_zoned else one.here,)
         cells = (f"{at:%a %Y-%m-%d %H:%M:%S %Z}" for at in clocks)
         rows.append((time_format.relative(one.at, now()), *cells, one.note or ""))
     if found:
@@ -126,7 +126,7 @@ def show_following(schedule: Schedule, count: int) -> None:
     else:
         is_over = isinstance(schedule, At) or schedule.end is not None
         say("Its time has passed." if is_over else "Its times cannot be computed in advance.")
-    if 0 < len(found) < count and schedule.next_after(found[-1].at) is not None:
+    if 0 < len(found) < count and not schedule.runs_once and schedule.next_after(found[-1].at) is not None:
         say("Later occurrences are left out: after 400 years the calendar repeats itself.")
     for trap in traps(schedule, now()):
         print_line(Text.assemble(("Warning: ", "yellow"), trap))

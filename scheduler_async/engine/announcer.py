@@ -122,9 +122,13 @@ class Announcer:
                 self.edited(successor, now)
 
     def handler_missing(self, job: Job) -> None:
-        """Warn that a job is due and has no handler here, once for each revision of the job."""
+        """Warn that a job is due and its handler or its schedule is not known here, once for each revision."""
         if (job.uid, job.revision) not in self._warned:
             self._warned.put((job.uid, job.revision), None)
+            if not job.schedule.is_known:
+                words = "Job %s is due and left alone: it runs %s"
+                say(WARNING, words, job.key, job.schedule.describe(), extra={"job": job.key})
+                return
             say(
                 WARNING,
                 "Job %s is due, but no handler %s is registered here; it starts once there is one",

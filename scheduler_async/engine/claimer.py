@@ -166,6 +166,7 @@ class Claimer:
             self._is_unsure = False
             self._announcer.interrupted(lost, now)
             self._agenda.learn_of_changes(edit for edit, _ in lost)
+            self._agenda.runs_requested = True  # one that was asked for is repeated
 
     # ============================================================ runs by hand
 

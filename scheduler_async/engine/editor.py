@@ -7,7 +7,7 @@ out in one transaction, and then announces it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from scheduler_async.engine.engine import Engine
-from scheduler_async.errors import InvalidJobError, JobExistsError, JobNotFoundError, SchedulerError, StoreError
+from scheduler_async.errors import (
+    InvalidJobError,
+    JobDisabledError,
+    JobExistsError,
+    JobNotFoundError,
+    SchedulerError,
+    StoreError,
+)
 from scheduler_async.jobs.enums import OnConflict, Status
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import NO_ACTOR, Actor, current_actor
@@ -37,6 +44,9 @@ from scheduler_async.timekeeping.instants import Micros
 # These decide whether the handler can be called. To check them may run code of the user's.
 CALL = {"handler", "payload"}
 
+# The JSON of a job whose size the quota of a tenant limits.
+LIMITED = ("payload", "metadata")
+
 # How a declared job was changed, in the record of the change.
 DECLARED = "declaration"
 
@@ -49,11 +59,13 @@ WITHOUT_USER = "it has no user_id, and this scheduler requires one"
 class Editor:
     """How is a job changed?"""
 
-    def __init__(self, engine: Engine, *, min_interval: timedelta | None, require_user: bool) -> None:
+    def __init__(
+        self, engine: Engine, *, min_interval: timedelta | None, require_user: bool, timezone: str | None = None
+    ) -> None:
         self._engine = engine
         self._ask = engine.setting.ask
         self._store, self._clock, self._handlers = engine.setting.store, engine.setting.clock, engine.handlers
-        self._min_interval, self._require_user = min_interval, require_user
+        self._min_interval, self._require_user, self._timezone = min_interval, require_user, timezone
         self._declared: list[JobSpec] = []
 
     # ============================================================ adding
@@ -133,12 +145,14 @@ class Editor:
             job = _existing(await self._ask(self._store.get(namespace, id)), id, namespace)
             changes = changes_of(job)
             cursor = edits.edited_cursor(changes)
+            if quota is not None and cursor is not None:
+                quota.check_payload(cursor, "cursor")
             spec = edits.edited_spec(job, changes)
             if changes.keys() & CALL:
-                spec = self._fitting(spec, quota, registered, new_payload="payload" in changes)
+                spec = self._fitting(spec, quota, registered, changes)
             else:
                 if quota is not None:
-                    self._check_quota(spec, quota, new_payload=False)
+                    self._check_quota(spec, quota, changes)
                 spec = self._checked(spec)
             now = await self._now()
             with suppress(_OutdatedError):
@@ -150,9 +164,13 @@ class Editor:
     ) -> Job:
         """Keep a job from starting until it is resumed, or until the time that *end_of* returns for now."""
         until = end_of(await self._now())
-        return await self._change_state(
-            namespace, id, EventKind.PAUSED, lambda job, now: edits.pause(job, now, reason, until)
-        )
+
+        def pause(job: Job, now: Micros) -> Transition:
+            if not job.enabled:
+                raise JobDisabledError(id, namespace)
+            return edits.pause(job, now, reason, until)
+
+        return await self._change_state(namespace, id, EventKind.PAUSED, pause)
 
     async def resume(self, namespace: str, id: str) -> Job:
         """Let a paused or disabled job start again."""
@@ -168,7 +186,7 @@ class Editor:
         self._check_user(job.user_id)
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
-        return edits.resume(job, now)
+        return edits.resume_if_it_computes(job, now)
 
     async def _change_state(
         self, namespace: str, id: str, kind: EventKind, change: Callable[[Job, Micros], Transition]
@@ -180,7 +198,7 @@ class Editor:
             changed = change(found, now)
             if changed.state == found.state and not changed.skips:
                 return Transition(found)
-            return Transition(replace(changed.job, updated=now), changed.skips, kind)
+            return Transition(replace(changed.job, updated=now), changed.skips, changed.kind or kind)
 
         (job,) = await self._change([Decision(namespace, id, decide, adds=False)], now)
         return job
@@ -211,13 +229,13 @@ class Editor:
     # ============================================================ checks
 
     def _fitting(
-        self, spec: JobSpec, quota: Quota | None, registered: set[str], *, new_payload: bool = True
+        self, spec: JobSpec, quota: Quota | None, registered: set[str], given: Container[str] = LIMITED
     ) -> JobSpec:
         """Return *spec* as this scheduler takes it. If its handler is a new function, it is *registered* for now."""
         if not isinstance(spec.handler, str):
             self._handlers.register_for(registered, spec.handler)
         if quota is not None:
-            self._check_quota(spec, quota, new_payload=new_payload)
+            self._check_quota(spec, quota, given)
         return self._with_fitting_payload(self._checked(spec))
 
     def _look_for(self, registered: set[str]) -> None:
@@ -228,15 +246,20 @@ class Editor:
     def _checked(self, spec: JobSpec) -> JobSpec:
         """Return *spec* as this scheduler takes it: with a known handler, a user if required, and no tiny interval."""
         self._check_user(spec.user_id)
-        return self._with_allowed_interval(spec.with_handler(self._handlers.name_of(spec.handler)))
+        return self._with_fixed_schedule(spec.with_handler(self._handlers.name_of(spec.handler)))
 
-    def _check_quota(self, spec: JobSpec, quota: Quota, *, new_payload: bool) -> None:
-        """Raise `QuotaError` unless *quota* allows the handler of *spec*, and its payload if it is a *new_payload*."""
+    def _check_quota(self, spec: JobSpec, quota: Quota, given: Container[str]) -> None:
+        """Raise `QuotaError` unless *quota* allows the handler of *spec*, and the fields that are *given*."""
         quota.check_handler(self._handlers.name_of(spec.handler))
-        if new_payload:
-            quota.check_payload(spec.description.payload_json)
+        for field in LIMITED:
+            if field in given:
+                quota.check_payload(getattr(spec.description, f"{field}_json"), field)
 
-    def _with_allowed_interval(self, spec: JobSpec) -> JobSpec:
+    def _with_fixed_schedule(self, spec: JobSpec) -> JobSpec:
+        """Return *spec* with a schedule that means the same from now on: it has a zone, and no tiny interval."""
+        if self._timezone is not None:
+            zoned = spec.schedule.in_zone(self._timezone)
+            spec = spec if zoned == spec.schedule else spec.with_schedule(zoned)
         if self._min_interval is None:
             return spec
         raised = spec.schedule.raised_to(self._min_interval)

@@ -122,6 +122,7 @@ class SkipReason(StrEnum):
     NO_SCHEDULER = "no_scheduler"
     NOT_CREATED = "not_created"
     PURGED = "purged"
+    UNKNOWN_SCHEDULE = "unknown_schedule"
 
 
 class Phase(StrEnum):

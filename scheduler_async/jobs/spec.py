@@ -18,7 +18,8 @@ from scheduler_async.jobs.names import check_name, refuse
 from scheduler_async.jobs.policies import CATCH_UP_LIMIT, USUAL, policy_of
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.unreadable import Unreadable
-from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules import At, Cron, Delay, Every, Manual
+from scheduler_async.schedules.base import Schedule, check_own
 from scheduler_async.timekeeping.durations import parse_interval
 
 SPEC_FIELDS = ("schedule", "handler", "id", "namespace", *DESCRIBED[1:], "enabled", "on_conflict")
@@ -75,6 +76,8 @@ class JobSpec(Described):
     ) -> None:
         if not isinstance(schedule, Schedule):
             refuse("schedule", f'must be Every("5m"), Cron("0 9 * * *") or another schedule, not {quoted(schedule)}')
+        if type(schedule) not in _CHECKED:  # of a class that the user wrote
+            check_own(schedule)
         if retry is not None and not isinstance(retry, Retry):
             refuse("retry", f"must be Retry.backoff(), Retry.in_window() or another policy, not {quoted(retry)}")
         if not isinstance(enabled, bool):
@@ -146,6 +149,9 @@ class JobSpec(Described):
         shown = (f"{name}={value!r}" for name, value in given if name not in plain or value != plain[name])
         return f"JobSpec({self.schedule!r}, {', '.join(shown)})"
 
+
+# Schedules that need no check, since their constructors make one.
+_CHECKED = {At, Cron, Delay, Every, Manual}
 
 _PLAIN: dict[str, object] = {
     **dict(zip(Description.__struct_fields__[1:], Description.__struct_defaults__, strict=False)),

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from datetime import UTC, timedelta, tzinfo
 from itertools import islice
 
+from msgspec.structs import replace
+
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.answers import Explanation, Upcoming
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.claiming import claim
+from scheduler_async.rules.edits import resume_if_it_computes
 from scheduler_async.rules.missed import count_between, next_regular
-from scheduler_async.rules.next_run import retry_policy
+from scheduler_async.rules.next_run import failing_schedule, retry_policy
 from scheduler_async.rules.terms import Room, Rules
 from scheduler_async.schedules.after import After
 from scheduler_async.timekeeping.durations import describe_duration
@@ -36,9 +39,11 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.PAUSED, state.paused_until
     if state.next_run_at is None and not job.schedule.follows_runs:
         return SkipReason.MANUAL_ONLY, None
+    later = state.next_run_at if state.next_run_at is not None and state.next_run_at > now else None
+    if not job.schedule.is_known:
+        return SkipReason.UNKNOWN_SCHEDULE, later
     if not room.has_scheduler:
-        is_later = state.next_run_at is not None and state.next_run_at > now
-        return SkipReason.NO_SCHEDULER, state.next_run_at if is_later else None
+        return SkipReason.NO_SCHEDULER, later
     if state.next_run_at is None:
         return SkipReason.NOT_DUE, None
     if not room.clock_is_believed:
@@ -72,7 +77,10 @@ def _why_not_due(job: Job, rules: Rules) -> SkipReason:
 
 def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC) -> Explanation:
     """Explain the result of `decide` in a sentence, with times in *zone*."""
-    reason, until = decide(job, now, room, rules)
+    try:
+        reason, until = decide(job, now, room, rules)
+    except Exception as error:  # the schedule is not ours
+        return not_computed(job, error)
     state = job.state
     when = _when(until, now, zone)
     failures = f"{state.consecutive_errors} failure{'s' if state.consecutive_errors != 1 else ''} in a row"
@@ -93,6 +101,8 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         SkipReason.BACKOFF: f"waits after {failures}{problem}; the next attempt is {when}.",
         SkipReason.RETRIES_EXHAUSTED: f"has used up its retries after {failures}{problem}; it runs again {when}.",
         SkipReason.MISFIRE: f'missed its time. Its misfire policy is "{job.misfire}": it runs at the next occurrence.',
+        SkipReason.UNKNOWN_SCHEDULE: f"runs {job.schedule.describe(zone)}. A process that knows it runs the job"
+        + (" now." if until is None else f" next {when}."),
         SkipReason.NO_SCHEDULER: "is due, but no scheduler is running."
         if until is None and state.next_run_at is not None
         else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}."
@@ -108,17 +118,32 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
     }
     remedies = {
         SkipReason.NO_SCHEDULER: "Start one on this store.",
+        SkipReason.UNKNOWN_SCHEDULE: "Import the class of the schedule in this process.",
         SkipReason.DISABLED: "resume_job() enables it.",
         SkipReason.PAUSED: "resume_job() resumes it.",
         SkipReason.MANUAL_ONLY: "trigger_job() runs it.",
     }
-    name = quoted(job.id) if job.namespace == "default" else quoted(job.key)
     return Explanation(
         reason=reason,
         until=None if until is None else from_micros(until),
-        sentence=f"Job {name} {sentences[reason]}",
+        sentence=f"Job {_named(job)} {sentences[reason]}",
         remedy=None if reason is None or job.unreadable else remedies.get(reason),
     )
+
+
+def not_computed(job: Job, error: Exception, at: Micros | None = None) -> Explanation:
+    """Explain that the schedule of a job raises an *error*, so that nothing more can be said about a time."""
+    return Explanation(
+        reason=SkipReason.DISABLED,
+        until=None,
+        sentence=f"Job {_named(job)} cannot run: {failing_schedule(error)}.",
+        remedy="update_job() gives it another schedule.",
+        at=None if at is None else from_micros(at),
+    )
+
+
+def _named(job: Job) -> str:
+    return quoted(job.id) if job.namespace == "default" else quoted(job.key)
 
 
 def _not_due(job: Job, room: Room, when: str, zone: tzinfo) -> str:
@@ -145,10 +170,23 @@ def _when(until: Micros | None, now: Micros, zone: tzinfo) -> str:
     return f"at {moment}, in {describe_duration(wait) if wait else 'less than a second'}"
 
 
+def after_pause(job: Job) -> Job:
+    """Return a paused job as it will be when its pause ends by itself. It has no next run if that is not known."""
+    state = job.state
+    if state.phase is not Phase.PAUSED:
+        return job
+    if state.paused_until is None:
+        return job.with_state(replace(state, next_run_at=None))
+    return resume_if_it_computes(job, state.paused_until).job
+
+
 def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:
     """Return the runs of a job from *now* until *until*, in order, as far as they are known."""
+    if job.state.phase is Phase.PAUSED and job.state.activity is Status.IDLE:
+        now = max(now, job.state.paused_until or now)
+        job = after_pause(job)
     state = job.state
-    if state.phase is not Phase.ACTIVE:
+    if state.phase is not Phase.ACTIVE or now > until:
         return iter(())
     runs = _upcoming(job, now, until, room, rules)
     if job.max_runs is None:
@@ -168,7 +206,9 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
         warnings.append("postponed after failures")
     if policy.disable_after is not None and state.consecutive_errors + 1 == policy.disable_after:
         warnings.append("disabled if it fails once more")
-    if not room.has_handler:
+    if not job.schedule.is_known:
+        warnings.append(job.schedule.describe())
+    elif not room.has_handler:
         warnings.append(f"no handler {quoted(job.handler)} is registered here")
     if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # running
         following = next_regular(job, now)
@@ -184,6 +224,7 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
             yield Upcoming(job=job, at=from_micros(now), retries_left=left, warnings=tuple(warnings))
         following = taken.state.next_run_at or next_regular(job, now)
     elif state.next_run_at <= until:
+        warnings += _notes(job, state.next_run_at) if state.retry_of is None else ()
         yield Upcoming(job=job, at=from_micros(state.next_run_at), retries_left=left, warnings=tuple(warnings))
         following = next_regular(job, state.next_run_at)
     else:
@@ -193,9 +234,17 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
             break
         is_cut = number == MAX_UPCOMING
         cut = (f"and so on: the preview lists at most {MAX_UPCOMING:,} runs of a job",) if is_cut else ()
-        yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=cut)
+        yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=(*_notes(job, at), *cut))
         if is_cut:
             break
+
+
+def _notes(job: Job, at: Micros) -> tuple[str, ...]:
+    """Return what the schedule says about its occurrence *at*, such as where a calendar moved it from."""
+    schedule = job.schedule
+    regular = at if schedule.jitter is None else schedule.latest_micros(at, job.anchor)
+    note = None if regular is None else schedule.note_about(regular, job.anchor)
+    return () if note is None else (note,)
 
 
 def _regular_from(job: Job, at: Micros | None) -> Iterator[Micros]:

@@ -47,7 +47,7 @@ def after_run(
     ended = _unless_it_was_the_last(job, _ended(job, run, ending, now, rules, started_at), now)
     # Which ends the pause.
     if job.state.phase is PAUSED and ended.state.phase is DISABLED and not job.schedule.follows_runs:
-        return Transition(ended.job, uncounted(job, now, ALREADY_RUNNING))
+        return Transition(ended.job, uncounted(job, now, ALREADY_RUNNING), attempt=ended.attempt)
     return ended
 
 
@@ -62,7 +62,8 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     reason = SkipReason.INTERRUPTED if interrupted else ALREADY_RUNNING
     # The run did not use the schedule, or an edit replaced it.
     if by_hand or (state.next_run_at is not None and job.schedule.runs_by_itself):
-        return _after_run_beside_schedule(job, state, run, now, reason)
+        left = _after_run_beside_schedule(job, state, run, now, reason)
+        return replace(left, attempt=_again(job, run, now, rules)) if by_hand and interrupted else left
     if state.phase is DISABLED:
         return Transition(job.with_state(state))
     if state.owed_until is not None:  # and more of them are owed
@@ -138,7 +139,22 @@ def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transit
         return ended
     due = state.regular_at if state.regular_at is not None else state.next_run_at
     skips = ended.skips + passed_over(job, due, now, SkipReason.ENDED)
-    return Transition(job.with_state(disabled(state, ENDED, now)), skips)
+    return replace(ended, job=job.with_state(disabled(state, ENDED, now)), skips=skips)
+
+
+def _again(job: Job, run: Attempt, now: Micros, rules: Rules) -> Attempt | None:
+    """Return the next attempt at an interrupted manual run, as far as its job and the number of attempts allow one."""
+    consequence = retry_policy(job, rules).after_failure(
+        failed_at=now,
+        consecutive_errors=run.attempt,
+        retry_count=run.attempt - 1,
+        period_start=run.scheduled_for,
+        at_once=True,
+        interruptions=run.attempt,
+    )
+    if job.on_interrupt is not OnInterrupt.RERUN or consequence.retry_at is None or consequence.held:
+        return None
+    return Attempt(run.scheduled_for, run.attempt + 1, MANUAL, now)
 
 
 def _has_set_cursor(job: Job, run: Attempt) -> bool:

@@ -49,6 +49,11 @@ def disabled(state: JobState, reason: str, now: Micros) -> JobState:
     )
 
 
+def failing_schedule(error: Exception) -> str:
+    """Return why a job is disabled whose schedule raises an *error*."""
+    return f"its schedule fails: {error}"
+
+
 # ---------------------------------------------------------------- shared
 
 

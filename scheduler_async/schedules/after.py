@@ -58,8 +58,8 @@ class After(Schedule):
     """
 
     kind: ClassVar[str] = "after"
-    runs_by_itself: ClassVar[bool] = False
-    follows_runs: ClassVar[bool] = True
+    runs_by_itself = False
+    follows_runs = True
     job: str
     outcome: RunEnds
     delay: timedelta | None

@@ -37,7 +37,7 @@ class At(Schedule):
     """
 
     kind: ClassVar[str] = "at"
-    runs_once: ClassVar[bool] = True
+    runs_once = True
     at: datetime
     jitter: timedelta | float | None
     start: datetime | None

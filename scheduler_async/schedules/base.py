@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import lru_cache, wraps
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
 
-from scheduler_async.errors import InvalidScheduleError, quoted
+from scheduler_async.errors import InvalidScheduleError, UnknownScheduleError, quoted
+from scheduler_async.schedules.calendars import Calendar
 from scheduler_async.schedules.jitter import jitter_text, parse_jitter, stored_jitter
+from scheduler_async.schedules.own import checked_next, count_by_asking, latest_by_asking
+from scheduler_async.schedules.own_fields import check_class, fields_from_json, fields_to_json, read_part
 from scheduler_async.texts import describe_error
 from scheduler_async.timekeeping.durations import (
     describe_duration,
 )
 from scheduler_async.timekeeping.instants import (
+    FIRST,
     LAST,
+    SECOND,
     Micros,
     describe_instant,
     from_micros,
@@ -26,6 +32,7 @@ from scheduler_async.timekeeping.instants import (
     span,
     to_micros,
 )
+from scheduler_async.timekeeping.zones import Zone
 
 JSON_VERSION = 1
 
@@ -37,33 +44,71 @@ Instant: TypeAlias = str | datetime
 
 
 _KINDS: dict[str, type[Schedule]] = {}  # by what their JSON forms say
+_OURS = "scheduler_async."
+_KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
-class Schedule(ABC):
-    """The base class of `Every`, `Delay`, `Cron`, `At`, `After` and `Manual`: frozen values that say when a job runs.
+class Schedule:
+    """The base class of `Every`, `Cron`, `At`, `After` and the other kinds, and of schedules that you write yourself.
 
-    A schedule knows no job, no store and no clock. Two schedules with the same arguments are equal.
+    A schedule is a frozen value that says when a job runs. It knows no job, no store and no clock. Two schedules with
+    the same arguments are equal.
+
+    A schedule of your own is a frozen dataclass with a `kind` and a method `next_after`:
+
+    >>> from dataclasses import dataclass
+    >>> from datetime import UTC, datetime, timedelta
+    >>> from scheduler_async import Schedule
+    >>> @dataclass(frozen=True)
+    ... class Doubling(Schedule):
+    ...     kind = "doubling"
+    ...     since: datetime
+    ...     def next_after(self, now: datetime) -> datetime | None:
+    ...         wait = timedelta(minutes=1)
+    ...         while self.since + wait <= now:
+    ...             wait *= 2
+    ...         return self.since + wait
+    >>> schedule = Doubling(datetime(2026, 1, 5, tzinfo=UTC))
+    >>> schedule.next_after(datetime(2026, 1, 5, 0, 5, tzinfo=UTC))
+    datetime.datetime(2026, 1, 5, 0, 8, tzinfo=datetime.timezone.utc)
+    >>> Schedule.from_json(schedule.to_json()) == schedule
+    True
+
+    `next_after` must answer at once, without I/O, and with a later time than it was asked about, or None. `describe` is
+    optional. The fields may hold JSON values, `datetime`, `date`, `timedelta`, enums, calendars and other schedules;
+    their annotations say how they are read. A process in which the class is not defined leaves the job alone.
     """
 
     kind: ClassVar[str]
-    runs_by_itself: ClassVar[bool] = True
+    runs_by_itself: bool = True
     """Whether it has times of its own. Otherwise the job waits for a trigger, or for the run of another job."""
-    follows_runs: ClassVar[bool] = False
+    follows_runs: bool = False
     """Whether its occurrences are endings of runs of another job."""
-    runs_once: ClassVar[bool] = False
+    runs_once: bool = False
     """Whether it has one occurrence."""
-    counts_from_end: ClassVar[bool] = False
+    counts_from_end: bool = False
     """Whether its next occurrence depends on when the last run ended."""
+    is_known: bool = True
+    """Whether this process knows its kind. If not, the scheduler leaves the job alone."""
     jitter: timedelta | float | None = None
     """The longest random delay to add: a duration, or a fraction of the interval."""
     start: datetime | None = None
     end: datetime | None = None
+    _is_ours: ClassVar[bool] = True
     # The same in microseconds, computed once: the scheduler asks often.
     _start: Micros | None = None
     _end: Micros = LAST
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # Each of ours computes its occurrences with integers.
+        cls._is_ours = cls.__module__.startswith(_OURS) and cls.next_micros is not Schedule.next_micros
+        if cls._is_ours:
+            _KINDS[cls.kind] = cls
+            return
+        _check_kind(cls)
+        if "describe" in cls.__dict__:
+            cls.describe = _tolerant(cls.__dict__["describe"])  # type: ignore[method-assign]
         _KINDS[cls.kind] = cls
 
     def next_after(self, now: datetime) -> datetime | None:
@@ -76,17 +121,62 @@ class Schedule(ABC):
         found = self.latest_micros(to_micros(parse_instant(now)))
         return None if found is None else from_micros(found)
 
-    @abstractmethod
+    def on(self, calendar: Calendar, otherwise: str = "skip") -> Schedule:
+        """Return this schedule with the occurrences inside *calendar* only.
+
+        >>> from datetime import UTC, datetime
+        >>> from scheduler_async import BusinessDays, Cron
+        >>> last_day = Cron("0 9 L * *", tz="Europe/Stockholm")
+        >>> last_day.on(BusinessDays("SE"), otherwise="before").next_after(datetime(2026, 5, 20, tzinfo=UTC))
+        datetime.datetime(2026, 5, 29, 7, 0, tzinfo=datetime.timezone.utc)
+
+        calendar
+            `Weekdays`, `Dates`, `Hours`, `Holidays`, `BusinessDays`, or a combination of them with `&`, `|` and `~`.
+        otherwise="skip"
+            What becomes of an occurrence outside: "skip" leaves it out; "before" and "after" move it to the nearest day
+            inside, at the same wall-clock time. If the calendar has hours, "after" moves it to the start of the next
+            stretch inside, and "before" is refused. Occurrences that meet become one. An occurrence that is further
+            than 366 days from the calendar is left out.
+
+        The calendar is asked in the time zone of the schedule. An interval or an instant has none: it uses the
+        `timezone` of the scheduler, or UTC.
+        """
+        wrap = _KINDS["on"]
+        return wrap.around(self, calendar, otherwise)  # type: ignore[attr-defined,no-any-return]
+
+    def in_zone(self, zone: str) -> Schedule:
+        """Return this schedule, in *zone* as far as it has no time zone of its own."""
+        return self
+
     def next_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
         """Return `next_after` in microseconds; *anchor* is the origin of the grid if the schedule has none."""
+        return checked_next(self, now)
 
-    @abstractmethod
     def latest_micros(self, now: Micros, anchor: Micros | None = None) -> Micros | None:
         """Return `previous` in microseconds."""
+        return latest_by_asking(self.next_micros, now)
 
-    @abstractmethod
     def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
         """Return how many occurrences are later than *after* and not later than *until*, at most *cap*."""
+        return count_by_asking(self.next_micros, after, until, cap)
+
+    def begins_at(self, anchor: Micros) -> Micros:
+        """Return the time before which a job whose schedule starts at *anchor* has no occurrences."""
+        return FIRST
+
+    def written_walls(self, at: Micros, zone: Zone) -> tuple[Micros, ...]:
+        """Return the wall-clock times in *zone* that the occurrence *at* stands for, which a clock change may skip."""
+        period = zone.period_at(at // SECOND)
+        return (at,) if period is None else (at + period.offset * SECOND,)
+
+    def note_about(self, at: Micros, anchor: Micros | None = None) -> str | None:
+        """Return what a reader should know about the occurrence *at*, such as where it was moved from."""
+        return None
+
+    def zone_name(self) -> str | None:
+        """Return the name of the time zone that it is written in, if it has one."""
+        zone = getattr(self, "tz", None)
+        return zone if isinstance(zone, str) else None
 
     def first_micros(self, now: Micros) -> Micros | None:
         """Return the first occurrence of a job that is added *now*."""
@@ -116,20 +206,16 @@ class Schedule(ABC):
         """Return this schedule, with its interval raised to *minimum* if it is shorter."""
         return self
 
-    @abstractmethod
     def describe(self, zone: str | tzinfo = UTC) -> str:
         """Return when it runs, in plain English; single moments are shown in the *zone* of the reader."""
+        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if field.repr)  # type: ignore[arg-type]
+        return f"by the schedule {self.kind}({values})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the schedule as a dict of JSON values, from which `from_json` makes an equal schedule."""
-        form = {
-            "version": JSON_VERSION,
-            "kind": self.kind,
-            **self._parts(),
-            "jitter": jitter_text(self.jitter),
-            "start": iso_or_none(self.start),
-            "end": iso_or_none(self.end),
-        }
+        form = {"version": JSON_VERSION, "kind": self.kind, **self._parts()}
+        if self._is_ours:
+            form |= {"jitter": jitter_text(self.jitter), "start": iso_or_none(self.start), "end": iso_or_none(self.end)}
         return {name: value for name, value in form.items() if value is not None}
 
     def json_text(self) -> str:
@@ -147,7 +233,18 @@ class Schedule(ABC):
                     f"This schedule has version {quoted(str(version))} of the JSON form; this version of "
                     f"scheduler_async supports version {JSON_VERSION}. Upgrade scheduler_async."
                 )
-            kind = _KINDS[parts.pop("kind")]
+            name = parts.pop("kind")
+            kind = _KINDS.get(name)
+            if kind is None and isinstance(name, str):
+                raise UnknownScheduleError(
+                    f"This process does not know schedules of the kind {quoted(name)}. Import the class that defines "
+                    "it first.",
+                    name,
+                )
+            if kind is None:
+                raise TypeError("the kind is not a string")
+            if not kind._is_ours:
+                return kind(**fields_from_json(kind, parts, _read_part))
             if parts.get("jitter") is not None:
                 parts["jitter"] = stored_jitter(parts["jitter"])
             return kind._from_parts(parts)
@@ -163,9 +260,10 @@ class Schedule(ABC):
     def _from_parts(cls, parts: dict[str, Any]) -> Schedule:
         return cls(**parts)
 
-    @abstractmethod
     def _parts(self) -> dict[str, Any]:
         """Return the fields that only this kind has, as JSON values."""
+        check_class(type(self))
+        return fields_to_json(self, _write_part)
 
     def _gap_after(self, at: Micros) -> Micros | None:
         """Return the time from the occurrence *at* to the next, or None if it is unknown."""
@@ -207,6 +305,65 @@ class Schedule(ABC):
         return words
 
 
+def check_own(schedule: Schedule) -> None:
+    """Raise `InvalidScheduleError` unless a schedule of the user's can be stored, and read back as an equal one."""
+    if schedule._is_ours:
+        return
+    check_class(type(schedule))
+    name, read = type(schedule).__name__, None
+    try:
+        read = Schedule.from_json(schedule.json_text())
+        if type(read) is type(schedule) and read == schedule:
+            return
+    except TypeError as error:  # a field that cannot be hashed
+        raise InvalidScheduleError(f"{name} cannot be stored: {describe_error(error)[:200]}.") from error
+    raise InvalidScheduleError(
+        f"{name} cannot be stored: reading its JSON form makes another value. Annotate each field with the type of its "
+        f"value. It was {quoted(repr(schedule))}, and became {quoted(repr(read))}."
+    )
+
+
+def _check_kind(cls: type[Schedule]) -> None:
+    name = cls.__dict__.get("kind")
+    if not isinstance(name, str) or not _KIND.fullmatch(name):
+        raise InvalidScheduleError(
+            f'{cls.__name__} must have a kind of its own, such as kind = "sunrise": letters, digits, "-", "_" and ".".'
+        )
+    if not any("next_after" in base.__dict__ for base in cls.__mro__ if base is not Schedule):
+        raise InvalidScheduleError(f"{cls.__name__} must have a method next_after(now).")
+    known = _KINDS.get(name)
+    # A module that is loaded again defines its classes again, and so does @dataclass(slots=True).
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise InvalidScheduleError(
+            f"The kind {quoted(name)} belongs to {known.__module__}.{known.__qualname__}. Choose another for "
+            f"{cls.__name__}."
+        )
+
+
+def _tolerant(describe: Callable[..., object]) -> Callable[..., str]:
+    """Return a user's `describe`, with or without the argument *zone*. An error in it must not hide the job."""
+
+    @wraps(describe)
+    def described(self: Schedule, zone: str | tzinfo = UTC) -> str:
+        takes_zone = describe.__code__.co_argcount > 1 if hasattr(describe, "__code__") else False
+        try:
+            return str(describe(self, zone) if takes_zone else describe(self))
+        except Exception:  # a description is never worth an error
+            return Schedule.describe(self, zone)
+
+    return described
+
+
+def _write_part(value: object) -> object:
+    if isinstance(value, Schedule | Calendar):
+        return value.to_json()
+    raise TypeError(f"a value of type {type(value).__name__} is not a JSON value")
+
+
+def _read_part(kind: type, value: Any) -> Any:
+    return read_part(kind, value, Schedule.from_json)
+
+
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make a new encoder for each text
 
 
@@ -216,7 +373,7 @@ def _remembered_text(schedule: Schedule) -> str:
     return _encode(schedule.to_json())
 
 
-def fill_in(schedule: Schedule, **values: object) -> None:
+def fill_in(schedule: Schedule, /, **values: object) -> None:
     """Set *values* of a frozen schedule in its constructor."""
     schedule.__dict__.update(values)
 

@@ -13,7 +13,7 @@ from scheduler_async.timekeeping.instants import (
     SECOND,
     Micros,
 )
-from scheduler_async.timekeeping.zones import check_zone, find_zone
+from scheduler_async.timekeeping.zones import Zone, check_zone, find_zone
 
 
 @dataclass(frozen=True, init=False)
@@ -30,8 +30,9 @@ class Cron(Schedule):
 
     An expression has five fields: minute (0-59), hour (0-23), day of month (1-31), month (1-12 or JAN-DEC) and day of
     week (0-7 or SUN-SAT; 0 and 7 are Sunday). A sixth field may come first: second (0-59). A field takes "*", values,
-    ranges ("1-5"), lists ("1,15") and steps ("*/15", "8-18/2"). "L" is the last day of the month, "5L" the last Friday
-    and "1#2" the second Monday. If both day fields are restricted, a day matches either of them. The names "@hourly",
+    ranges ("1-5"), lists ("1,15") and steps ("*/15", "8-18/2"). "L" is the last day of the month, "LW" the last
+    weekday, "L-3" three days before the last day, "15W" the weekday nearest to the 15th, "5L" the last Friday and "1#2"
+    the second Monday. If both day fields are restricted, a day matches either of them. The names "@hourly",
     "@daily", "@midnight", "@weekly", "@monthly", "@yearly" and "@annually" work too.
 
     Around daylight saving time, "30 2 * * *" runs exactly once every day, and "*/15 * * * *" keeps running every
@@ -41,7 +42,7 @@ class Cron(Schedule):
         The cron expression, as text. `CronParseError` tells which field is not valid.
     tz=None
         A name such as "Europe/Stockholm", an offset such as "+05:30", a `ZoneInfo`, or a `tzinfo` with a fixed offset.
-        None is the time zone of the system.
+        None is the `timezone` of the scheduler, or else the time zone of the system.
     jitter=None
         The longest random delay to add to each run: a duration such as "30s", or a percentage of the time to the next
         run up to "10%".
@@ -86,6 +87,14 @@ class Cron(Schedule):
     def count_micros(self, after: Micros, until: Micros, anchor: Micros | None, cap: int) -> int:
         after, until = self._not_before_start(after), min(until, self._end)
         return parse_cron(self.expression).count(after // SECOND, until // SECOND, find_zone(self.tz), cap)
+
+    def written_walls(self, at: Micros, zone: Zone) -> tuple[Micros, ...]:
+        return tuple(wall * SECOND for wall in parse_cron(self.expression).written_walls(at // SECOND, zone))
+
+    def in_zone(self, zone: str) -> Cron:
+        if self.tz is not None:
+            return self
+        return Cron(self.expression, zone, jitter=self.jitter, start=self.start, end=self.end)
 
     def describe(self, zone: str | tzinfo = UTC) -> str:
         written_for = self.tz or f"{find_zone(None).name}, the system's zone"

@@ -77,9 +77,13 @@ def _period(values: Sequence[int], size: int) -> int | None:
 def _days(line: CronLine) -> str:
     choices = []
     if not line.day_of_month.is_unrestricted:
-        days = _ranges(line.day_of_month.values, _ordinal)
-        last = ["last day"] if line.day_of_month.last_day else []
-        choices.append(f"on the {join_words(days + last)} of the month")
+        field = line.day_of_month
+        days = _ranges(field.values, _ordinal)
+        days += [f"weekday nearest to the {_ordinal(day)}" for day in field.nearest_weekdays]
+        days += [f"{_ordinal(number + 1)} to last day" for number in reversed(field.before_last)]
+        days += ["last weekday"] if field.last_weekday else []
+        days += ["last day"] if field.last_day else []
+        choices.append(f"on the {join_words(days)} of the month")
     if not line.day_of_week.is_unrestricted:
         plain = _ranges(_monday_first(line.day_of_week.values), lambda day: _WEEKDAYS[day % 7])
         nth = [f"the {_NTH[which]} {_WEEKDAYS[day]} of the month" for day, which in line.day_of_week.nth]

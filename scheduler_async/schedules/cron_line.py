@@ -23,6 +23,7 @@ from threading import Lock
 from typing import Any, NoReturn
 
 from scheduler_async.errors import CronParseError, quoted
+from scheduler_async.schedules.month_days import MonthDays
 from scheduler_async.timekeeping.zones import DAY, Zone
 
 # A longer gap is a correction of the calendar, such as the day that Apia skipped in 2011. Its times do not run.
@@ -33,6 +34,9 @@ LONGEST_WAIT = 50 * 366 * DAY
 
 # The search for a line that never matches in a zone begins here, since this module has no clock.
 OUR_TIME = 1_767_225_600  # 2026
+
+# A gap of an hour in a line such as "0-59 0-59 2 * * *" has this many times.
+MOST_WRITTEN = 3600
 
 MAX_LENGTH = 256
 
@@ -127,6 +131,23 @@ class CronLine:
             first, period = period.end, following
         return min(total, cap)
 
+    def written_walls(self, at: int, zone: Zone) -> list[int]:
+        """Return the wall times that the occurrence *at* stands for: its own, and those in a gap that ends there."""
+        period = zone.period_at(at)
+        if period is None:
+            return [at]
+        own = at + period.offset
+        found: list[int] = []
+        before = zone.period_at(period.start - 1) if at == period.start else None
+        if before is not None and self._makes_up_for(period.offset - before.offset):
+            wall = self._wall_from(max(period.start + before.offset, before.repeated_until))
+            while wall is not None and wall < own and len(found) < MOST_WRITTEN:
+                found.append(wall)
+                wall = self._wall_from(wall + 1)
+            if found and wall != own:
+                return found
+        return [*found, own]
+
     def refuse_if_never_in(self, zone: Zone) -> None:
         """Raise `CronParseError` if the clocks of *zone* skip every time that matches this line."""
         within_a_gap = self._minutes[-1] - self._minutes[0] < LONGEST_GAP // 60
@@ -216,9 +237,10 @@ class Days:
     Lines with the same day fields (`* * 1-5`) share one object, whatever their time and zone.
     """
 
-    def __init__(self, rules: tuple[str, ...]) -> None:
+    def __init__(self, rules: tuple[str, ...], in_month: MonthDays | None = None) -> None:
         self.unrestricted = rules == ("* * *",)
         self._rules = rules
+        self._in_month = in_month
         self._lock = Lock()  # a croniter object keeps its position
         self._after: dict[int, int | None] = {}
         self._before: dict[int, int | None] = {}
@@ -229,7 +251,7 @@ class Days:
             return day
         found = self._after.get(day, _UNKNOWN)
         if found == _UNKNOWN:
-            found = min(self._search(day, 1), default=None)
+            found = min(self._nearest(day, 1), default=None)
             self._remember(self._after, day, found)
         return found
 
@@ -239,7 +261,7 @@ class Days:
             return day
         found = self._before.get(day, _UNKNOWN)
         if found == _UNKNOWN:
-            found = max(self._search(day, -1), default=None)
+            found = max(self._nearest(day, -1), default=None)
             self._remember(self._before, day, found)
         return found
 
@@ -248,6 +270,11 @@ class Days:
         from croniter import croniter  # noqa: PLC0415 - loading it takes as long as many commands
 
         return [croniter(f"0 0 {rule}", _EPOCH) for rule in self._rules]
+
+    def _nearest(self, day: int, direction: int) -> list[int]:
+        found = self._search(day, direction) if self._rules else []
+        other = None if self._in_month is None else self._in_month.nearest(day, direction)
+        return found if other is None else [*found, other]
 
     def _search(self, day: int, direction: int) -> list[int]:
         """Return the nearest match of each rule, from *day* on in *direction*."""
@@ -319,6 +346,12 @@ class Field:
     values: tuple[int, ...]
     last_day: bool = False
     """Whether the last day of the month matches too (`L`)."""
+    nearest_weekdays: tuple[int, ...] = ()
+    """Days whose nearest weekday matches (`15W`)."""
+    last_weekday: bool = False
+    """Whether the last weekday of the month matches (`LW`)."""
+    before_last: tuple[int, ...] = ()
+    """How many days before the last day of the month match (`L-3`)."""
     nth: tuple[tuple[int, int], ...] = ()
     """Weekdays that match once a month: (5, 2) is the second Friday, (5, -1) the last."""
 
@@ -340,17 +373,28 @@ def _parse(expression: str) -> CronLine:
     text, parts = _split(expression)
     fields = tuple(_FieldParser(expression, kind, part).parse() for kind, part in zip(KINDS, parts, strict=True))
     day_of_month, month, day_of_week = fields[3:]
-    if day_of_week.is_unrestricted and not day_of_month.last_day:
+    if day_of_week.is_unrestricted and not day_of_month.last_day and not day_of_month.last_weekday:
         longest = max(calendar.monthrange(2024, number)[1] for number in month.values)  # a leap year
-        if day_of_month.values[0] > longest:
+        first = min((*day_of_month.values, *day_of_month.nearest_weekdays), default=longest + 1)
+        before = min(day_of_month.before_last, default=longest)
+        if first > longest and before >= longest:
+            what = f"day {first}" if before > 31 or not day_of_month.before_last else f"day L-{before}"
             raise CronParseError(
-                f"Invalid cron expression {quoted(expression)}: it never matches, since no year has a day "
-                f"{day_of_month.values[0]} in {_listed(MONTHS[number - 1] for number in month.values)}. "
-                f"{DAY_OF_MONTH.expected}",
+                f"Invalid cron expression {quoted(expression)}: it never matches, since no year has a {what} in "
+                f"{_listed(MONTHS[number - 1] for number in month.values)}. {DAY_OF_MONTH.expected}",
                 expression,
                 DAY_OF_MONTH.name,
             )
-    return CronLine(text, fields, _shared_days(_day_rules(day_of_month, month, day_of_week)))
+    in_month = None
+    if day_of_month.nearest_weekdays or day_of_month.last_weekday or day_of_month.before_last:
+        in_month = MonthDays(
+            months=month.values,
+            nearest_weekdays=day_of_month.nearest_weekdays,
+            last_weekday=day_of_month.last_weekday,
+            before_last=day_of_month.before_last,
+        )
+    rules = _day_rules(day_of_month, month, day_of_week)
+    return CronLine(text, fields, _shared_days(rules, in_month))
 
 
 def _split(expression: str) -> tuple[str, list[str]]:
@@ -388,11 +432,18 @@ def _listed(words: Iterable[str]) -> str:
 
 _ITEM = re.compile(r"(?P<first>\d+|[A-Z]{3})(?:-(?P<last>\d+|[A-Z]{3}))?(?:/(?P<step>\d+))?", re.ASCII)
 _EVERY = re.compile(r"\*(?:/(?P<step>\d+))?", re.ASCII)
+_NEAREST = re.compile(r"(?P<day>\d+)W", re.ASCII)
+_BEFORE_LAST = re.compile(r"L-(?P<days>\d+)", re.ASCII)
 _NTH = re.compile(r"(?P<day>[0-7]|[A-Z]{3})(?:L|#(?P<which>\d+|L))", re.ASCII)
 # The syntax of other crons that this one does not support, and what to say about it.
 _ELSEWHERE = (
-    (re.compile(r"(\d+|L)?W|W.*"), '"W" (the nearest weekday) is not supported'),
-    (re.compile(r"L-\d+"), '"L-n" (days before the end of the month) is not supported'),
+    (
+        re.compile(r"L-\d+W"),
+        '"L-nW" is not supported: write "LW" for the last weekday, or "L-3" for a day before the last',
+    ),
+    (re.compile(r"\d+-\d+W"), '"W" must follow a single day, such as "15W"'),
+    (re.compile(r"(\d+|L)?W|W.*"), '"W" must follow a day of the month, such as "15W" or "LW"'),
+    (re.compile(r"L-\d+"), '"L-3" must stand in the day-of-month field'),
     (re.compile(r"L\d"), 'write "5L" for the last Friday, not "L5"'),
     (
         re.compile(r"(?:H|R)(?![A-Z]{2}).*"),
@@ -414,7 +465,9 @@ class _FieldParser:
     def parse(self) -> Field:
         values: set[int] = set()
         nth: set[tuple[int, int]] = set()
-        last_day = False
+        nearest: set[int] = set()
+        before_last: set[int] = set()
+        last_day = last_weekday = False
         if self.text == "?" and self.is_day:
             values.update(self._range(None, None))
         else:
@@ -424,6 +477,12 @@ class _FieldParser:
                     self._refuse('"*" matches every value and must not stand in a list')
                 if self.kind is DAY_OF_MONTH and item == "L":
                     last_day = True
+                elif self.kind is DAY_OF_MONTH and item == "LW":
+                    last_weekday = True
+                elif self.kind is DAY_OF_MONTH and (match := _NEAREST.fullmatch(item)):
+                    nearest.add(self._value(match["day"]))
+                elif self.kind is DAY_OF_MONTH and (match := _BEFORE_LAST.fullmatch(item)):
+                    before_last.add(self._before_last(match["days"]))
                 elif self.kind is DAY_OF_WEEK and (match := _NTH.fullmatch(item)):
                     nth.add(self._nth(match))
                 else:
@@ -435,6 +494,9 @@ class _FieldParser:
             text=self.text,
             values=tuple(sorted(values)),
             last_day=last_day,
+            nearest_weekdays=tuple(sorted(nearest)),
+            last_weekday=last_weekday,
+            before_last=tuple(sorted(before_last)),
             nth=tuple(sorted(nth)),
         )
 
@@ -498,6 +560,12 @@ class _FieldParser:
             self._refuse(f'"#{which[:9]}" must be #1 to #5, or #L for the last')
         return day, self._number(which)
 
+    def _before_last(self, text: str) -> int:
+        days = self._number(text)
+        if not 1 <= days <= 30:
+            self._refuse(f'"L-{text[:9]}" must be L-1 to L-30; the last day itself is "L"')
+        return days
+
     def _refuse(self, problem: str) -> NoReturn:
         raise CronParseError(
             f"Invalid cron expression {quoted(self.expression)}: in the {self.kind.name} field {quoted(self.text)}, "
@@ -521,7 +589,8 @@ def _day_rules(day_of_month: Field, month: Field, day_of_week: Field) -> tuple[s
         rules += [f"* {months} {_numbers(day_of_week.values)}"] if day_of_week.values else []
         nth = [f"l{day}" if which < 0 else f"{day}#{which}" for day, which in day_of_week.nth]
         rules += [f"* {months} {','.join(nth)}"] if nth else []
-    return tuple(rules) or (f"* {months} *",)
+    is_other = day_of_month.nearest_weekdays or day_of_month.last_weekday or day_of_month.before_last
+    return tuple(rules) or (() if is_other else (f"* {months} *",))
 
 
 def _numbers(values: tuple[int, ...]) -> str:

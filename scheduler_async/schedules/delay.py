@@ -28,7 +28,7 @@ class Delay(Schedule):
     '5 minutes after the previous run finished'
 
     interval
-        A duration such as "30s", "5m", "2h" or "1d", or a `timedelta`.
+        A duration such as "30s", "5m", "1h30m" or "1d", or a `timedelta`.
     immediately=True
         True runs the job for the first time as soon as it is added. False waits for one interval.
     jitter=None
@@ -39,7 +39,7 @@ class Delay(Schedule):
     """
 
     kind: ClassVar[str] = "delay"
-    counts_from_end: ClassVar[bool] = True
+    counts_from_end = True
     interval: timedelta
     immediately: bool
     jitter: timedelta | float | None

@@ -36,7 +36,7 @@ class Every(Schedule):
     'every hour, up to 5% of the interval later'
 
     interval
-        A duration such as "30s", "5m", "2h" or "1d", or a `timedelta`.
+        A duration such as "30s", "5m", "1h30m" or "1d", or a `timedelta`.
     anchor=None
         A moment on the grid: an aware `datetime`, or ISO 8601 text with a zone. If it lies in the future, it is the
         first run. None is the moment at which the job is added.
@@ -128,6 +128,11 @@ class Every(Schedule):
         if self._anchor is not None or anchor <= now:
             return anchor
         return now - (now - anchor) % self._step
+
+    def begins_at(self, anchor: Micros) -> Micros:
+        if self._anchor is not None:
+            return self._anchor
+        return anchor if self.immediately else anchor + self._step
 
     def raised_to(self, minimum: timedelta) -> Every:
         if self.interval >= minimum:

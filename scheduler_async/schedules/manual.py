@@ -23,7 +23,7 @@ class Manual(Schedule):
     """
 
     kind: ClassVar[str] = "manual"
-    runs_by_itself: ClassVar[bool] = False
+    runs_by_itself = False
     jitter: None = field(default=None, init=False, repr=False)
     start: None = field(default=None, init=False, repr=False)
     end: None = field(default=None, init=False, repr=False)

@@ -7,8 +7,10 @@ from datetime import tzinfo
 
 from scheduler_async.errors import InvalidScheduleError, quoted
 from scheduler_async.schedules.after import After, RunEnds
+from scheduler_async.schedules.any_of import AnyOf
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.calendar_text import parse_calendar
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.schedules.cron_line import MAX_LENGTH
 from scheduler_async.schedules.delay import Delay
@@ -30,8 +32,20 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     once at 2026-06-15 09:00 UTC
     only when triggered
 
+    " on " adds a calendar, with "otherwise before" or "otherwise after" behind it; " or " adds another schedule:
+
+    >>> parse_schedule("every 1h on hours:08:00-18:00 or 0 3 * * *", tz="UTC").describe()
+    'every hour, only from 08:00 to 18:00 (UTC), or at 03:00 (UTC)'
+
     Raise `InvalidScheduleError`, `CronParseError` or `IntervalParseError` if the text is none of these.
     """
+    if isinstance(text, str) and len(text) <= MAX_LENGTH and (match := _AFTER_JOB.fullmatch(text)):
+        return After(match["job"], _OUTCOMES[(match["verb"] or "succeeds").lower()], match["delay"])
+    if isinstance(text, str) and len(text) <= _LONGEST and (parts := _OR.split(text))[1:]:
+        return AnyOf(*(parse_schedule(part, tz) for part in parts))
+    if isinstance(text, str) and len(text) <= _LONGEST and (match := _ON.fullmatch(text)):
+        schedule = parse_schedule(match["schedule"], tz)
+        return schedule.on(parse_calendar(match["calendar"]), (match["otherwise"] or "skip").lower())
     if not isinstance(text, str):
         raise InvalidScheduleError(f"A schedule must be a string, not {quoted(text)}. {_FORMS}")
     if len(text) > MAX_LENGTH:
@@ -43,7 +57,7 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
         case "every":
             return Every(rest)
         case "after":
-            return _after_job(rest) or Delay(rest)
+            return Delay(rest)
         case "at":
             return At(rest)
         case "manual" if not rest:
@@ -55,25 +69,23 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     raise InvalidScheduleError(f"Cannot read {quoted(text)} as a schedule. {_FORMS}")
 
 
-def _after_job(text: str) -> After | None:
-    """Return the schedule that follows another job: "job extract", "job extract fails", "job extract ends + 5m"."""
-    found = _AFTER_JOB.fullmatch(text.strip())
-    if found is None:
-        return None
-    outcome = _OUTCOMES[(found["verb"] or "succeeds").lower()]
-    return After(found["job"], outcome, delay=found["delay"])
-
-
+# "after job extract", "after job extract fails", "after job extract ends + 5m"
 _AFTER_JOB = re.compile(
-    r"job\s+(?P<job>\S.*?)(?:\s+(?P<verb>succeeds|fails|ends))?(?:\s*\+\s*(?P<delay>\w+))?", re.IGNORECASE
+    r"\s*after\s+job\s+(?P<job>\S.*?)(?:\s+(?P<verb>succeeds|fails|ends))?(?:\s*\+\s*(?P<delay>\w+))?\s*",
+    re.IGNORECASE,
 )
 _OUTCOMES = {"succeeds": RunEnds.SUCCESS, "fails": RunEnds.FAILURE, "ends": RunEnds.ANY}
 
+_LONGEST = 2048
+_OR = re.compile(r"\s+or\s+", re.IGNORECASE)
+_ON = re.compile(
+    r"(?P<schedule>.+?)\s+on\s+(?P<calendar>.+?)(?:\s+otherwise\s+(?P<otherwise>\w+))?\s*", re.IGNORECASE | re.DOTALL
+)
 _LOOKS_LIKE_A_DATE = re.compile(r"\d{4}-\d")
 
 
 _FORMS = (
     'Write "every 5m" (on a grid), "after 5m" (after the previous run), "after job extract" (after a run of another '
     'job; "after job extract fails + 5m"), a cron expression such as "0 9 * * *" or "@daily", a moment such as '
-    '"2026-06-15T09:00:00Z", or "manual".'
+    '"2026-06-15T09:00:00Z", or "manual". A calendar may follow: "on weekdays:MON-FRI".'
 )

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import fields
 
+from scheduler_async.errors import UnknownScheduleError
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Count, JobState, JsonText, Moment
 from scheduler_async.jobs.policies import USUAL, Policy, read_policy
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.manual import Manual
+from scheduler_async.schedules.unknown import UnknownSchedule
 from scheduler_async.stores.unreadable import Reader, count, duration, moment, name, number, one_of, optional, text
 from scheduler_async.timekeeping.instants import span
 
@@ -60,7 +62,10 @@ _retry = lru_cache(maxsize=256)(Retry.from_json)
 
 
 def _read_schedule(value: Any) -> Schedule:
-    return _schedule(text(value))
+    try:
+        return _schedule(text(value))
+    except UnknownScheduleError as error:  # of a class that another process has: the job waits for that process
+        return UnknownSchedule.of(value, error)
 
 
 def _read_retry(value: Any) -> Retry:

@@ -1,4 +1,4 @@
-"""Durations as people write them: "30s", "5m", "1h", "1d". Pure."""
+"""Durations as people write them: "30s", "5m", "1h30m", "1d". Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from scheduler_async.errors import IntervalParseError, quoted
 
 _UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
-_FORMAT = 'Expected format: "{number}{unit}", such as "30s", "5m", "1h" or "1d"'
+_FORMAT = 'Expected format: "{number}{unit}", such as "30s", "5m", "1h", "1d" or "1h30m"'
 # A timedelta with a fraction of a second is stored in a unit that users cannot write.
 _STORED_UNITS = {**_UNITS, "us": timedelta(microseconds=1)}
 
 _PARTS = re.compile(r"(?P<sign>[+-]?)(?P<number>\d*)(?P<fraction>[.,]\d*)?(?P<unit>.*)", re.ASCII | re.DOTALL)
+_PART = re.compile(r"(\d+)([smhd])", re.ASCII)
+_COMPOUND = re.compile(r"(?:\d+[smhd]){2,}", re.ASCII)
 # Longer than any useful duration, and short enough for int() to be fast.
 _MAX_LENGTH = 32
 _LONGEST = timedelta(days=3_652_059)  # from the first year to the last
@@ -96,6 +98,8 @@ def _parse(interval: str, *, stored: bool = False) -> timedelta:
     text = interval.strip().lower()
     if not text:
         _refuse(interval, f"It is empty. {_FORMAT}")
+    if not stored and _COMPOUND.fullmatch(text):
+        return _parse_compound(interval, text)
     parts = _PARTS.fullmatch(text)
     assert parts is not None, "the pattern matches any text"
     sign, number, fraction, unit = parts["sign"], parts["number"], parts["fraction"], parts["unit"]
@@ -116,6 +120,22 @@ def _parse(interval: str, *, stored: bool = False) -> timedelta:
         _refuse(interval, "Zero interval is not allowed")
     try:
         return _within_calendar(int(number) * units[unit], interval)
+    except OverflowError:
+        _refuse(interval, _TOO_LONG)
+
+
+def _parse_compound(interval: str, text: str) -> timedelta:
+    """Return a duration such as "1h30m"."""
+    parts = _PART.findall(text)
+    order = [list(_UNITS).index(unit) for _, unit in parts]  # from the shortest to the longest
+    if len(set(order)) < len(order):
+        _refuse(interval, 'Each unit may appear once, such as "1h30m"')
+    if order != sorted(order, reverse=True):
+        _refuse(interval, 'Longer units come first: "1h30m" instead of "30m1h"')
+    if any(int(number) == 0 for number, _ in parts):
+        _refuse(interval, "Zero interval is not allowed. Leave out the units that are zero")
+    try:
+        return _within_calendar(sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta()), interval)
     except OverflowError:
         _refuse(interval, _TOO_LONG)
 

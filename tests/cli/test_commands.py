@@ -951,7 +951,7 @@ def test_log_follows_what_another_process_runs(here: Path) -> None:
 
     assert first["job_id"] == second["job_id"] == "tick"
     assert first["id"] < second["id"]
-    assert header.startswith("when ")
+    assert header.startswith("run ")
     assert lines[0].index("success") == lines[2].index("success") == header.index("outcome")
     assert [bool(re.search(r"tick +\w+ +success", line)) for line in lines] == [True, False, True, False]
     assert lines[1] == lines[3] == "    so it goes"
@@ -1531,3 +1531,59 @@ def test_changes_tell_who_did_what_by_the_command_line(here: Path) -> None:
     assert "No changes." in well(here, "changes", "a", "--limit", "0").out
     assert call(here, "changes", "nobody").code == 1
     assert call(here, "changes", "--since", "soon").code == 2
+
+
+# ---------------------------------------------------------------- calendars
+
+
+def test_a_job_can_be_put_on_a_calendar_and_taken_off_again(here: Path) -> None:
+    on = ("--on", "business-days:SE", "--otherwise", "before")
+
+    added = well(here, "add", "pay", "true", "--cron", "0 9 L * *", "--tz", "Europe/Stockholm", *on).out
+    moved = well(here, "edit", "pay", "--otherwise", "after").out
+    another = well(here, "edit", "pay", "--cron", "0 10 L * *").out
+    plain = well(here, "edit", "pay", "--on", "none").out
+
+    assert "moved to an earlier day if not on business days in SE" in added
+    assert "moved to a later day if not on business days in SE" in moved
+    assert "at 10:00 on the last day of the month (Europe/Stockholm), moved to a later day" in another
+    assert "business days" not in plain
+
+
+def test_several_calendars_must_all_be_met(here: Path) -> None:
+    options = ("--on", "weekdays:MON-FRI", "--on", "hours:08:00-18:00", "--tz", "Asia/Tokyo")
+
+    well(here, "add", "sync", "true", "--every", "1h", *options)
+
+    (job,) = json.loads(well(here, "list", "--json").out)
+    assert job["schedule"]["calendar"]["kind"] == "both"
+    assert job["schedule"]["tz"] == "Asia/Tokyo"
+    assert "(UTC)" in well(here, "edit", "sync", "--tz", "UTC").out
+
+
+def test_next_shows_where_an_occurrence_was_moved_from(here: Path) -> None:
+    found = json.loads(
+        well(
+            here, "next", "0 9 * * SUN", "--tz", "UTC", "--on", "weekdays:MON-FRI", "--otherwise", "before", "--json"
+        ).out
+    )
+    words = json.loads(well(here, "next", "every 5m on hours:08:00-09:00", "--json").out)
+
+    assert all("moved from Sunday" in one["note"] and "to Friday" in one["note"] for one in found["occurrences"])
+    assert words["description"] == "every 5 minutes, only from 08:00 to 09:00 (UTC)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["add", "x", "true", "--every", "5m", "--otherwise", "before"], "--otherwise needs --on"),
+        (["add", "x", "true", "--every", "5m", "--on", "moon:full"], "is not a calendar"),
+        (["add", "x", "true", "--on", "weekdays:MON"], "only when it is triggered"),
+        (["next", "every 5m on weekdays:MON", "--on", "weekdays:TUE"], "Write the calendar once"),
+    ],
+)
+def test_a_calendar_that_makes_no_sense_is_refused(arguments: list[str], words: str, here: Path) -> None:
+    done = call(here, *arguments)
+
+    assert done.code != 0
+    assert words in done.err

@@ -411,8 +411,8 @@ EITHER = "The day of the month and the day of the week are both restricted, and 
         (
             "0 0 13 * FRI",
             (
-                f"{EITHER} at 00:00 on the 13th of the month or on Friday; to ask for both, leave one of them "
-                '"*" and let the job check the other.'
+                f"{EITHER} at 00:00 on the 13th of the month or on Friday; to ask for both, leave the day of "
+                'the week "*" and name it in a calendar, as in "--on weekdays:MON".'
             ),
         ),
         (
@@ -425,8 +425,8 @@ EITHER = "The day of the month and the day of the week are both restricted, and 
         (
             "0 0 L * MON",
             (
-                f"{EITHER} at 00:00 on the last day of the month or on Monday; to ask for both, leave one of them "
-                '"*" and let the job check the other.'
+                f"{EITHER} at 00:00 on the last day of the month or on Monday; to ask for both, leave the day of "
+                'the week "*" and name it in a calendar, as in "--on weekdays:MON".'
             ),
         ),
         (

@@ -182,10 +182,25 @@ async def test_a_trigger_is_told_with_who_asked_for_it(scheduler: Scheduler) -> 
     await scheduler.add_job(Manual(), handler="work", id="a")
 
     with acting_as("anna"):
-        await scheduler.wait_for_run(await scheduler.trigger_job("a"))
+        run = await scheduler.trigger_job("a")
+        await scheduler.wait_for_run(run)
 
     row = (await scheduler.changes("a"))[0]
     assert (row.action, row.actor, row.via) == ("trigger", "anna", None)
+    assert (row.before, row.after) == ({}, {"run": run})
+
+
+async def test_a_request_and_a_cancellation_name_their_run(idle: Scheduler) -> None:
+    await idle.add_job(Manual(), handler="nowhere", id="a")
+
+    run = await idle.trigger_job("a", anywhere=True)
+    await idle.cancel_run(run, reason="enough")
+
+    cancelled, asked, _ = await idle.changes("a")
+    assert [(row.action, row.reason, row.after) for row in (cancelled, asked)] == [
+        ("cancel", "enough", {"run": run}),
+        ("trigger", None, {"run": run}),
+    ]
 
 
 async def test_a_refused_change_is_not_on_record(scheduler: Scheduler) -> None:

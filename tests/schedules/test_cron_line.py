@@ -394,10 +394,16 @@ NAMES = [
 ]
 
 OF_OTHER_CRONS = [
-    refused("15W", "0 0 15W * *", "day-of-month", '"W"', "not supported"),
-    refused("W alone", "0 0 W * *", "day-of-month", '"W"', "not supported"),
-    refused("LW", "0 0 LW * *", "day-of-month", '"W"', "not supported"),
-    refused("L-3", "0 0 L-3 * *", "day-of-month", '"L-n"', "not supported"),
+    refused("W after a range", "0 0 1-5W * *", "day-of-month", '"W"', "a single day"),
+    refused("W alone", "0 0 W * *", "day-of-month", '"W"', "must follow a day"),
+    refused("W after a weekday", "0 0 * * 5W", "day-of-week", '"W"', "must follow a day"),
+    refused("W in another field", "0 15W * * *", "hour", '"W"', "must follow a day"),
+    refused("a weekday before the last day", "0 0 L-3W * *", "day-of-month", '"L-nW"', "not supported"),
+    refused("L-0", "0 0 L-0 * *", "day-of-month", "L-1 to L-30"),
+    refused("L-31", "0 0 L-31 * *", "day-of-month", "L-1 to L-30"),
+    refused("L-3 as a weekday", "0 0 * * L-3", "day-of-week", "day-of-month field"),
+    refused("nearest to a day that never comes", "0 0 31W 2 *", "day-of-month", "never matches"),
+    refused("further back than the month is long", "0 0 L-29 2 *", "day-of-month", "never matches"),
     refused("L5", "0 0 * * L5", "day-of-week", '"5L"'),
     refused("L alone among the weekdays", "0 0 * * L", "day-of-week", '"L"'),
     refused("L among the hours", "0 L * * *", "hour", '"L"'),

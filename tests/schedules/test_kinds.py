@@ -527,7 +527,7 @@ def test_schedules_are_frozen() -> None:
         pytest.param("5", "not the JSON form", id="a number"),
         pytest.param({}, "not the JSON form", id="empty"),
         pytest.param({"version": 2, "kind": "every"}, "Upgrade scheduler_async", id="a newer version"),
-        pytest.param({"version": 1, "kind": "often"}, "not the JSON form", id="an unknown kind"),
+        pytest.param({"version": 1, "kind": "often"}, "does not know schedules of the kind", id="an unknown kind"),
         pytest.param({"version": 1, "kind": 10**5000}, "not the JSON form", id="a kind that cannot be shown"),
         pytest.param({"version": 10**5000, "kind": "every"}, "not the JSON form", id="a version that cannot be shown"),
         pytest.param({"version": 1, "kind": "every"}, "not the JSON form", id="no interval"),

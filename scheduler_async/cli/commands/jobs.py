@@ -26,6 +26,8 @@ from scheduler_async.cli.options import (
     ManualOption,
     MisfireOption,
     NamespaceOption,
+    OnOption,
+    OtherwiseOption,
     OutcomeOption,
     PayloadOption,
     PriorityOption,
@@ -36,9 +38,11 @@ from scheduler_async.cli.options import (
     UnsetEnvOption,
     WhenTzOption,
     WholeNumber,
+    calendar_of,
     directory_of,
     environment_of,
     moment_given,
+    on_calendar,
     payload_of,
     schedule_of,
     unless_none,
@@ -48,7 +52,7 @@ from scheduler_async.cli.printing import put_json
 from scheduler_async.cli.store_access import open_scheduler
 
 if TYPE_CHECKING:
-    from scheduler_async import Job, Schedule
+    from scheduler_async import Calendar, Job, Schedule
 
 
 def add(
@@ -63,6 +67,8 @@ def add(
     delay: DelayOption = None,
     manual: ManualOption = False,
     tz: TzOption = None,
+    on: OnOption = None,
+    otherwise: OtherwiseOption = None,
     priority: PriorityOption = None,
     retries: Annotated[
         int, typer.Option("--retries", metavar="N", click_type=WholeNumber(0), help=RETRIES_HELP)
@@ -87,10 +93,12 @@ def add(
     from scheduler_async.command import HANDLER, Command
     from scheduler_async.jobs.names import check_name
 
+    zone = unless_none(tz)
     follows = {"after_job": after_job, "outcome": outcome, "delay": delay}
-    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz), **follows) or Manual()
+    schedule = schedule_of(cron, every, after, at, manual, zone, has_calendar=bool(on), **follows) or Manual()
     if tz is not None and isinstance(schedule, Manual):
         misused("--tz needs --cron or --at.")
+    schedule = on_calendar(schedule, on, otherwise, zone)
     where = directory_of(cwd, store) or str(Path.cwd())
     task = Command(command, where, environment_of(env), payload_of(payload))
     given: dict[str, Any] = {"priority": priority, "misfire": misfire}
@@ -126,6 +134,8 @@ def edit(
     delay: DelayOption = None,
     manual: ManualOption = False,
     tz: TzOption = None,
+    on: OnOption = None,
+    otherwise: OtherwiseOption = None,
     priority: PriorityOption = None,
     retries: Annotated[
         int | None, typer.Option("--retries", metavar="N", click_type=WholeNumber(0), help=RETRIES_HELP)
@@ -144,7 +154,8 @@ def edit(
 ) -> None:
     """Change a job. Only the options you pass change; a new schedule counts from now.
 
-    To clear a setting, pass --timeout none, --group none, --tz none, --manual, --payload null or --unset-env.
+    To clear a setting, pass --timeout none, --group none, --tz none, --on none, --manual, --payload null or
+    --unset-env.
     """
     from dataclasses import replace
 
@@ -152,7 +163,9 @@ def edit(
     from scheduler_async.command import HANDLER, Command
 
     follows = {"after_job": after_job, "outcome": outcome, "delay": delay}
-    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz), **follows)
+    schedule = schedule_of(cron, every, after, at, manual, unless_none(tz), has_calendar=bool(on), **follows)
+    keeps_none = on is not None and unless_none(on[0]) is None
+    calendar = None if keeps_none else calendar_of(on)
     added, where = environment_of(env), directory_of(cwd, store)
 
     def changed_task(job: Job) -> Command:
@@ -173,7 +186,7 @@ def edit(
 
     def changes_of(job: Job) -> dict[str, Any]:
         given: dict[str, Any] = {
-            "schedule": zoned(schedule, job, tz),
+            "schedule": edited_schedule(schedule, job, tz, calendar, otherwise, keeps_none),
             "priority": priority,
             "retry": None if retries is None else Retry.in_window(retries),
             "misfire": misfire,
@@ -259,13 +272,44 @@ def changed(
         print_job(job, did, as_json)
 
 
-def zoned(schedule: Schedule | None, job: Job, tz: str | None) -> Schedule | None:
+def edited_schedule(
+    schedule: Schedule | None,
+    job: Job,
+    tz: str | None,
+    calendar: Calendar | None,
+    otherwise: str | None,
+    keeps_none: bool,
+) -> Schedule | None:
+    """Return the edited schedule, on the calendar that it had unless there is another one; None if nothing changes."""
+    from scheduler_async import At, InvalidJobError, Manual
+    from scheduler_async.schedules.on_calendar import OnCalendar
+
+    old = job.schedule
+    plain = old.schedule if isinstance(old, OnCalendar) else old
+    had = old.calendar if isinstance(old, OnCalendar) else None
+    kept = None if keeps_none or isinstance(schedule, At | Manual) else had
+    wanted = calendar or kept
+    if otherwise is not None and wanted is None:
+        raise InvalidJobError("--otherwise needs --on: it says what becomes of runs outside a calendar.", "schedule")
+    is_placed = isinstance(old, OnCalendar) or calendar is not None
+    if schedule is None and calendar is None and otherwise is None and not keeps_none and not (tz and is_placed):
+        return zoned(None, plain, tz)
+    has_interval = plain.zone_name() is None and plain.kind != "cron" and schedule is None
+    base = plain if has_interval and tz is not None else zoned(schedule, plain, tz) or plain
+    if wanted is None:
+        return base
+    was = old.otherwise if isinstance(old, OnCalendar) else "skip"
+    placed = base.on(wanted, otherwise or was)
+    zone = unless_none(tz) or (old.tz if isinstance(old, OnCalendar) else None)
+    return placed if zone is None else placed.in_zone(zone)
+
+
+def zoned(schedule: Schedule | None, old: Schedule, tz: str | None) -> Schedule | None:
     """Return the edited schedule: a new expression keeps the zone, and a new zone keeps the expression."""
     from dataclasses import replace
 
     from scheduler_async import Cron, InvalidJobError
 
-    old = job.schedule
     if isinstance(old, Cron) and isinstance(schedule, Cron):
         return replace(old, expression=schedule.expression, tz=old.tz if tz is None else schedule.tz)
     if schedule is not None or tz is None:

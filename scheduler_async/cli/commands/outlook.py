@@ -11,9 +11,12 @@ from scheduler_async.cli.exits import misused
 from scheduler_async.cli.options import (
     ExpressionTzOption,
     JsonOption,
+    OnOption,
+    OtherwiseOption,
     StoreOption,
     WholeNumber,
     moment_of,
+    on_calendar,
 )
 from scheduler_async.cli.printing import put_json
 from scheduler_async.cli.store_access import open_scheduler
@@ -54,6 +57,8 @@ def preview(
 def following(
     expression: Annotated[str, typer.Argument(metavar="EXPR")],
     tz: ExpressionTzOption = None,
+    on: OnOption = None,
+    otherwise: OtherwiseOption = None,
     count: Annotated[
         int,
         typer.Option("-n", "--count", metavar="N", click_type=WholeNumber(1, 1000), help="The number of occurrences."),
@@ -61,15 +66,19 @@ def following(
     as_json: JsonOption = False,
 ) -> None:
     """Show when a schedule would run, and warn about its traps."""
-    from scheduler_async import At, Cron, parse_schedule
+    from scheduler_async import AnyOf, At, Cron, parse_schedule
     from scheduler_async.cli import outlook_views
+    from scheduler_async.schedules.on_calendar import OnCalendar
     from scheduler_async.timekeeping.zones import check_zone
 
     zone = None if tz is None else check_zone(tz)
-    is_date = expression.strip()[:4].isdigit() and "-" in expression[:6]
+    is_date = expression.strip()[:4].isdigit() and "-" in expression[:6] and " on " not in expression
     schedule = moment_of(expression, zone) if is_date else parse_schedule(expression, zone)
-    if zone is not None and not isinstance(schedule, Cron | At):
+    if isinstance(schedule, OnCalendar | AnyOf):
+        schedule = schedule if zone is None else schedule.in_zone(zone)
+    elif zone is not None and not isinstance(schedule, Cron | At) and not on:
         misused(f"--tz applies to cron expressions and times; {expression!r} is the same in every zone.")
+    schedule = on_calendar(schedule, on, otherwise, zone)
     if as_json:
         put_json(outlook_views.following_form(schedule, count))
     else:

@@ -36,7 +36,9 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import IS_DECISION
+from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.ready_queue import ReadyQueue
+from scheduler_async.stores.row_range import RowRange, TimedRows
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
@@ -108,8 +110,15 @@ INSERT_CHANGE: Final = f"""
               WHERE job.uid = ?))
 """
 SET_LAST_CHANGE: Final = "UPDATE job SET last_change = ? WHERE uid = ?"
+# {0} are `TimedRows`.
+FIRST_AND_LAST: Final = "SELECT (SELECT min({0.number}) FROM {0.table}), (SELECT max({0.number}) FROM {0.table})"
+TIMES_FROM: Final = """
+    SELECT p.value, (SELECT r.{0.at} FROM {0.table} r WHERE r.{0.number} >= p.value ORDER BY r.{0.number} LIMIT 1)
+      FROM json_each(?) p
+"""
+INSERT_REQUEST: Final = "INSERT OR REPLACE INTO request (run, uid, kind, reason, at) VALUES (?, ?, ?, ?, ?)"
 CANCELS_OF: Final = """
-    SELECT run, reason FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
+    SELECT run, reason, at FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
 """
 
 # The number of cached descriptions, which save parsing.
@@ -261,6 +270,8 @@ class WorkBase:
 
     def _remember(self, job: Job) -> None:
         described = job.description
+        if not described.schedule.is_known:  # its class may be imported at any time
+            return
         self._remembered.put(job.uid, job, len(described.payload_json) + len(described.metadata_json))
 
     def _last_number(self, db: sqlite3.Connection, question: str) -> int:
@@ -310,10 +321,22 @@ class WorkBase:
             self._forget_removed(db, gone)
         return bool(gone)
 
-    def _cancels_of(self, db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, str | None]:
-        """Return those of *runs* that callers have found to cancel, with the reasons."""
+    def _cancels_of(self, db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, CancelRequest]:
+        """Return those of *runs* that callers have asked to cancel."""
         found = db.execute(CANCELS_OF, (json.dumps(runs),)) if runs else ()
-        return {run: None if reason is None else shown_text(reason) for run, reason in found}
+        return {run: CancelRequest(None if reason is None else shown_text(reason), at) for run, reason, at in found}
+
+    def _range(
+        self, db: sqlite3.Connection, rows: TimedRows, since: Micros | None, until: Micros | None = None
+    ) -> RowRange | None:
+        """Return the numbers of *rows* of about a stretch of time. None if there are no rows."""
+        first, last = db.execute(FIRST_AND_LAST.format(rows)).fetchone()
+        if first is None:
+            return None
+        found = RowRange(first, last, since, until, rows.disorder)
+        while points := found.points():
+            found.learn(dict(db.execute(TIMES_FROM.format(rows), (json.dumps(points),)).fetchall()))
+        return found
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""

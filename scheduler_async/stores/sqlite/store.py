@@ -339,6 +339,8 @@ class SQLiteStore:
     read_runs = reading(Work.read_runs)
     write_jobs = writing(Work.write_jobs)
     write_runs = writing(Work.write_runs)
+    read_changes = reading(Work.read_changes)
+    write_changes = writing(Work.write_changes)
 
     async def version(self) -> int:
         """Return a number that changes when another process has changed the store."""

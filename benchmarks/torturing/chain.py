@@ -65,7 +65,7 @@ def chain(
 
 def kill_and_replace(directory: Path, url: str | None, wanted: int, chains: int, random: Random) -> Aftermath:
     """Kill until there were *wanted* kills and all chains were due, and let the rest come to its end."""
-    window = int(wanted * 0.4 * SECOND)
+    window = int(wanted * 0.5 * SECOND)
     killed: dict[int, int] = {}
     with Crew(directory, url=url) as crew:
         crew.start_and_wait(2)
@@ -74,7 +74,7 @@ def kill_and_replace(directory: Path, url: str | None, wanted: int, chains: int,
         crew.add([spec for number, at in enumerate(due) for spec in specs(number, at)])
         time.sleep(2)
         while len(killed) < wanted or now_micros() < begin + window:
-            time.sleep(random.uniform(0.05, 0.6))
+            time.sleep(random.uniform(0.1, 0.9))
             victim = random.choice(crew.alive)
             killed[victim.pid] = crew.kill(victim)
             crew.start()

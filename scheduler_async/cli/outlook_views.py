@@ -123,6 +123,8 @@ def show_following(schedule: Schedule, count: int) -> None:
         rows.append((time_format.relative(one.at, now()), *cells, one.note or ""))
     if found:
         console().print(laid_out(heads, rows))
+    elif schedule.follows_runs:
+        say("It has no times of its own: it runs when a run of that job ends.")
     else:
         is_over = isinstance(schedule, At) or schedule.end is not None
         say("Its time has passed." if is_over else "Its times cannot be computed in advance.")

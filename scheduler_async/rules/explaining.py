@@ -41,11 +41,11 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.PAUSED, state.paused_until
     if state.next_run_at is None and not job.schedule.follows_runs:
         return SkipReason.MANUAL_ONLY, None
-    is_later = state.next_run_at is not None and state.next_run_at > now
+    later = state.next_run_at if state.next_run_at is not None and state.next_run_at > now else None
     if not job.schedule.is_known:
-        return SkipReason.UNKNOWN_SCHEDULE, state.next_run_at if is_later else None
+        return SkipReason.UNKNOWN_SCHEDULE, later
     if not room.has_scheduler:
-        return SkipReason.NO_SCHEDULER, state.next_run_at if is_later else None
+        return SkipReason.NO_SCHEDULER, later
     if state.next_run_at is None:
         return SkipReason.NOT_DUE, None
     if not room.clock_is_believed:

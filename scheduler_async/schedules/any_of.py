@@ -146,6 +146,10 @@ def _check_part(part: object) -> None:
         raise InvalidScheduleError(
             'A Delay cannot be part of AnyOf: it counts from the end of the previous run. Use Every("5m").'
         )
+    if part.follows_runs:
+        raise InvalidScheduleError(
+            "After cannot be part of AnyOf: it has no times of its own. Add a second job for it, with the same handler."
+        )
     if not part.runs_by_itself:
         raise InvalidScheduleError("Manual() cannot be part of AnyOf: every job can be triggered anyway. Leave it out.")
     if part.jitter is not None:

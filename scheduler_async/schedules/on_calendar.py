@@ -199,6 +199,10 @@ def _check(schedule: Schedule, calendar: Calendar, otherwise: str) -> None:
         )
     if otherwise not in CHOICES:
         raise InvalidScheduleError(f'otherwise must be "skip", "before" or "after", not {quoted(otherwise)}.')
+    if schedule.follows_runs:
+        raise InvalidScheduleError(
+            "After has no times of its own, so a calendar has nothing to decide. Put the calendar on the other job."
+        )
     if not schedule.runs_by_itself:
         raise InvalidScheduleError("Manual() runs only when it is triggered, so a calendar has nothing to decide.")
     if otherwise == "before" and calendar.has_hours:

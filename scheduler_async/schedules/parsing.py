@@ -39,6 +39,8 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
 
     Raise `InvalidScheduleError`, `CronParseError` or `IntervalParseError` if the text is none of these.
     """
+    if isinstance(text, str) and len(text) <= MAX_LENGTH and (match := _AFTER_JOB.fullmatch(text)):
+        return After(match["job"], _OUTCOMES[(match["verb"] or "succeeds").lower()], match["delay"])
     if isinstance(text, str) and len(text) <= _LONGEST and (parts := _OR.split(text))[1:]:
         return AnyOf(*(parse_schedule(part, tz) for part in parts))
     if isinstance(text, str) and len(text) <= _LONGEST and (match := _ON.fullmatch(text)):
@@ -55,7 +57,7 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
         case "every":
             return Every(rest)
         case "after":
-            return _after_job(rest) or Delay(rest)
+            return Delay(rest)
         case "at":
             return At(rest)
         case "manual" if not rest:
@@ -67,17 +69,10 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     raise InvalidScheduleError(f"Cannot read {quoted(text)} as a schedule. {_FORMS}")
 
 
-def _after_job(text: str) -> After | None:
-    """Return the schedule that follows another job: "job extract", "job extract fails", "job extract ends + 5m"."""
-    found = _AFTER_JOB.fullmatch(text.strip())
-    if found is None:
-        return None
-    outcome = _OUTCOMES[(found["verb"] or "succeeds").lower()]
-    return After(found["job"], outcome, delay=found["delay"])
-
-
+# "after job extract", "after job extract fails", "after job extract ends + 5m"
 _AFTER_JOB = re.compile(
-    r"job\s+(?P<job>\S.*?)(?:\s+(?P<verb>succeeds|fails|ends))?(?:\s*\+\s*(?P<delay>\w+))?", re.IGNORECASE
+    r"\s*after\s+job\s+(?P<job>\S.*?)(?:\s+(?P<verb>succeeds|fails|ends))?(?:\s*\+\s*(?P<delay>\w+))?\s*",
+    re.IGNORECASE,
 )
 _OUTCOMES = {"succeeds": RunEnds.SUCCESS, "fails": RunEnds.FAILURE, "ends": RunEnds.ANY}
 

@@ -184,7 +184,7 @@ def _are_texts(state: JobState) -> bool:
 def _is_json(text: str) -> bool:
     try:
         decode(text)
-    except (DecodeError, UnicodeError):
+    except (DecodeError, UnicodeError, RecursionError):
         return False
     return True
 

@@ -140,6 +140,7 @@ async def test_every_failed_attempt_is_a_failure_and_the_success_after_it_a_succ
 async def test_the_end_of_a_dead_process_is_a_failure(pipeline: Scheduler, worker: Worker, clock: VirtualClock) -> None:
     """The successor becomes due in the transaction that records the run as interrupted."""
     await pipeline.add_job(After("extract", "failure"), handler="work", id="alarm")
+    await pipeline.update_job("extract", on_interrupt="skip")
     store, now = pipeline._store, clock.micros()
     dead = await store.join(NodeIdentity(name="dead", host="elsewhere", pid=7, process_start="1"), now)
     claimed = await store.claim_one("default", "extract", None, now, node=dead, queued=False)

@@ -6,7 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler_async import After, Delay, IntervalParseError, InvalidScheduleError, Schedule, parse_schedule
+from scheduler_async import (
+    After,
+    AnyOf,
+    Delay,
+    IntervalParseError,
+    InvalidScheduleError,
+    Schedule,
+    Weekdays,
+    parse_schedule,
+)
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -81,11 +90,19 @@ def test_a_bad_delay_is_refused(delay: object) -> None:
         ("after job extract fails + 90s", After("extract", "failure", "90s")),
         ("after job daily report", After("daily report")),
         ("after job 5m", After("5m")),
+        ("after job once on demand or never", After("once on demand or never")),
         ("after 5m", Delay("5m")),
     ],
 )
 def test_what_a_person_types_is_read(text: str, expected: Schedule) -> None:
     assert parse_schedule(text) == expected
+
+
+def test_it_can_be_neither_on_a_calendar_nor_one_of_several() -> None:
+    with pytest.raises(InvalidScheduleError, match=r"After has no times of its own.*on the other job"):
+        After("extract").on(Weekdays("MON-FRI"))
+    with pytest.raises(InvalidScheduleError, match="After cannot be part of AnyOf"):
+        AnyOf(After("extract"), Delay("5m"))
 
 
 @pytest.mark.parametrize("text", ["after job", "after job ", "after extract", "after"])

@@ -52,9 +52,10 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
             at = state.regular_at
         else:
             skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
-    if not job.schedule.runs_by_itself:
-        at = _unused(state, at)
-    elif state.forgotten_until is not None and at <= state.forgotten_until:  # it ran before the clock was set back
+    if state.last_run_at is not None and at <= state.last_run_at and job.schedule.follows_runs:
+        at = state.last_run_at + 1  # each time is used once; by a virtual clock, runs may be that close together
+    if state.forgotten_until is not None and at <= state.forgotten_until and not job.schedule.follows_runs:
+        # It ran before the clock was set back.
         return Transition(job.with_state(with_next_run(job, state, next_regular(job, at), now)), skips)
     fresh = _taken(state, now, activity, retry_count=0)
     if job.description.policy.max_runs is not None:
@@ -68,14 +69,6 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         return _catch_up(job, fresh, at, now, skips)
     attempt = Attempt(at, 1, Trigger.CATCH_UP if late else SCHEDULE, now)
     return Transition(job.with_state(fresh), skips + merged(job, at, now, MISFIRE), attempt=attempt)
-
-
-def _unused(state: JobState, at: Micros) -> Micros:
-    """Return the time of an occurrence that has no time of its own, after that of the last run: each time is used once.
-
-    Runs can follow each other within a microsecond, at least by a virtual clock.
-    """
-    return at if state.last_run_at is None or at > state.last_run_at else state.last_run_at + 1
 
 
 def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:

@@ -81,8 +81,8 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         skips = ()  # the end of the pause records them
     if regular is not None and regular == run.scheduled_for:  # the clock was set back during the run
         regular = next_regular(job, regular)
-    if job.schedule.follows_runs:
-        regular = state.next_run_at  # a run of the other job has ended meanwhile
+    if state.next_run_at is not None:  # it runs after another job, of which a run has ended meanwhile
+        regular = state.next_run_at
     return _settled(job, state, run, ending, skips, regular, now, rules)
 
 
@@ -99,8 +99,10 @@ def _settled(
     """Return the job with its next run: a retry, or *regular*, the next occurrence, perhaps put off."""
     outcome = ending.outcome
     interrupted = outcome is INTERRUPTED
+    if outcome.is_success:
+        return Transition(job.with_state(with_next_run(job, state, regular, now)), skips)
     follows = job.schedule.follows_runs and job.anchor <= run.claimed_at
-    if outcome.is_success or not (job.schedule.runs_by_itself or follows):  # it may have become a manual job
+    if not (job.schedule.runs_by_itself or follows):  # it may have become a manual job
         return Transition(job.with_state(with_next_run(job, state, regular, now)), skips)
     is_rerun = job.on_interrupt is OnInterrupt.RERUN
     if outcome is CANCELLED and is_rerun and not ending.on_request:

@@ -26,6 +26,11 @@ MOST_ATTEMPTS = 100
 """`Store.runs_about` returns at most this many attempts of each kind. More do not matter."""
 
 
+MOST_SKIPS = 100
+"""`Store.runs_about` searches at most this many rows of skipped occurrences. The right one is the
+last, unless the clock was set back."""
+
+
 MIGRATED = "Store %s migrated from schema version %d to %d"
 """The log message after the migration of an older store."""
 

@@ -96,7 +96,8 @@ class Store(Protocol):
     async def runs_about(self, uid: int, start: Micros, end: Micros) -> list[RunRow]:
         """Return the rows of a job about a time: attempts at occurrences from *start*, before *end*.
 
-        Return also the last row of skipped occurrences that begins before *end*, and the run of the same claim.
+        Return also the last row of skipped occurrences that begins before *end* and was written at *start* or later,
+        and the run of the same claim.
         """
 
     async def list_changes(self, wanted: ChangeFilter) -> list[ChangeRow]:

@@ -14,7 +14,7 @@ from scheduler_async.stores.conditions import (
     conditions_of_runs,
     require_of_runs,
 )
-from scheduler_async.stores.messages import FEW_JOBS, LOOK_BACK, MOST_ATTEMPTS, RunDetails, RunFilter
+from scheduler_async.stores.messages import FEW_JOBS, LOOK_BACK, MOST_ATTEMPTS, MOST_SKIPS, RunDetails, RunFilter
 from scheduler_async.stores.postgres.base import WorkBase
 from scheduler_async.stores.postgres.jobs import NAME_EXISTS, PARAMETER
 from scheduler_async.stores.postgres.texts import kept, kept_values, original
@@ -64,9 +64,14 @@ RUNS_ABOUT: Final = f"""
                       WHERE uid = $1 AND scheduled_for >= $2 AND scheduled_for < $3
                    ORDER BY scheduled_for
                       LIMIT {2 * MOST_ATTEMPTS}),
+         skips AS (SELECT id, scheduled_for, claimed_at, finished_at
+                     FROM run
+                    WHERE uid = $1 AND scheduled_for < $3 AND attempt = 0
+                 ORDER BY scheduled_for DESC
+                    LIMIT {MOST_SKIPS}),
          skipped AS (SELECT id, scheduled_for, claimed_at
-                       FROM run
-                      WHERE uid = $1 AND scheduled_for < $3 AND attempt = 0
+                       FROM skips
+                      WHERE finished_at >= $2
                    ORDER BY scheduled_for DESC
                       LIMIT 1),
          before AS (SELECT scheduled_for

@@ -16,7 +16,15 @@ from scheduler_async.stores.conditions import (
     conditions_of_runs,
     require_of_runs,
 )
-from scheduler_async.stores.messages import FEW_JOBS, LOOK_BACK, MOST_ATTEMPTS, USUAL_OUTCOMES, RunDetails, RunFilter
+from scheduler_async.stores.messages import (
+    FEW_JOBS,
+    LOOK_BACK,
+    MOST_ATTEMPTS,
+    MOST_SKIPS,
+    USUAL_OUTCOMES,
+    RunDetails,
+    RunFilter,
+)
 from scheduler_async.stores.row_range import CHANGES, RUNS
 from scheduler_async.stores.run_codec import details_of_run, read_run
 from scheduler_async.stores.sqlite.base import LAST_RUN, WorkBase
@@ -76,10 +84,14 @@ ATTEMPTS: Final = f"""
                   ORDER BY scheduled_for
                      LIMIT {MOST_ATTEMPTS})
 """
-LAST_SKIP: Final = """
+LAST_SKIP: Final = f"""
     SELECT id, claimed_at
-      FROM run INDEXED BY run_skipped
-     WHERE uid = ? AND scheduled_for < ? AND attempt = 0
+      FROM (SELECT id, claimed_at, finished_at, scheduled_for
+              FROM run INDEXED BY run_skipped
+             WHERE uid = :uid AND scheduled_for < :end AND attempt = 0
+          ORDER BY scheduled_for DESC
+             LIMIT {MOST_SKIPS})
+     WHERE finished_at >= :start
   ORDER BY scheduled_for DESC
      LIMIT 1
 """
@@ -155,7 +167,7 @@ class RunLogWork(WorkBase):
     def runs_about(self, db: sqlite3.Connection, uid: int, start: Micros, end: Micros) -> list[RunRow]:
         stretches = [(start, end)]
         ids: set[int] = set()
-        skipped = db.execute(LAST_SKIP, (uid, end)).fetchone()
+        skipped = db.execute(LAST_SKIP, {"uid": uid, "start": start, "end": end}).fetchone()
         if skipped is not None:
             number, claimed_at = skipped
             ids.add(number)

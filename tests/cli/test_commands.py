@@ -770,7 +770,7 @@ def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
         _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0
-    assert lines[0].split() == ["when", "slug", "trigger", "outcome", "took", "message"]
+    assert lines[0].split() == ["run", "when", "slug", "trigger", "outcome", "took", "message"]
     outcome, message = lines[0].index("outcome"), lines[0].index("message")
     for line in lines[1:]:
         assert line[outcome:].startswith("success ")

@@ -2713,7 +2713,8 @@ async def test_runs_that_differ_in_little_are_told_apart(pair: tuple[Store, Stor
     await add(target, "a")
     one = RunRecord(
         *(1, "default", "a", NOON, 1, "manual", NOON, NOON, NOON + 1, "success"),
-        *(None, 0, None, None, None, "first", "one"),
+        *(None, 0, None, None, None, "first"),
+        output="one",
     )
     others = [
         one._replace(claimed_at=NOON + 1, output=None),

@@ -6,7 +6,7 @@ EXAMPLES = {
     "add": (
         "scheduler-async add backup 'backup.sh --all' --cron '0 3 * * *' --priority high",
         "scheduler-async add sync 'python sync.py' --every 15m --timeout 5m --retries 3",
-        "scheduler-async add pay ./pay.sh --cron @monthly --on business-days:SE --otherwise after",
+        "scheduler-async add pay ./pay --cron @monthly --on business-days:SE --otherwise after",
         "scheduler-async add reminder 'notify-send Lunch' --at 2099-06-15T12:00",
     ),
     "edit": (

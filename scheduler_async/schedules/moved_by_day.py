@@ -81,6 +81,9 @@ class MovedByDay:
             found = self.next_after(after)
             if found is None or found > until or total >= cap:
                 return total
+            if self._walls.after_gap(found):  # times of the day before may have been moved here
+                total, after = total + 1, found
+                continue
             day = self._walls.day(found)
             first, last = self._plain_days(day)
             if first <= day <= last:  # nothing is moved to these days

@@ -5,12 +5,12 @@ from __future__ import annotations
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping.instants import Micros, span
 
-# Steps from one stretch of the calendar, or one occurrence, to the next: four years of days. No call takes longer than
+# Steps from one stretch of the calendar, or one occurrence, to the next: thirteen years of days. No call takes longer than
 # some tens of milliseconds.
-MOST_STEPS = 1_500
+MOST_STEPS = 5_000
 
 # Stretches of a calendar that are counted exactly: years of weeks.
-MOST_STRETCHES = 400
+MOST_STRETCHES = 1_000
 
 # An occurrence is not moved further than this.
 FURTHEST_DAYS = 366

@@ -195,6 +195,7 @@ STATE_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "last_exit_code": st.none() | st.integers(-(2**63), 2**63 - 1),
     **{name: st.none() | TEXTS for name in STATE_TEXTS},
     "cursor": st.none() | TEXTS.map(json.dumps),
+    "retries": st.none() | TEXTS.map(json.dumps),
     **{
         name: st.integers(0, MOST_COUNTED) for name, kind in STATE.items() if accepts(kind, 0) and not accepts(kind, -1)
     },

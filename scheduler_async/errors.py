@@ -17,6 +17,7 @@
     ├── RunEndedError              (RuntimeError)  nothing to cancel           .run_id
     ├── RunTimeoutError            (TimeoutError)  the wait was too short      .run_id .timeout
     ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace .requested_run
+    ├── JobDisabledError           (RuntimeError)  nothing to pause            .job_id .namespace
     ├── SchedulerStoppingError     (RuntimeError)  no new run starts
     ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
     ├── RunsNotSettledError        (TimeoutError)  advance() ran out of time   .jobs .timeout
@@ -171,6 +172,13 @@ class JobExistsError(_JobError, ValueError):
 
     pattern = "Job {job} already exists."
     remedy = 'Choose another id, or pass on_conflict="replace" to change it or on_conflict="keep" to leave it as it is.'
+
+
+class JobDisabledError(_JobError, RuntimeError):
+    """The job is disabled, so it cannot be paused."""
+
+    pattern = "Job {job} is disabled, so it cannot be paused."
+    remedy = "It does not start until you call resume_job()."
 
 
 class JobNotFoundError(_JobError, LookupError):

@@ -422,7 +422,8 @@ class Scheduler(Reading, Steering):
         """Keep a job from starting until it is resumed. A run in progress goes on.
 
         *reason* is kept with it, for `explain` and for others. With *until*, an instant or a duration such as "2h", the
-        job resumes by itself at that time. To pause a paused job again replaces its reason and its end.
+        job resumes by itself at that time. To pause a paused job again replaces its reason and its end. Raise
+        `JobDisabledError` if the job is disabled: it does not start anyway.
         """
         check_key(id, namespace)
         if reason is not None:
@@ -432,8 +433,9 @@ class Scheduler(Reading, Steering):
     async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let a paused or disabled job start again, from now on.
 
-        Its failures no longer count, and occurrences since the pause were not missed. Raise `JobEndedError` if its
-        schedule has no occurrences left, and `StoreError` if the job cannot be read from the store.
+        Its failures no longer count, and occurrences since the pause were not missed. A job whose schedule raises an
+        error becomes disabled, with the error as the reason. Raise `JobEndedError` if its schedule has no occurrences
+        left, and `StoreError` if the job cannot be read from the store.
         """
         check_key(id, namespace)
         return await self._editor.resume(namespace, id)
@@ -469,8 +471,8 @@ class Scheduler(Reading, Steering):
             How many jobs the namespace may have. Disabled jobs count. Adding is refused beyond it, whatever process
             does it. None is no limit.
         max_payload=None
-            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers. None
-            is no limit.
+            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers; also
+            of metadata, and of a cursor that it sets. None is no limit.
         """
         quota = check_quota(name, handlers=handlers, max_jobs=max_jobs, max_payload=max_payload)
         return Namespace(self, self._editor, quota, None if user_id is None else check_name(user_id, "user_id"))

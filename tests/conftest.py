@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from scheduler_async import Scheduler
 from scheduler_async.engine import engine
 from scheduler_async.testing import VirtualClock
 from tests.cast import NOON, PATIENCE, NewScheduler, Worker
-from tests.postgres_server import tidy_up, url_of_schema
+from tests.postgres_server import end_server, tidy_up, url_of_schema
 
 collect_ignore = ["on_uvloop"] if sys.platform == "win32" else []  # there is none
 
@@ -30,8 +32,36 @@ settings.register_profile("deep", settings.get_profile("default"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+# A shell without job control starts programs in the background deaf to SIGINT, and so are all that they start: the
+# tests that interrupt programs would fail there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# These take many seconds each, so they start first: at the end, no core waits for the last of them.
+LONGEST = (
+    *("tests/engine/test_state_machine.py", "tests/stores/test_torture.py", "tests/stores/test_row_fuzz.py"),
+    *("tests/engine/test_failing_store.py", "tests/test_documents.py", "tests/test_recipes.py"),
+    *("tests/rules/test_random_stories.py", "tests/test_servers.py", "tests/engine/test_processes.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move the longest tests to the front. The others keep their random order."""
+    ranks = {file: rank for rank, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
+
+def pytest_collection_finish() -> None:
+    """Hide the nine thousand tests from the garbage collector, which would visit them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_sessionfinish() -> None:
     tidy_up()
+    # Not at exit: xdist kills a worker that takes more than 10 seconds to exit, and its coverage is lost. A server
+    # with thousands of schemas can take that long to delete.
+    end_server()
 
 
 @pytest.fixture

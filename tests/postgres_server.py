@@ -43,6 +43,12 @@ ACCESS = "local all guarded scram-sha-256\nlocal all all trust\n"
 # A socket has to have a short path.
 LONGEST_DIRECTORY = 60
 
+# The name of the directory of each server begins like this.
+PREFIX = "sa-pg-"
+
+# After so many seconds a directory is locked, unless its process was killed.
+SETTLING = 60
+
 _servers: dict[int, Server] = {}
 
 # The schemas that this process may have made on a server that stays when it ends.
@@ -82,8 +88,14 @@ def url_of_server() -> str:
     pid = os.getpid()  # a fork does not have the servers of its parent
     if pid not in _servers:
         _servers[pid] = Server()
-        atexit.register(_servers[pid].end)
+        atexit.register(end_server)
     return _servers[pid].url
+
+
+def end_server() -> None:
+    """End the server of this process, if it has started one."""
+    if server := _servers.pop(os.getpid(), None):
+        server.end()
 
 
 def url_of_schema(name: str) -> str:
@@ -135,7 +147,10 @@ def supervise(settings: Mapping[str, str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the tests: when they end, the input does
         signal.signal(number, signal.SIG_IGN)
     short = len(tempfile.gettempdir()) <= LONGEST_DIRECTORY
-    home = Path(tempfile.mkdtemp(prefix="pg-", dir=None if short else "/tmp"))
+    homes = Path(tempfile.gettempdir() if short else "/tmp")
+    sweep(homes)
+    home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=homes))
+    locked = lock(home)
     try:
         binaries = _binaries(home)
         data = home / "data"
@@ -163,6 +178,30 @@ def supervise(settings: Mapping[str, str]) -> None:
         process.wait()
     finally:
         shutil.rmtree(home, ignore_errors=True)
+        os.close(locked)
+
+
+def lock(home: Path) -> int:
+    """Lock the directory of a server as long as this process lives. Raise BlockingIOError if another one has it."""
+    import fcntl  # which not every system has, and all import this file
+
+    descriptor = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def sweep(homes: Path) -> None:
+    """Remove what servers left behind whose processes were killed, supervisor and all."""
+    for home in homes.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # in use, not ours, or just removed by another process
+            if time.time() - home.stat().st_mtime > SETTLING:
+                locked = lock(home)
+                shutil.rmtree(home, ignore_errors=True)
+                os.close(locked)
 
 
 def _binaries(home: Path) -> Path:

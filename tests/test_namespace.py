@@ -376,3 +376,31 @@ async def test_the_fence_reads_only_the_row_of_a_run(scheduler: Scheduler, monke
     assert await scheduler.namespace("other").run_output(run) is None
     with pytest.raises(RunNotFoundError):
         await scheduler.namespace("other").wait_for_run(run)
+
+
+async def test_metadata_and_cursors_are_limited_like_payloads(idle: Scheduler) -> None:
+    """A tenant could store anything in them."""
+    view = idle.namespace("mine", max_payload=10)
+    job = await view.add_job(Manual(), handler="work", id="a", metadata={"a": 1})
+    large = "x" * 20
+
+    for change in (
+        view.add_job(Manual(), handler="work", id="b", metadata={"a": large}),
+        view.add_jobs([JobSpec(Manual(), handler="work", id="c", metadata={"a": large})]),
+        view.update_job("a", metadata={"a": large}),
+        view.update_job("a", cursor=large),
+    ):
+        with pytest.raises(QuotaError, match=r"has 2\d bytes of JSON, and namespace") as caught:
+            await change
+        assert caught.value.limit == "max_payload"
+
+    assert await view.list_jobs() == [job]
+    edited = await view.update_job("a", cursor=17, name="renamed")
+    assert (edited.cursor, edited.metadata) == (17, {"a": 1})
+
+
+async def test_what_was_stored_beyond_the_limit_may_stay(idle: Scheduler) -> None:
+    await idle.add_job(Manual(), handler="work", id="a", namespace="mine", metadata={"a": "x" * 20})
+    view = idle.namespace("mine", max_payload=10)
+
+    assert (await view.update_job("a", name="renamed")).name == "renamed"

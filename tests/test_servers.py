@@ -91,11 +91,20 @@ class Server:
         return self.process.returncode
 
 
+# Linux ends a server in a session of its own when the process of the tests is killed.
+END_WITH_PARENT = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 @contextmanager
 def serving(directory: Path, *command: str, **environment: str) -> Iterator[Server]:
     """A server that works in *directory*, and does not outlive the test."""
     with subprocess.Popen(
-        command,
+        [sys.executable, "-I", "-S", "-c", END_WITH_PARENT, *command],
         cwd=directory,
         env={**os.environ, "HOME": str(directory), **environment},  # some leave a socket there
         stdout=subprocess.PIPE,

@@ -121,6 +121,9 @@ class Reading:
         *until* ask for rows of a stretch of time, both ends included; the time of a row is its `claimed_at`. *limit*
         is the largest number of rows; None returns all of them. For the next page, pass the id of the last row as
         *before*.
+
+        Without an *id*, a *namespace*, a time and *limit=None*, rows with an outcome or a trigger are looked for among
+        the newest 100,000, or the 100,000 before *before*. In a file, failures and skips are found whatever their age.
         """
         check_key("any" if id is None else id, "default" if namespace is None else namespace)
         if before is not None:

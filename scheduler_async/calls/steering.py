@@ -52,7 +52,8 @@ class Steering:
         """Run a job now, wait until it has ended, and return its row of the run log.
 
         It runs here if its handler is here, and otherwise in any process that has it. Past *timeout*, in seconds or as
-        a duration, raise `RunTimeoutError`, a `TimeoutError`; the run goes on.
+        a duration, raise `RunTimeoutError`, a `TimeoutError`; the run goes on. If its process dies, the run is
+        repeated as `on_interrupt` says, and the row is that of the last attempt.
         """
         check_key(id, namespace)
         seconds = check_timeout(timeout)
@@ -62,7 +63,7 @@ class Steering:
             raise JobNotFoundError(id, namespace)
         is_here = self._engine.handlers.find(job.handler) is not None
         run_id = await self.trigger_job(id, namespace=namespace, payload=payload, anywhere=not is_here)
-        return await run_waits.wait_for(self._engine, run_id, seconds)
+        return await run_waits.wait_for(self._engine, run_id, seconds, repeats=True)
 
     async def cancel_run(self, run_id: int, *, reason: str | None = None) -> None:
         """Cancel a run, in whichever process on the store it goes on.
@@ -81,7 +82,8 @@ class Steering:
     async def wait_for_run(self, run_id: int, timeout: float | str | timedelta | None = None) -> RunRow:
         """Wait until a run of any process has ended and is recorded, and return its row of the run log.
 
-        Past *timeout*, in seconds or as a duration, raise `RunTimeoutError`, a `TimeoutError`; the run goes on.
+        Past *timeout*, in seconds or as a duration, raise `RunTimeoutError`, a `TimeoutError`; the run goes on. A run
+        whose process died has ended as "interrupted", even if another run repeats it.
         """
         check_run_id(run_id)
         return await run_waits.wait_for(self._engine, run_id, check_timeout(timeout))

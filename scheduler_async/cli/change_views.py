@@ -38,6 +38,9 @@ def author_of(row: ChangeRow) -> str:
 
 def story_of(row: ChangeRow) -> str:
     """Return what changed, and why."""
+    run = row.after.get("run")
+    if row.action in (Action.TRIGGER, Action.CANCEL) and run is not None:
+        return f"run {shown('run', run)}" + ("" if row.reason is None else f"; {row.reason}")
     parts = [
         told(name, after) if row.action == Action.ADD else f"{name}: {shown(name, row.before.get(name))} → {told_after}"
         for name, after in row.after.items()

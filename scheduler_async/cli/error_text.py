@@ -8,6 +8,7 @@ from scheduler_async.cli.program_rules import assumption
 from scheduler_async.command import HANDLER
 from scheduler_async.errors import (
     JobAlreadyRunningError,
+    JobDisabledError,
     JobEndedError,
     JobExistsError,
     JobNotFoundError,
@@ -38,12 +39,14 @@ def sentence_of(error: SchedulerError) -> str:
             has_two = "/" in slug and namespace != "default"
             hint = " Pass either NAMESPACE/SLUG or --namespace, not both." if has_two else ""
             return f'{sentence}{meant} "scheduler-async list" shows all jobs.{hint}'
+        case JobDisabledError(sentence=sentence, job_id=slug, namespace=namespace):
+            return f"{sentence} It does not start until {command_for('resume', slug, namespace)}."
         case JobEndedError(sentence=sentence, job_id=slug, namespace=namespace):
             return f"{sentence} {_once_more(slug, namespace)}"
         case JobAlreadyRunningError(sentence=sentence, requested_run=int(run)):
             return f'{sentence} "scheduler-async cancel {run}" withdraws it.'
         case RunNotFoundError(sentence=sentence):
-            return f'{sentence} "scheduler-async log --json" shows the ids of runs.'
+            return f'{sentence} "scheduler-async log" shows the ids of runs.'
         case RunEndedError(sentence=sentence):
             return f'{sentence} "scheduler-async log" shows how.'
         case SchedulerShutdownError(running=running):

@@ -25,6 +25,7 @@ from scheduler_async.errors import InvalidJobError
 from scheduler_async.jobs.answers import Explanation, Node
 from scheduler_async.jobs.enums import Phase, Status
 from scheduler_async.jobs.job import Job
+from scheduler_async.rules.explaining import after_pause
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.manual import Manual
 from scheduler_async.stores.liveness import SKEW
@@ -78,7 +79,7 @@ def jobs_table(jobs: Sequence[Job]) -> RenderableType:
             json_output.cron_of(job, HERE),
             coloured(job.priority),
             status_of(job),
-            job.next_run_at or "-",
+            after_pause(job).next_run_at or "-",
             json_output.retry_status(job) or "-",
             "-" if job.last_exit_code is None else Text(str(job.last_exit_code), "red" if job.last_exit_code else ""),
             why_paused(job),

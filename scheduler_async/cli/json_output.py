@@ -13,6 +13,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_forms import Form, plain
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import RunStats
+from scheduler_async.rules.explaining import after_pause
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.stores.copy_records import Verdict
 from scheduler_async.stores.copying import Copy
@@ -23,7 +24,7 @@ def listed_form(job: Job) -> Form:
     return {
         "slug": job.id,
         "cron": cron_of(job),
-        "next_due_at": plain(job.next_run_at),
+        "next_due_at": plain(after_pause(job).next_run_at),
         "retry_status": retry_status(job),
         "last_exit": job.last_exit_code,
         **job.to_json(),
@@ -91,6 +92,7 @@ def copy_form(copy: Copy, sentence: str) -> Form:
     return {
         "jobs": {verdict.value: copy.verdicts[verdict] for verdict in Verdict},
         "runs": {"added": copy.runs_added, "seen": copy.runs_seen, "left_out": len(copy.unreadable_runs)},
+        "changes": {"added": copy.changes_added},
         "exceptions": [
             {
                 "slug": ruling.job.id,

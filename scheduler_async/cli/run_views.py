@@ -31,9 +31,9 @@ from scheduler_async.jobs.statistics import RunStats
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.stores.run_codec import is_unreadable
 
-LOG = ("when", "slug", "trigger", "outcome", "took", "message")
+LOG = ("run", "when", "slug", "trigger", "outcome", "took", "message")
 # A run as most are, so that the first lines leave room for those that follow.
-USUAL_RUN = ("00:00:00 CEST", "a-usual-name", "schedule", "success", "1m 30s", "")
+USUAL_RUN = ("1000", "00:00:00 CEST", "a-usual-name", "schedule", "success", "1m 30s", "")
 
 
 class RunLines:
@@ -94,6 +94,7 @@ def cells_of(name: str, row: RunRow) -> tuple[AnyText, ...]:
     in_progress = Text("running" if row.started_at is not None else "waiting", "cyan")
     in_progress = Text("unreadable", "red") if is_unreadable(row) else in_progress
     return (
+        Text(str(row.id) if row.id else "-"),  # an event about skipped occurrences has no row yet
         Text(time_format.absolute(at, now(), HERE, with_seconds=True)),
         Text(name),
         Text(f"{row.trigger.value} {row.attempt}" if row.attempt > 1 else row.trigger.value),

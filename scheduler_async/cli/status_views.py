@@ -104,6 +104,7 @@ def _running(overview: Overview) -> Iterator[RenderableType]:
     alive = {node.id for node in overview.alive}
     rows: list[Row] = [
         (
+            "-" if one.run is None else str(one.run.id),
             name_of(one.job.namespace, one.job.id),
             _elapsed(one, overview),
             *_progress(one, is_ascii),
@@ -111,7 +112,7 @@ def _running(overview: Overview) -> Iterator[RenderableType]:
         )
         for one in overview.running
     ]
-    yield laid_out(("slug", "elapsed", "progress", "message", "node"), rows)
+    yield laid_out(("run", "slug", "elapsed", "progress", "message", "node"), rows)
 
 
 def _elapsed(one: InProgress, overview: Overview) -> str | AnyText:
@@ -136,10 +137,10 @@ def _failures(overview: Overview) -> Iterator[RenderableType]:
         return
     yield _title("Last failures")
     rows: list[Row] = [
-        (ended_at(row), name_of(row.namespace, row.job_id), coloured(row.outcome), story_of(row))
+        (str(row.id), ended_at(row), name_of(row.namespace, row.job_id), coloured(row.outcome), story_of(row))
         for row in overview.failures
     ]
-    yield laid_out(("when", "slug", "outcome", "message"), rows)
+    yield laid_out(("run", "when", "slug", "outcome", "message"), rows)
 
 
 def _overdue(overview: Overview) -> Iterator[RenderableType]:

@@ -55,11 +55,14 @@ class Agenda:
 
     def learn_of(self, jobs: Iterable[Job]) -> None:
         """Note when *jobs* run next: that may be before the loop wakes up."""
-        states = [job.state for job in jobs]
-        self.learn_of_moments([at for state in states if (at := state.next_run_at) is not None])
-        for state in states:
+        moments = []
+        for job in jobs:
+            state = job.state
+            if state.next_run_at is not None:
+                moments.append(state.next_run_at)
             if state.paused_until is not None:
                 self.learn_of_pause(state.paused_until)
+        self.learn_of_moments(moments)
 
     def learn_of_pause(self, until: Micros | None) -> None:
         """Note that a paused job resumes by itself at a time."""

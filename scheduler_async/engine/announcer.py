@@ -23,6 +23,8 @@ from scheduler_async.timekeeping.instants import Micros, from_micros
 # For so many jobs, remember that their missing handler was logged. One claim names far fewer.
 MOST_WARNED = 10_000
 
+DISABLED = EventKind.DISABLED  # many jobs may be added at once, and this is faster
+
 
 class Announcer:
     """What do observers and the log hear?"""
@@ -107,7 +109,7 @@ class Announcer:
         """Announce an edit, and the occurrences that it skipped."""
         if edit is None:
             return
-        disabled_reason = edit.state.disabled_reason if edit.kind is EventKind.DISABLED else None
+        disabled_reason = edit.state.disabled_reason if edit.kind is DISABLED else None
         if disabled_reason not in (None, ENDED):
             say(WARNING, "Job %s is disabled: %s", edit.job.key, disabled_reason, extra={"job": edit.job.key})
         if self._events.has_listeners:

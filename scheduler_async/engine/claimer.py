@@ -156,6 +156,7 @@ class Claimer:
             self._is_unsure = False
             self._announcer.interrupted(lost, now)
             self._agenda.learn_of(edit.job for edit, _ in lost)
+            self._agenda.runs_requested = True  # one that was asked for is repeated
 
     # ============================================================ runs by hand
 

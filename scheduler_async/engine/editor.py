@@ -7,16 +7,24 @@ out in one transaction, and then announces it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from logging import WARNING
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from scheduler_async.engine.engine import Engine
-from scheduler_async.errors import InvalidJobError, JobExistsError, JobNotFoundError, SchedulerError, StoreError
+from scheduler_async.errors import (
+    InvalidJobError,
+    JobDisabledError,
+    JobExistsError,
+    JobNotFoundError,
+    SchedulerError,
+    StoreError,
+)
 from scheduler_async.jobs.enums import OnConflict, Status
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import NO_ACTOR, Actor, current_actor
@@ -36,8 +44,14 @@ from scheduler_async.timekeeping.instants import Micros
 # These decide whether the handler can be called. To check them may run code of the user's.
 CALL = {"handler", "payload"}
 
+# The JSON of a job whose size the quota of a tenant limits.
+LIMITED = ("payload", "metadata")
+
 # How a declared job was changed, in the record of the change.
 DECLARED = "declaration"
+
+# Python 3.11 finds a name of the module ten times faster than a member of an enum, and many jobs may be added at once.
+IDLE, ADDED = Status.IDLE, EventKind.ADDED
 
 WITHOUT_USER = "it has no user_id, and this scheduler requires one"
 
@@ -131,11 +145,15 @@ class Editor:
             job = _existing(await self._ask(self._store.get(namespace, id)), id, namespace)
             changes = changes_of(job)
             cursor = edits.edited_cursor(changes)
+            if quota is not None and cursor is not None:
+                quota.check_payload(cursor, "cursor")
             spec = edits.edited_spec(job, changes)
             if changes.keys() & CALL:
-                spec = self._fitting(spec, quota, registered, new_payload="payload" in changes)
+                spec = self._fitting(spec, quota, registered, changes)
             else:
-                spec = self._admitted(spec, quota, new_payload=False)
+                if quota is not None:
+                    self._check_quota(spec, quota, changes)
+                spec = self._checked(spec)
             now = await self._now()
             with suppress(_OutdatedError):
                 (edited,) = await self._change([_Revision(namespace, id, job, spec, now, cursor=cursor)], now)
@@ -146,9 +164,13 @@ class Editor:
     ) -> Job:
         """Keep a job from starting until it is resumed, or until the time that *end_of* returns for now."""
         until = end_of(await self._now())
-        return await self._change_state(
-            namespace, id, EventKind.PAUSED, lambda job, now: edits.pause(job, now, reason, until)
-        )
+
+        def pause(job: Job, now: Micros) -> Transition:
+            if not job.enabled:
+                raise JobDisabledError(id, namespace)
+            return edits.pause(job, now, reason, until)
+
+        return await self._change_state(namespace, id, EventKind.PAUSED, pause)
 
     async def resume(self, namespace: str, id: str) -> Job:
         """Let a paused or disabled job start again."""
@@ -164,7 +186,7 @@ class Editor:
         self._check_user(job.user_id)
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
-        return edits.resume(job, now)
+        return edits.resume_if_it_computes(job, now)
 
     async def _change_state(
         self, namespace: str, id: str, kind: EventKind, change: Callable[[Job, Micros], Transition]
@@ -176,7 +198,7 @@ class Editor:
             changed = change(found, now)
             if changed.state == found.state and not changed.skips:
                 return Transition(found)
-            return Transition(replace(changed.job, updated=now), changed.skips, kind)
+            return Transition(replace(changed.job, updated=now), changed.skips, changed.kind or kind)
 
         (job,) = await self._change([Decision(namespace, id, decide, adds=False)], now)
         return job
@@ -207,12 +229,14 @@ class Editor:
     # ============================================================ checks
 
     def _fitting(
-        self, spec: JobSpec, quota: Quota | None, registered: set[str], *, new_payload: bool = True
+        self, spec: JobSpec, quota: Quota | None, registered: set[str], given: Container[str] = LIMITED
     ) -> JobSpec:
         """Return *spec* as this scheduler takes it. If its handler is a new function, it is *registered* for now."""
         if not isinstance(spec.handler, str):
             self._handlers.register_for(registered, spec.handler)
-        return self._with_fitting_payload(self._admitted(spec, quota, new_payload=new_payload))
+        if quota is not None:
+            self._check_quota(spec, quota, given)
+        return self._with_fitting_payload(self._checked(spec))
 
     def _look_for(self, registered: set[str]) -> None:
         """Look for jobs that have waited for handlers that are now *registered*."""
@@ -224,13 +248,12 @@ class Editor:
         self._check_user(spec.user_id)
         return self._with_fixed_schedule(spec.with_handler(self._handlers.name_of(spec.handler)))
 
-    def _admitted(self, spec: JobSpec, quota: Quota | None, *, new_payload: bool = True) -> JobSpec:
-        """Return *spec* as this scheduler takes it, if *quota* allows its handler and its *new_payload*."""
-        if quota is not None:
-            quota.check_handler(self._handlers.name_of(spec.handler))
-            if new_payload:
-                quota.check_payload(spec.description.payload_json)
-        return self._checked(spec)
+    def _check_quota(self, spec: JobSpec, quota: Quota, given: Container[str]) -> None:
+        """Raise `QuotaError` unless *quota* allows the handler of *spec*, and the fields that are *given*."""
+        quota.check_handler(self._handlers.name_of(spec.handler))
+        for field in LIMITED:
+            if field in given:
+                quota.check_payload(getattr(spec.description, f"{field}_json"), field)
 
     def _with_fixed_schedule(self, spec: JobSpec) -> JobSpec:
         """Return *spec* with a schedule that means the same from now on: it has a zone, and no tiny interval."""
@@ -274,17 +297,18 @@ class Editor:
     async def _change(self, changes: Sequence[Change], now: Micros, quota: Quota | None = None) -> list[Job]:
         await self._engine.ready()
         jobs = await self._ask(self._change_and_tell(changes, now, quota))
-        for job in jobs:
-            if job.state.activity is not Status.IDLE:
+        for place, job in enumerate(jobs):
+            if job.state.activity is not IDLE:
                 await self._engine.session.claimer.begun_elsewhere(job)
-        return [job.as_of(now) for job in jobs]
+                jobs[place] = job.as_of(now)
+        return jobs
 
     async def _change_and_tell(self, changes: Sequence[Change], now: Micros, quota: Quota | None) -> list[Job]:
         jobs: list[Job] = []
         edited = {(change.namespace, change.id) for change in changes if not _only_adds(change)}
+        change = partial(self._store.change, changes, now, current_actor(), quota=quota)
         try:
-            async with self._engine.undisturbed(edited) if edited else nullcontext():
-                made = await self._store.change(changes, now, current_actor(), quota=quota)
+            made = await (self._engine.undisturbed(edited, change) if edited else change())
         except StoreError:
             self._engine.session.agenda.look_again()  # the store may have made the change all the same
             raise
@@ -314,7 +338,7 @@ class _Addition(NamedTuple):
         spec = self.spec
         if existing is None:
             added = edits.add(spec, id=self.id, handler=str(spec.handler), now=self.now)
-            return Transition(added, kind=EventKind.ADDED)
+            return Transition(added, kind=ADDED)
         if spec.on_conflict is OnConflict.RAISE:
             raise JobExistsError(self.id, self.namespace)
         if spec.on_conflict is OnConflict.KEEP:

@@ -8,8 +8,8 @@ happens to a job is decided in `rules`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from logging import ERROR, INFO
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -316,15 +316,14 @@ class Engine:
                 raise
             raise SchedulerStoppingError from error
 
-    @asynccontextmanager
-    async def undisturbed(self, names: Collection[tuple[str, str]]) -> AsyncIterator[None]:
-        """Prevent claims for a while, and put back the runs of these jobs that were claimed ahead of time.
+    async def undisturbed(self, names: Collection[tuple[str, str]], change: Callable[[], Awaitable[T]]) -> T:
+        """Put back the runs of these jobs that were claimed ahead of time, and call *change* while nothing is claimed.
 
-        Within the block, these jobs are idle or their handlers are running.
+        Meanwhile, these jobs are idle or their handlers are running.
         """
         async with self.locks.claiming:
             await self.session.claimer.put_back(names)  # in the session that is open by now
-            yield
+            return await change()
 
     async def signs(self, timeout: float | None) -> Signs:
         """Return the signs of its health. The store has *timeout* seconds to answer."""

@@ -14,6 +14,7 @@ from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules import explaining, order, past
 from scheduler_async.rules.groups import NO_GROUP, Rooms, group_key
+from scheduler_async.rules.next_run import failing_schedule
 from scheduler_async.rules.terms import Room
 from scheduler_async.stores.liveness import may_live, span_of
 from scheduler_async.stores.messages import ChangeFilter, JobFilter, NodeStatus
@@ -40,10 +41,14 @@ class Outlook:
     async def explain_at(self, job: Job, at: Micros, zone: tzinfo) -> Explanation:
         """Return what became of *job* at *at*, or what will."""
         now = self._clock.micros()
-        waits_for, _ = explaining.decide(job, now, await self._room_for(job), self._rules)
+        room = await self._room_for(job)
         name = ChangeFilter(namespace=job.namespace, id=job.id, decisions_only=True, limit=MOST_CHANGES)
         changes = await self._ask(self._store.list_changes(name))
-        start, end = past.stretch_of(job, changes, at)
+        try:
+            waits_for, _ = explaining.decide(job, now, room, self._rules)
+            start, end = past.stretch_of(job, changes, at)
+        except Exception as error:  # a schedule that no longer computes
+            return explaining.not_computed(job, error, at)
         evidence = past.Evidence(
             job=job,
             changes=changes,
@@ -59,6 +64,8 @@ class Outlook:
         now = self._clock.micros()
         until = min(now + window, LAST - 1)
         jobs = [*await self._due_by(until, namespace), *await self._in_progress(namespace)]
+        paused = await self._ask(self._store.list_jobs(JobFilter(status=Status.PAUSED, namespace=namespace)))
+        jobs += [job for job in paused if (job.state.paused_until or until + 1) <= until]
         return _in_order(row for job in jobs for row in self._upcoming(job, now, until))
 
     async def _due_by(self, until: Micros, namespace: str | None) -> list[Job]:
@@ -76,7 +83,7 @@ class Outlook:
         try:
             return list(explaining.upcoming(job, now, until, room, self._rules))
         except Exception as error:  # a schedule that no longer computes must not hide other jobs
-            return [Upcoming(job=job, at=from_micros(now), retries_left=0, warnings=(f"its schedule fails: {error}",))]
+            return [Upcoming(job=job, at=from_micros(now), retries_left=0, warnings=(failing_schedule(error),))]
 
     async def _room_for(self, job: Job) -> Room:
         limits, session = self._limits, self._engine.session

@@ -175,10 +175,10 @@ class Recorder:
             if active.interference is DISOWNED:
                 batch.dropped.append(active)
                 continue
-            if active.ending is None and run.trigger is not Trigger.MANUAL:
+            if active.ending is None and (run.trigger is not Trigger.MANUAL or run.waits_if_given_back):
                 batch.unbegun.append(run)
                 continue
-            told = active.ending or _NEVER_BEGUN  # a run by hand does not come again by itself
+            told = active.ending or _NEVER_BEGUN  # a run that was triggered here does not come again by itself
             batch.begun.append(active)
             # The clock may have been set back during the run.
             began_at = None if active.began_at is None else min(active.began_at, active.ended_at)
@@ -189,7 +189,7 @@ class Recorder:
         """Undo the claims of runs that never began: their jobs are due as before."""
         if batch.unbegun:
             await self._release(batch.unbegun)
-            self._agenda.is_stale = True
+            self._agenda.is_stale = self._agenda.runs_requested = True
 
     async def _commit(self, batch: _Batch) -> None:
         """Write the endings, and what they mean for the jobs, in one transaction."""
@@ -216,11 +216,12 @@ class Recorder:
             if left is None:
                 self._agenda.is_stale = True  # another process has changed something
                 continue
-            self._janitor.count_rows(item.run.uid, 1 + len(left.skips))
-            if left.state.next_run_at is not None:
-                moments.append(left.state.next_run_at)
+            job = left.job
+            self._janitor.count_rows(job.uid, 1 + len(left.skips))
+            if job.state.next_run_at is not None:
+                moments.append(job.state.next_run_at)
             # Another job of its group may run now, or of the group that an edit has put it in meanwhile.
-            if limits_groups and (item.run.job.group or left.job.group) is not None:
+            if limits_groups and (item.run.job.group or job.group) is not None:
                 self._agenda.is_stale = True
         self._agenda.learn_of_moments(moments)
         self._clock_watch.heed(max((item.finished_at for item in batch.ended), default=0))

@@ -9,6 +9,7 @@ from typing import Any
 from scheduler_async.engine.engine import Engine
 from scheduler_async.engine.session import Session
 from scheduler_async.errors import RunNotFoundError, RunTimeoutError, SchedulerError, SchedulerStoppingError
+from scheduler_async.jobs.enums import Outcome, Trigger
 from scheduler_async.jobs.run import EndedRun, RunRow
 from scheduler_async.running.active_run import OVER, ActiveRun
 from scheduler_async.stores.messages import RunFilter
@@ -17,9 +18,15 @@ from scheduler_async.stores.run_codec import row_of
 # Between two looks at a run of another process.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds
 
+# So many manual runs of a job may follow an interrupted one until the wait for that one notices its end.
+MOST_LATER = 100
 
-async def wait_for(engine: Engine, run_id: int, timeout: float | None) -> RunRow:
-    """Return the row of a run once it has ended; raise `RunTimeoutError` after *timeout* seconds."""
+
+async def wait_for(engine: Engine, run_id: int, timeout: float | None, *, repeats: bool = False) -> RunRow:
+    """Return the row of a run once it has ended; raise `RunTimeoutError` after *timeout* seconds.
+
+    With *repeats*, wait also for the runs that repeat it if its process dies, and return the row of the last one.
+    """
     await engine.ready()
     active = engine.session.runner.find(run_id)
     if active is not None and active is engine.session.runner.current():
@@ -31,7 +38,7 @@ async def wait_for(engine: Engine, run_id: int, timeout: float | None) -> RunRow
     elif timeout is not None:
         expired.set()
     try:
-        return await _Wait(engine, run_id, timeout, expired).row()
+        return await _Wait(engine, run_id, timeout, expired, repeats=repeats).row()
     finally:
         if timer is not None:
             timer.cancel()
@@ -45,8 +52,11 @@ def pause_after(waited: float) -> float:
 class _Wait:
     """One caller that waits for one run."""
 
-    def __init__(self, engine: Engine, run_id: int, timeout: float | None, expired: asyncio.Event) -> None:
+    def __init__(
+        self, engine: Engine, run_id: int, timeout: float | None, expired: asyncio.Event, *, repeats: bool
+    ) -> None:
         self._engine, self._run, self._timeout, self._expired = engine, run_id, timeout, expired
+        self._repeats = repeats
         self._session: Session = engine.session
 
     async def row(self) -> RunRow:
@@ -57,6 +67,9 @@ class _Wait:
             if active is not None:
                 await self._until_over(active)
             row = await self._read(active)
+            if row.outcome is Outcome.INTERRUPTED and self._repeats and (again := await self._repeat_of(row)):
+                self._run = again
+                continue
             if row.outcome is not None:
                 return row
             self._check_patience()
@@ -85,6 +98,14 @@ class _Wait:
         if not rows:
             raise RunNotFoundError(self._run)
         return rows[0]
+
+    async def _repeat_of(self, row: RunRow) -> int | None:
+        """Return the run that repeats an interrupted one. It was written in the same transaction."""
+        later = RunFilter(namespace=row.namespace, id=row.job_id, trigger=Trigger.MANUAL, limit=MOST_LATER)
+        for other in await self._engine.ask_unless_stopped(self._engine.setting.store.list_runs(later)):
+            if (other.scheduled_for, other.attempt) == (row.scheduled_for, row.attempt + 1) and other.id > row.id:
+                return other.id
+        return None
 
     def _check_patience(self) -> None:
         if self._timeout is not None and self._expired.is_set():

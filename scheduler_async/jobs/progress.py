@@ -35,7 +35,8 @@ def read_report(done: object, total: object, message: object) -> ProgressReport:
 
 def _share(done: float, total: float | None) -> float | None:
     if total is None:
-        return float(done) if done <= 1 else None
+        # A whole number counts. Of what is not known: 1 may be the first of many, and not all of it.
+        return float(done) if isinstance(done, float) and done <= 1 else None
     # Of nothing, everything is done. A whole number may be too large for a float.
     return 1.0 if total == 0 or done >= total else 0.0 if done <= 0 else float(done / total)
 

@@ -21,6 +21,8 @@ from scheduler_async.jobs.stop_signal import AnyEvent, RunSignal, StopSignal, si
 from scheduler_async.texts import storable
 from scheduler_async.timekeeping.instants import Micros, from_micros, iso_text
 
+QUEUED = Status.QUEUED  # every run needs it, and this is faster
+
 
 class Attempt(Struct, frozen=True, gc=False):
     """An attempt at an occurrence: its number, its cause, and the time of its claim."""
@@ -40,13 +42,16 @@ class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
     payload_json: str
     before: JobState
     """The state of the job before the claim, to restore if the claim is undone."""
+    origin: int | None = None
+    """The first attempt at a manual run that any node may make, if this is one."""
 
     @classmethod
-    def of(cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState) -> Self:
+    def of(
+        cls, id: int, job: Job, attempt: Attempt, payload_json: str, before: JobState, origin: int | None = None
+    ) -> Self:
         """Return the run of *job* that makes this *attempt*."""
-        return cls(
-            attempt.scheduled_for, attempt.attempt, attempt.trigger, attempt.claimed_at, id, job, payload_json, before
-        )
+        at, number, trigger, since = attempt.scheduled_for, attempt.attempt, attempt.trigger, attempt.claimed_at
+        return cls(at, number, trigger, since, id, job, payload_json, before, origin)
 
     @property
     def uid(self) -> int:
@@ -66,7 +71,12 @@ class ClaimedRun(Attempt, frozen=True, gc=False, eq=False):
     @property
     def is_queued(self) -> bool:
         """Whether the run waits for a slot."""
-        return self.job.state.activity is Status.QUEUED
+        return self.job.state.activity is QUEUED
+
+    @property
+    def waits_if_given_back(self) -> bool:
+        """Whether any node may take it up if this one does not begin it."""
+        return self.origin is not None
 
     @property
     def named(self) -> dict[str, object]:
@@ -248,9 +258,9 @@ class Run:
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report how much of the work is done, for `RunRow.progress` and `RunRow.progress_message`.
 
-        *done* counts up to *total*; without a total, it is a share from 0 to 1. If the total is unknown, report how
-        much is done in the *message*. The scheduler stores the latest report once a second, so call it as often as you
-        like, from any thread.
+        *done* counts up to *total*. Without a total, a float from 0.0 to 1.0 is the share that is done, and a whole
+        number a count whose total is unknown: `RunRow.progress` is None, and the *message* can tell. The scheduler
+        stores the latest report once a second, so call it as often as you like, from any thread.
         """
         self.__dict__["_progress"] = read_report(done, total, message)
         self._report(output=False)
@@ -265,6 +275,12 @@ class Run:
         reporter: Reporter | None = self.__dict__.get("_reporter")
         if reporter is not None:
             reporter.note(self, output=output)
+
+    @property
+    def has_left_nothing(self) -> bool:
+        """Whether the handler has neither written nor reported anything, nor assigned a cursor."""
+        known = self.__dict__
+        return not ("_output" in known or "_progress" in known or "_cursor" in known)
 
     @property
     def reported(self) -> ProgressReport | None:
@@ -327,8 +343,12 @@ class Run:
     @property
     def idempotency_key(self) -> str:
         """A key that every attempt at one occurrence shares, and no other run has."""
-        moment = iso_text(self.scheduled_for)
-        return f"{self.job.key}@{moment}" + (f"#{self.id}" if self.trigger is Trigger.MANUAL else "")
+        key = f"{self.job.key}@{iso_text(self.scheduled_for)}"
+        if self.trigger is not Trigger.MANUAL:
+            return key
+        claimed: ClaimedRun | None = self.__dict__.get("_claimed")
+        origin = None if claimed is None else claimed.origin
+        return f"{key}#{self.id if origin is None else origin}"
 
 
 RUN_FIELDS = (

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from scheduler_async.errors import JobEndedError
 from scheduler_async.jobs.description import field_of
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
+from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.json_text import to_small_json_text
 from scheduler_async.jobs.run import Skip
@@ -18,6 +19,7 @@ from scheduler_async.jobs.unreadable import reason_of
 from scheduler_async.rules.missed import jittered, next_regular, passed_over
 from scheduler_async.rules.next_run import (
     disabled,
+    failing_schedule,
     owes_since_its_claim,
     uncounted,
     with_next_run,
@@ -86,7 +88,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
     is_rescheduled = spec.schedule != job.schedule or job.description.lacks("schedule")
     if is_rescheduled:
         edited = replace(edited, anchor=now)
-        skips = uncounted(job, now, SkipReason.MISFIRE)
+        skips = _known(job, now, SkipReason.MISFIRE)
         if state.disabled_reason == ENDED:
             state = replace(state, phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None)
         is_idle = state.activity is Status.IDLE
@@ -111,7 +113,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
         change = disable(edited, "it was disabled by hand", now)
         edited, skips = change.job, skips + change.skips
     elif spec.enabled and not edited.enabled and state.disabled_reason != ENDED:
-        change = resume(edited, now)
+        change = resume_if_it_computes(edited, now)
         edited, skips = change.job, skips + change.skips
     return Transition(edited, skips)
 
@@ -169,6 +171,17 @@ def resume(job: Job, now: Micros) -> Transition:
     return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)
 
 
+def resume_if_it_computes(job: Job, now: Micros) -> Transition:
+    """Resume a job as `resume` does. If its schedule fails, disable it with the reason: it could not run."""
+    try:
+        return replace(resume(job, now), kind=EventKind.RESUMED)
+    except JobEndedError:
+        raise
+    except Exception as error:  # the schedule is not ours
+        state = disabled(job.state, failing_schedule(error), now)
+        return Transition(job.with_state(state), _known(job, now, SkipReason.BACKOFF), EventKind.DISABLED)
+
+
 def _counted_when_active(state: JobState, now: Micros) -> Micros | None:
     """Return until when the occurrences of a job that becomes active *now* have their rows, if a run needs to know."""
     if state.activity is Status.IDLE:
@@ -192,24 +205,39 @@ def disable(job: Job, reason: str, now: Micros) -> Transition:
 
 def remove(job: Job, now: Micros) -> Transition:
     """Return the last rows of a job that is removed."""
-    return Transition(job, uncounted(job, now, SkipReason.MISFIRE))
+    return Transition(job, _known(job, now, SkipReason.MISFIRE))
 
 
 def _settled(job: Job, now: Micros, reason: SkipReason) -> tuple[JobState, tuple[Skip, ...]]:
     """Return the state of a job after each occurrence up to *now* has got its row, and the rows.
 
-    A one-shot, a delay and a retry remain owed.
+    A one-shot, a delay and a retry remain owed. A schedule that fails leaves the next run as it is.
     """
     state = job.state
     if job.schedule.runs_once or job.schedule.counts_from_end:
         return state, ()
-    skips = uncounted(job, now, reason)
+    skips = _known(job, now, reason)
     if not skips or state.next_run_at is None:  # the ending of the run in progress sets the next run
         return state, skips
-    following = next_regular(job, now)
+    try:
+        following = next_regular(job, now)
+    except Exception:  # a claim notices it, if the job is resumed
+        return state, skips
     if state.retry_of is not None:
         return replace(state, regular_at=following), skips
     return with_next_run(job, state, following, now), skips
+
+
+def _known(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
+    """Return the result of `uncounted`. If the schedule fails, return the occurrence that was due, if there was one."""
+    try:
+        return uncounted(job, now, reason)
+    except Exception:  # an edit must be possible all the same: it may mend the job
+        state = job.state
+        since = state.regular_at if state.regular_at is not None else state.next_run_at
+        if state.phase is not Phase.ACTIVE or since is None or since > now:
+            return ()
+        return (Skip(reason=reason, scheduled_for=since, missed=1),)
 
 
 def _listed(words: Sequence[str]) -> str:

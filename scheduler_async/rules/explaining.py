@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, timedelta, tzinfo
 
+from msgspec.structs import replace
+
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.answers import Explanation, Upcoming
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.claiming import claim
+from scheduler_async.rules.edits import resume_if_it_computes
 from scheduler_async.rules.missed import next_regular
-from scheduler_async.rules.next_run import retry_policy
+from scheduler_async.rules.next_run import failing_schedule, retry_policy
 from scheduler_async.rules.terms import Room, Rules
 from scheduler_async.timekeeping.durations import describe_duration
 from scheduler_async.timekeeping.instants import SECOND, Micros, describe_instant, from_micros
@@ -67,7 +70,10 @@ def _why_not_due(job: Job, rules: Rules) -> SkipReason:
 
 def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC) -> Explanation:
     """Explain the result of `decide` in a sentence, with times in *zone*."""
-    reason, until = decide(job, now, room, rules)
+    try:
+        reason, until = decide(job, now, room, rules)
+    except Exception as error:  # the schedule is not ours
+        return not_computed(job, error)
     state = job.state
     when = _when(until, now, zone)
     failures = f"{state.consecutive_errors} failure{'s' if state.consecutive_errors != 1 else ''} in a row"
@@ -104,13 +110,27 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         SkipReason.PAUSED: "resume_job() resumes it.",
         SkipReason.MANUAL_ONLY: "trigger_job() runs it.",
     }
-    name = quoted(job.id) if job.namespace == "default" else quoted(job.key)
     return Explanation(
         reason=reason,
         until=None if until is None else from_micros(until),
-        sentence=f"Job {name} {sentences[reason]}",
+        sentence=f"Job {_named(job)} {sentences[reason]}",
         remedy=None if reason is None or job.unreadable else remedies.get(reason),
     )
+
+
+def not_computed(job: Job, error: Exception, at: Micros | None = None) -> Explanation:
+    """Explain that the schedule of a job raises an *error*, so that nothing more can be said about a time."""
+    return Explanation(
+        reason=SkipReason.DISABLED,
+        until=None,
+        sentence=f"Job {_named(job)} cannot run: {failing_schedule(error)}.",
+        remedy="update_job() gives it another schedule.",
+        at=None if at is None else from_micros(at),
+    )
+
+
+def _named(job: Job) -> str:
+    return quoted(job.id) if job.namespace == "default" else quoted(job.key)
 
 
 def _paused(job: Job, zone: tzinfo) -> str:
@@ -127,10 +147,23 @@ def _when(until: Micros | None, now: Micros, zone: tzinfo) -> str:
     return f"at {moment}, in {describe_duration(wait) if wait else 'less than a second'}"
 
 
+def after_pause(job: Job) -> Job:
+    """Return a paused job as it will be when its pause ends by itself. It has no next run if that is not known."""
+    state = job.state
+    if state.phase is not Phase.PAUSED:
+        return job
+    if state.paused_until is None:
+        return job.with_state(replace(state, next_run_at=None))
+    return resume_if_it_computes(job, state.paused_until).job
+
+
 def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:
     """Return the runs of a job from *now* until *until*, in order, as far as they are known."""
+    if job.state.phase is Phase.PAUSED and job.state.activity is Status.IDLE:
+        now = max(now, job.state.paused_until or now)
+        job = after_pause(job)
     state = job.state
-    if state.phase is not Phase.ACTIVE:
+    if state.phase is not Phase.ACTIVE or now > until:
         return
     policy = retry_policy(job, rules)
     left = policy.retries_left(state.consecutive_errors, state.retry_count)

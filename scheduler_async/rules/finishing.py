@@ -45,7 +45,7 @@ def after_run(
         return Transition(given_up.job, ended.skips + given_up.skips)
     ended = _ended(job, run, ending, now, rules, started_at)
     if job.state.phase is PAUSED and ended.state.phase is DISABLED:  # which ends the pause
-        return Transition(ended.job, uncounted(job, now, ALREADY_RUNNING))
+        return Transition(ended.job, uncounted(job, now, ALREADY_RUNNING), attempt=ended.attempt)
     return ended
 
 
@@ -59,7 +59,8 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     interrupted = outcome is INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else ALREADY_RUNNING
     if by_hand or state.next_run_at is not None:  # the run did not use the schedule, or an edit replaced it
-        return _after_run_beside_schedule(job, state, run, now, reason)
+        left = _after_run_beside_schedule(job, state, run, now, reason)
+        return replace(left, attempt=_again(job, run, now, rules)) if by_hand and interrupted else left
     if state.phase is DISABLED:
         return Transition(job.with_state(state))
     began = max(run.claimed_at, run.scheduled_for)
@@ -92,6 +93,21 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     retry_from = now + (0 if at_once else rules.retry_floor) if may_retry else None
     state = _after_failure(job, state, run, consequence, regular, retry_from, now)
     return Transition(job.with_state(state), skips)
+
+
+def _again(job: Job, run: Attempt, now: Micros, rules: Rules) -> Attempt | None:
+    """Return the next attempt at an interrupted manual run, as far as its job and the number of attempts allow one."""
+    consequence = retry_policy(job, rules).after_failure(
+        failed_at=now,
+        consecutive_errors=run.attempt,
+        retry_count=run.attempt - 1,
+        period_start=run.scheduled_for,
+        at_once=True,
+        interruptions=run.attempt,
+    )
+    if job.on_interrupt is not OnInterrupt.RERUN or consequence.retry_at is None or consequence.held:
+        return None
+    return Attempt(run.scheduled_for, run.attempt + 1, MANUAL, now)
 
 
 def _has_set_cursor(job: Job, run: Attempt) -> bool:

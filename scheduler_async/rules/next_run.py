@@ -14,6 +14,8 @@ from scheduler_async.timekeeping.instants import Micros
 
 NO_RETRY = Retry.none()
 
+DISABLED = Phase.DISABLED  # many jobs may end at once, and this is faster
+
 
 def owes_since_its_claim(job: Job) -> bool:
     """Return whether the ending of the run in progress must record the occurrences that pass during the run."""
@@ -37,13 +39,18 @@ def disabled(state: JobState, reason: str, now: Micros) -> JobState:
         state,
         next_run_at=None,
         regular_at=None,
-        phase=Phase.DISABLED,
+        phase=DISABLED,
         disabled_reason=reason,
         disabled_at=now,
-        counted_until=state.counted_until if state.phase is Phase.DISABLED else now,
+        counted_until=state.counted_until if state.phase is DISABLED else now,
         paused_reason=None,
         paused_until=None,
     )
+
+
+def failing_schedule(error: Exception) -> str:
+    """Return why a job is disabled whose schedule raises an *error*."""
+    return f"its schedule fails: {error}"
 
 
 # ---------------------------------------------------------------- shared

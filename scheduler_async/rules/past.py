@@ -42,8 +42,8 @@ class Evidence(Struct, frozen=True, gc=False, kw_only=True):
     changes: Sequence[ChangeRow] = ()
     """The changes of the job, newest first."""
     rows: Sequence[RunRow] = ()
-    """The attempts in the stretch that `stretch_of` names, and the last row of skipped occurrences before its end, with
-    the attempts of the claim that skipped them."""
+    """The attempts in the stretch that `stretch_of` names, and the last row of skipped occurrences that may count it,
+    with the attempts of the claim that skipped them."""
     nodes: Sequence[NodeSpan] = ()
     """The schedulers that ran at that time, or next to it."""
     waits_for: SkipReason | None = None
@@ -226,12 +226,12 @@ class _Telling:
 
     def _skip_of(self, occurrence: Micros) -> RunRow | None:
         """Return the row of skipped occurrences that counts *occurrence*."""
-        rows = [row for row in self._evidence.rows if row.attempt == 0 and to_micros(row.scheduled_for) <= occurrence]
-        if not rows:
-            return None
-        row = max(rows, key=lambda row: row.scheduled_for)
-        first = to_micros(row.scheduled_for)
-        return row if count_between(self._job, first, occurrence) < row.missed else None
+        skips = [row for row in self._evidence.rows if row.attempt == 0 and to_micros(row.scheduled_for) <= occurrence]
+        # After the clock was set back, rows overlap, and the last one that begins before may end before, too.
+        counting = [
+            row for row in skips if count_between(self._job, to_micros(row.scheduled_for), occurrence) < row.missed
+        ]
+        return max(counting, key=lambda row: row.scheduled_for, default=None)
 
     def _skipped(self, row: RunRow) -> Explanation:
         merged = self._merged_into(row)

@@ -1,4 +1,4 @@
-"""The limits of a tenant: how many jobs, which handlers, and how large a payload. Pure: no I/O, no async."""
+"""The limits of a tenant: how many jobs, which handlers, and how much JSON with a job. Pure: no I/O, no async."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Quota:
     handlers: frozenset[str] | None = None
     max_jobs: int | None = None
     max_payload: int | None = None
-    """In bytes of JSON."""
+    """In bytes of JSON: of a payload, of metadata, and of a cursor."""
 
     def check_handler(self, handler: str) -> None:
         """Raise `QuotaError` unless the tenant may use *handler*."""
@@ -27,14 +27,14 @@ class Quota:
                 "handlers",
             )
 
-    def check_payload(self, payload_json: str) -> None:
-        """Raise `QuotaError` if a payload is too large, as JSON in UTF-8."""
+    def check_payload(self, payload_json: str, what: str = "payload") -> None:
+        """Raise `QuotaError` if a payload, or *what* else a job holds, is too large, as JSON in UTF-8."""
         if self.max_payload is None:
             return
         size = len(payload_json) if payload_json.isascii() else len(payload_json.encode())
         if size > self.max_payload:
             raise QuotaError(
-                f"The payload has {size:,} bytes of JSON, and namespace {quoted(self.namespace)} allows "
+                f"The {what} has {size:,} bytes of JSON, and namespace {quoted(self.namespace)} allows "
                 f"{self.max_payload:,}. Shorten it, or store it elsewhere and pass a reference to it.",
                 self.namespace,
                 "max_payload",

@@ -43,7 +43,7 @@ class Transition(Struct, frozen=True, gc=False):
     kind: EventKind | None = None
     """The event for observers, besides those about runs. None if there is none."""
     attempt: Attempt | None = None
-    """The attempt that a claim starts."""
+    """The attempt that a claim starts, or the one that an interrupted manual run is followed by."""
     ending: Ending | None = None
     """How the run of a dead node ended, if not as interrupted: a caller had cancelled it."""
 

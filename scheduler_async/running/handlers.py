@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,29 +93,20 @@ class Handlers:
         self.register(check_name(own_name, "handler"), handler)
         return own_name
 
-    @contextmanager
-    def forgotten_on_error(self) -> Iterator[set[str]]:
-        """Yield a set for `register_for`. If the call is refused, remove the handlers again that it has registered.
+    def forgotten_on_error(self) -> AbstractContextManager[set[str]]:
+        """Return a scope with a set for `register_for`. If the call is refused, forget what it has registered.
 
-        They stay if another call uses them meanwhile. They also stay if the call is cancelled or the store fails, since
-        the store may have added the job all the same.
+        Handlers stay if another call uses them meanwhile. They also stay if the call is cancelled or the store fails,
+        since the store may have added the job all the same.
         """
-        used: set[str] = set()
-        try:
-            yield used
-        except StoreError:
-            self._confirm(used)
-            raise
-        except Exception:
-            for name in used & self._tentative.keys():
-                self._tentative[name] -= 1
-                if not self._tentative[name]:
-                    self.remove(name)
-            raise
-        except BaseException:
-            self._confirm(used)
-            raise
-        self._confirm(used)
+        return _ForgottenOnError(self)
+
+    def forget(self, used: set[str]) -> None:
+        """Remove the handlers that only the call with *used* has registered."""
+        for name in used & self._tentative.keys():
+            self._tentative[name] -= 1
+            if not self._tentative[name]:
+                self.remove(name)
 
     def register_for(self, used: set[str], function: Handler) -> None:
         """Register *function* under its name, if it is not registered, for the call that *used* belongs to."""
@@ -127,7 +118,8 @@ class Handlers:
             self._tentative[name] += 1
             used.add(name)
 
-    def _confirm(self, used: set[str]) -> None:
+    def keep(self, used: set[str]) -> None:
+        """Keep the handlers that the call with *used* has registered."""
         for name in used:
             self._tentative.pop(name, None)
 
@@ -184,6 +176,23 @@ class Handlers:
     def forget_event_loop(self) -> None:
         """Drop the objects that belong to the event loop. The next event loop gets new ones."""
         self._threads = None
+
+
+class _ForgottenOnError(AbstractContextManager[set[str]]):
+    """The scope of `Handlers.forgotten_on_error`."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._used: set[str] = set()
+
+    def __enter__(self) -> set[str]:
+        return self._used
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, StoreError):
+            self._handlers.forget(self._used)
+        else:
+            self._handlers.keep(self._used)
 
 
 class _Raised(NamedTuple):

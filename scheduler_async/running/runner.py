@@ -258,6 +258,8 @@ class Runner:
         else:
             answer = task.result()
             ending = SUCCESS if answer is None else ending_of(answer, partial(self._warn_of_result, active.claimed))
+        if run.has_left_nothing:
+            return ending
         output, progress, cursor = run.written, run.reported, run.new_cursor
         if cursor is not None and ending.outcome.is_success:
             ending = replace(ending, cursor=cursor)

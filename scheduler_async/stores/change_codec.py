@@ -6,7 +6,7 @@ A row holds the fields that changed as JSON objects, before and after. Values ar
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, methodcaller
 from typing import Any, Final
 
@@ -18,10 +18,11 @@ from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.copy_records import ChangeCopy, RunKey, after_of_run
 from scheduler_async.stores.unreadable import (
     Reader,
     first_problem,
-    is_moment,
+    is_name,
     moment,
     number,
     optional,
@@ -39,9 +40,6 @@ CHANGE_COLUMNS: Final = ("uid", "at", "action", "actor", "via", "reason", "befor
 
 # A payload may have any size, and every edit of it would keep two copies.
 LARGEST_VALUE = 65_536  # characters of JSON
-
-# The clocks of machines that share a store differ by less than this, so the times of rows follow their numbers.
-DISORDER: Micros = DAY
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum.
 DISABLED, PAUSED, RESUMED = EventKind.DISABLED, EventKind.PAUSED, EventKind.RESUMED
@@ -95,9 +93,11 @@ def resumptions(changed: Iterable[tuple[Job, Transition]]) -> list[ChangeRecord]
     ]
 
 
-def plain_record(uid: int, at: Micros, action: Action, by: Actor, reason: str | None = None) -> ChangeRecord:
-    """Return the record of a change without fields: a removal, a trigger or a cancellation."""
-    return (uid, at, action.value, by.name, by.via, reason, None, None)
+def plain_record(
+    uid: int, at: Micros, action: Action, by: Actor, reason: str | None = None, *, run: int | None = None
+) -> ChangeRecord:
+    """Return the record of a change without fields: a removal, or a trigger or a cancellation of a *run*."""
+    return (uid, at, action.value, by.name, by.via, reason, None, None if run is None else after_of_run(run))
 
 
 def _action(was: JobState, state: JobState, kind: EventKind | None, *, is_edited: bool) -> Action:
@@ -314,24 +314,16 @@ def read_change(columns: Sequence[Any]) -> tuple[ChangeRow, Unreadable | None]:
     )
 
 
+def read_change_to_copy(columns: Sequence[Any], run: Sequence[Any]) -> ChangeCopy | int:
+    """Return a change for a copy, with the key of its *run*; or its number if it cannot be read."""
+    number_, namespace, job_id, at, action, actor, via, reason, before, after = columns
+    if first_problem(CHANGE, columns) is not None or not all(map(is_name, (namespace, job_id))):
+        return int(number_)
+    key = RunKey(*run) if None not in run else None
+    if key is None and action in (Action.TRIGGER.value, Action.CANCEL.value):
+        after = None  # another store has other numbers of runs
+    return ChangeCopy(number_, namespace, job_id, at, action, actor, via, reason, before, after, key)
+
+
 UNREADABLE_CHANGE = "This row cannot be read from the store: "
 """The beginning of the `reason` of a change that cannot be read."""
-
-
-# ---------------------------------------------------------------- searching
-
-
-def searching(first: int, last: int, since: Micros) -> Generator[int, Any, int]:
-    """Find the number below which no change is *since* a time, by halving. Numbers follow time.
-
-    Each yielded number asks for the time of the first row with this number or a higher one.
-    """
-    while first < last:
-        middle = (first + last) // 2
-        at = yield middle
-        # A time that cannot be read says nothing, and looking at too many rows does no harm.
-        if not is_moment(at) or at >= since - DISORDER:
-            last = middle
-        else:
-            first = middle + 1
-    return first

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from scheduler_async.jobs.enums import Phase, Status
-from scheduler_async.stores.messages import FEW_JOBS, ChangeFilter, JobFilter, RunFilter
+from scheduler_async.stores.messages import FEW_JOBS, MOST_RECORDED, ChangeFilter, JobFilter, RunFilter
 
 # Whether the schedule of a disabled job has ended. The index on disabled jobs contains this expression.
 HAS_ENDED = "coalesce(disabled_reason, '') = 'ended'"
 
 # Whether a change is neither a trigger nor a cancellation. PostgreSQL has an index with this condition.
 IS_DECISION = "c.action NOT IN ('trigger', 'cancel')"
+
+
+# When a node last recorded a run, {} being its name. Other nodes record runs as cancelled and as interrupted.
+RECORDED_AT = f"""
+    (SELECT max(CASE WHEN n.finished_at > n.claimed_at AND n.outcome NOT IN ('cancelled', 'interrupted')
+                     THEN n.finished_at
+                     ELSE n.claimed_at END)
+       FROM (SELECT node, claimed_at, finished_at, outcome FROM run ORDER BY id DESC LIMIT {MOST_RECORDED}) n
+      WHERE n.node = {{}})
+"""
+
+
+# Whether a run `r` has one of the outcomes that SQLite has an index for: all but `USUAL_OUTCOMES`.
+IS_UNUSUAL = "r.outcome NOT IN ('noop', 'success')"
 
 
 class Conditions:

@@ -21,7 +21,8 @@ from scheduler_async.timekeeping.instants import Micros
 
 # Each slice is one transaction, so an interruption loses at most one slice.
 JOBS_AT_ONCE = 500
-RUNS_AT_ONCE = 1_000
+RUNS_AT_ONCE = 500  # each may have a payload, a result, a traceback and an output of 64 KiB
+CHANGES_AT_ONCE = 200  # each may have a payload before and after
 
 NEWER_THERE = "it was edited or has run in the target since"
 RUNS_THERE = "it is running in the target"
@@ -95,8 +96,9 @@ def _decides_about_retries(job: Job) -> bool:
 class Copy:
     """A copy of *source* into *target*, and its results so far.
 
-    It copies jobs first, because runs belong to them. It adds only what the target lacks, so that a second copy
-    completes an interrupted one. It removes nothing from the target. *nodes* are those of the source.
+    It copies jobs first, because runs belong to them, and changes last, because they name runs. It adds only what the
+    target lacks, so that a second copy completes an interrupted one. It removes nothing from the target. *nodes* are
+    those of the source.
     """
 
     def __init__(self, source: Store, target: Store, nodes: SourceNodes | None = None) -> None:
@@ -106,7 +108,7 @@ class Copy:
         """How many jobs and runs the source has."""
         self.jobs_seen = self.runs_seen = 0
         self.verdicts: Counter[Verdict] = Counter()
-        self.runs_added = 0
+        self.runs_added = self.changes_added = 0
         self.exceptions: list[Ruling] = []
         """The jobs that differ and were not copied."""
         self.unreadable_jobs: list[LeftOut] = []
@@ -135,6 +137,12 @@ class Copy:
             self.runs_seen += len(runs)
             after = runs[-1][0]
             yield
+        last: int | None = BEFORE_ALL
+        while last is not None:
+            changes, last = await self._source.read_changes(last, CHANGES_AT_ONCE)
+            if changes:
+                self.changes_added += await self._target.write_changes(changes)
+                yield
 
     def _note(self, rulings: Iterable[Ruling]) -> None:
         for ruling in rulings:

@@ -14,17 +14,17 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip, cancelled_on_request
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
-from scheduler_async.rules.edits import disable, remove, resume
+from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
 from scheduler_async.rules.finishing import after_run
-from scheduler_async.rules.next_run import disabled
+from scheduler_async.rules.next_run import disabled, failing_schedule
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.codec import has_unreadable_state
-from scheduler_async.stores.messages import NodeRow
+from scheduler_async.stores.messages import CancelRequest, NodeRow
 from scheduler_async.stores.unreadable import is_count, shown_moment
 from scheduler_async.timekeeping.instants import Micros
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
-DISABLED, CANCELLED = Phase.DISABLED, Outcome.CANCELLED
+DISABLED, CANCELLED, IS_DISABLED = Phase.DISABLED, Outcome.CANCELLED, EventKind.DISABLED
 
 
 def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
@@ -54,21 +54,37 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
 
 
 def claimed_by_hand(
-    job: Job, run_id: int, payload_json: str | None, now: Micros, *, queued: bool, requested_at: Micros | None = None
+    job: Job,
+    run_id: int,
+    payload_json: str | None,
+    now: Micros,
+    *,
+    queued: bool,
+    requested: tuple[Micros, int, int | None] | None = None,
 ) -> ClaimedRun:
     """Claim a manual run of an idle job. Without *payload_json*, it gets the payload of the job.
 
-    *requested_at* is the time of the request, if another process has asked for the run.
+    If any node may make the run, *requested* is the time of the request, the attempt, and the first attempt's run.
     """
     taken = claim_manually(job, now)
-    assert taken.attempt is not None
-    scheduled_for = now if requested_at is None else shown_moment(requested_at)
+    attempt, origin = taken.attempt, None
+    assert attempt is not None
+    if requested is not None:
+        at, number, origin = requested
+        requested_at = shown_moment(at)
+        attempt = replace(
+            attempt,
+            scheduled_for=now if requested_at is None else requested_at,
+            attempt=number if is_count(number) else 1,
+        )
+        origin = origin if origin is not None and is_count(origin) else run_id
     return ClaimedRun.of(
         id=run_id,
         job=job.with_state(replace(taken.state, activity=Status.QUEUED if queued else Status.RUNNING)),
-        attempt=replace(taken.attempt, scheduled_for=now if scheduled_for is None else scheduled_for),
+        attempt=attempt,
         payload_json=job.description.payload_json if payload_json is None else payload_json,
         before=job.state,
+        origin=origin,
     )
 
 
@@ -88,7 +104,7 @@ def earliest_of(jobs: Iterable[Job], at: Micros | None, count: int) -> tuple[Mic
 
 
 def _failing(job: Job, error: Exception, now: Micros) -> Transition:
-    state = disabled(replace(job.state, activity=Status.IDLE), f"its schedule fails: {error}", now)
+    state = disabled(replace(job.state, activity=Status.IDLE), failing_schedule(error), now)
     return Transition(job.with_state(state), kind=EventKind.DISABLED)
 
 
@@ -101,7 +117,7 @@ def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
     if not job.schedule.is_known:
         left = _left_to_others(job, left)
     is_disabled = left.job.state.phase is DISABLED and job.state.phase is not DISABLED
-    return replace(left, kind=EventKind.DISABLED) if is_disabled else left
+    return replace(left, kind=IS_DISABLED) if is_disabled else left
 
 
 def _left_to_others(job: Job, left: Transition) -> Transition:
@@ -146,9 +162,11 @@ def process_gone(node: NodeRow) -> str:
     return f"The process of this run has died ({node.identity.name})."
 
 
-def never_begun(run: ClaimedRun, reason: str | None) -> EndedRun:
-    """Return the ending of a run that a caller has cancelled before its handler was called."""
-    return EndedRun(run, cancelled_on_request(reason), None, run.claimed_at)
+def never_begun(run: ClaimedRun, request: CancelRequest) -> EndedRun:
+    """Return the ending of a run that a caller has cancelled before its handler was called: it ended then."""
+    at = shown_moment(request.at)
+    ended_at = run.claimed_at if at is None else _noticed_at(at, run.claimed_at)
+    return EndedRun(run, cancelled_on_request(request.reason), None, ended_at)
 
 
 def cancelled_by_stop(ended: Iterable[EndedRun]) -> list[int]:
@@ -156,12 +174,12 @@ def cancelled_by_stop(ended: Iterable[EndedRun]) -> list[int]:
     return [item.run.id for item in ended if item.ending.outcome is CANCELLED and not item.ending.on_request]
 
 
-def with_cancel_requests(ended: Sequence[EndedRun], cancels: Mapping[int, str | None]) -> Sequence[EndedRun]:
-    """Return *ended* with the requests to cancel them. *cancels* are the requested runs, with the reasons."""
+def with_cancel_requests(ended: Sequence[EndedRun], cancels: Mapping[int, CancelRequest]) -> Sequence[EndedRun]:
+    """Return *ended* with the requests to cancel them. *cancels* are the requests by run."""
     if not cancels:
         return ended
     return [
-        replace(item, ending=replace(item.ending, reason=cancels[item.run.id], on_request=True))
+        replace(item, ending=replace(item.ending, reason=cancels[item.run.id].reason, on_request=True))
         if item.run.id in cancels
         else item
         for item in ended
@@ -175,13 +193,13 @@ def interrupted(
     problem: str,
     now: Micros,
     rules: Rules,
-    cancels: Mapping[int, str | None] = MappingProxyType({}),
+    cancels: Mapping[int, CancelRequest] = MappingProxyType({}),
 ) -> tuple[Transition, EndedRun]:
     """Return the change of a claimed *job* whose run was interrupted, and the ending of that run.
 
-    *cancels* are the runs that callers had cancelled, with their reasons: such a run counts as cancelled. *row*
-    contains the occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id* are
-    None if there is no such row. A job whose state cannot be read stays unchanged.
+    *cancels* are the requests of callers to cancel runs: such a run counts as cancelled. *row* contains the
+    occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id* are None if there
+    is no such row. A job whose state cannot be read stays unchanged.
     """
     *told, started_at = row
     tried = _attempt_of(job, *told)
@@ -190,13 +208,19 @@ def interrupted(
     )
     ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
     if run_id is not None and run_id in cancels:
-        ending = replace(cancelled_on_request(cancels[run_id]), error=problem)
+        ending = replace(cancelled_on_request(cancels[run_id].reason), error=problem)
     at = _noticed_at(now, tried.claimed_at)
     ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
     if has_unreadable_state(job):
         return Transition(job), ended
     left = after(job, replace(ended, started_at=shown_moment(started_at)), rules)
     return replace(left, ending=ending) if ending.on_request else left, ended
+
+
+def repeated_as(ended: EndedRun, run: int) -> EndedRun:
+    """Return the ending of an interrupted manual run that another *run* repeats."""
+    error = f"{ended.ending.error} It is run again as run {run}."
+    return replace(ended, ending=replace(ended.ending, error=error))
 
 
 def _attempt_of(
@@ -258,29 +282,17 @@ def resumed_by_itself(job: Job) -> Transition:
     """Resume a job that was paused until a time, as of that time."""
     until = job.state.paused_until
     assert until is not None
-    try:
-        return replace(resume(job, until), kind=EventKind.RESUMED)
-    except Exception as error:  # one job must not stop the others
-        return _failing(job, error, until)
+    return resume_if_it_computes(job, until)
 
 
 def rows_of_removal(job: Job, now: Micros) -> tuple[Skip, ...]:
     """Return the last rows of a job that is removed *now*. A job that cannot be read has none."""
-    if not is_readable(job):
-        return ()
-    try:
-        return remove(job, now).skips
-    except Exception:  # a schedule that fails has no occurrences that could be counted
-        return ()
+    return remove(job, now).skips if is_readable(job) else ()
 
 
 def disabled_by(job: Job, reason: str, now: Micros) -> Transition:
     """Disable *job* for *reason*. A run in progress continues. A schedule that fails does not matter."""
-    try:
-        change = disable(job, reason, now)
-    except Exception:  # one job must not stop the others
-        change = Transition(job.with_state(disabled(job.state, reason, now)))
-    return replace(change, kind=EventKind.DISABLED)
+    return replace(disable(job, reason, now), kind=EventKind.DISABLED)
 
 
 def _noticed_at(now: Micros, claimed_at: Micros) -> Micros:

@@ -114,7 +114,7 @@ def span_of(life: NodeLife, now: Micros) -> NodeSpan:
     until, how = life.until, life.how
     if how == NodeFate.RUNNING and not (life.is_there and _seems_alive(life)):
         how = NodeFate.LOST
-        until = None if life.age is None else last_alive(life.since, now - life.age, now)
+        until = None if life.age is None else last_alive(life.since, now - life.age, life.recorded_at, now)
     return NodeSpan(
         name=life.identity.name,
         host=life.identity.host.partition(" ")[0],

@@ -26,6 +26,11 @@ MOST_ATTEMPTS = 100
 """`Store.runs_about` returns at most this many attempts of each kind. More do not matter."""
 
 
+MOST_SKIPS = 100
+"""`Store.runs_about` searches at most this many rows of skipped occurrences. The right one is the
+last, unless the clock was set back."""
+
+
 MIGRATED = "Store %s migrated from schema version %d to %d"
 """The log message after the migration of an older store."""
 
@@ -154,6 +159,13 @@ class Cancellation(Enum):
     """The node that has claimed the run will cancel it."""
     DONE = "done"
     """The run had not been taken up. It is recorded as cancelled."""
+
+
+class CancelRequest(NamedTuple):
+    """A request to cancel a run, as a store keeps it."""
+
+    reason: str | None
+    at: Micros
 
 
 class Report(NamedTuple):
@@ -296,6 +308,19 @@ class RunFilter:
         """Whether the rows of all jobs of the store, or of a namespace, are of a stretch of time."""
         return self.id is None and self.run is None and not (self.since is None and self.until is None)
 
+    @property
+    def selects_among_all(self) -> bool:
+        """Whether some of the rows of all jobs are wanted, by outcome or by trigger."""
+        return not self.names_jobs and self.run is None and not (self.outcome is None and self.trigger is None)
+
+
+USUAL_OUTCOMES = frozenset({Outcome.SUCCESS, Outcome.NOOP})
+"""Most runs end so. An index of the others costs them nothing."""
+
+
+LOOK_BACK = 100_000
+"""Without an index, only so many of the newest rows are looked at for those with an outcome or a trigger."""
+
 
 class RunDetails(NamedTuple):
     """What a run got and left that its row of the run log does not contain."""
@@ -333,18 +358,26 @@ class NodeLife:
     """Whether the store has a row of the node: the node lives, or no other node has noticed that it died."""
     age: Micros | None = None
     """Time since the last heartbeat, by the clock of the store, if there is a row."""
+    recorded_at: Micros | None = None
+    """When it last recorded a run, if it is not known to have ended, and one of the newest runs is its own."""
 
 
 # Lives of at least this length are found through an index of their own.
 LONG_LIFE: Micros = DAY
 
+# Among so many of the newest runs, a store looks for the last that a node has recorded.
+MOST_RECORDED = 1_000
+
 # So many lives of nodes at the same time tell enough.
 MOST_LIVES = 100
 
 
-def last_alive(since: Micros, beat_at: object, now: Micros) -> Micros:
+def last_alive(since: Micros, beat_at: object, recorded_at: object, now: Micros) -> Micros:
     """Return until when a lost node was known to live: its last heartbeat, or *now* if that is not known.
 
-    Heartbeats use the clock of the machine, and everything else that of the scheduler, which may be virtual.
+    A run that it *recorded_at* a later time proves that it lived then. Heartbeats use the clock of the machine, and
+    everything else that of the scheduler, which may be virtual.
     """
-    return beat_at if isinstance(beat_at, int) and since <= beat_at <= now else now
+    if not isinstance(beat_at, int) or not since <= beat_at <= now:
+        return now
+    return min(max(beat_at, recorded_at), now) if isinstance(recorded_at, int) else beat_at

@@ -79,9 +79,9 @@ def read_life(columns: Sequence[Any], now: Micros | None) -> tuple[NodeLife, Unr
     """Return the life of a node, and the problem of its row if it cannot be read. *now* is by the clock of the store.
 
     *columns* are those of `LIFE`, and of the row of the node, if there is one: its process_start, whether there is a
-    row, and the time of the last heartbeat.
+    row, the time of the last heartbeat, and that of the last run that it recorded.
     """
-    *told, process_start, is_there, beat_at = columns
+    *told, process_start, is_there, beat_at, recorded_at = columns
     problem = first_problem(LIFE, told)
     _, called, host, process, since, until, how = told
     identity = NodeIdentity(
@@ -97,5 +97,6 @@ def read_life(columns: Sequence[Any], now: Micros | None) -> tuple[NodeLife, Unr
         how=shown_text(how) if problem_of("how", NodeFate, how) else NodeFate(how),
         is_there=bool(is_there),
         age=now - beat_at if now is not None and is_moment(beat_at) else None,
+        recorded_at=shown_moment(recorded_at),
     )
     return life, problem

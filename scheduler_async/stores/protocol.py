@@ -14,7 +14,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, RunRow
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.copy_records import ChangeCopy, LeftOut, RuleOfCopy, Ruling, RunRecord
 from scheduler_async.stores.messages import (
     AlreadyRequested,
     Cancellation,
@@ -96,7 +96,8 @@ class Store(Protocol):
     async def runs_about(self, uid: int, start: Micros, end: Micros) -> list[RunRow]:
         """Return the rows of a job about a time: attempts at occurrences from *start*, before *end*.
 
-        Return also the last row of skipped occurrences that begins before *end*, and the run of the same claim.
+        Return also the last row of skipped occurrences that begins before *end* and was written at *start* or later,
+        and the run of the same claim.
         """
 
     async def list_changes(self, wanted: ChangeFilter) -> list[ChangeRow]:
@@ -275,6 +276,18 @@ class Store(Protocol):
         A run is stored here if a row has the same job, scheduled_for, attempt, trigger and claimed_at. An attempt at an
         occurrence that was not manual is also stored here if another row has that attempt, because there is only one.
         New runs get numbers in their order.
+        """
+
+    async def read_changes(self, after: int, limit: int) -> tuple[list[ChangeCopy], int | None]:
+        """Return up to *limit* readable changes with numbers above *after*, and the last number that was looked at.
+
+        The number is None if there are no more.
+        """
+
+    async def write_changes(self, changes: Sequence[ChangeCopy]) -> int:
+        """Add those of *changes* whose jobs are stored here and which `missing_changes` finds. Return how many.
+
+        New changes get numbers in their order, and name runs by their numbers here.
         """
 
     async def version(self) -> int:

@@ -179,7 +179,9 @@ RUN_RECORD: dict[str, Reader] = {
     "outcome": Outcome,
     **{column: RUN[column] for column in ("reason", "missed", "error", "message", "exit_code")},
     "node": optional(name),
-    "output": lambda _: None,  # invalid UTF-8 is displayed as far as possible
+    "payload": optional(_read_json),
+    **{column: RUN[column] for column in ("result", "progress", "progress_message")},
+    **dict.fromkeys(("output", "traceback"), lambda _: None),  # invalid UTF-8 is displayed as far as possible
 }
 """The columns of a `RunRecord`, and the values that each may hold."""
 
@@ -189,8 +191,9 @@ def read_run_record(columns: Row) -> RunRecord | LeftOut:
     problem = first_problem(RUN_RECORD, columns)
     if problem is not None:
         return LeftOut(columns[0], shown_text(columns[1]), shown_text(columns[2]), str(problem))
-    output = columns[-1]
-    return RunRecord._make((*columns[:-1], None if output is None else shown_text(output)))
+    *row, output, traceback = columns
+    texts = (None if text is None else shown_text(text) for text in (output, traceback))
+    return RunRecord._make((*row, *texts))
 
 
 def read_job_to_copy(description: Row, columns: Row) -> Job | LeftOut:

@@ -25,6 +25,9 @@ def row(action: str, before: object = None, after: object = None, **more: object
             row("add", {}, {"schedule": Every("5m").to_json(), "handler": "h"}), "every 5 minutes; handler: h"
         ),
         pytest.param(row("edit", {"timeout": None}, {"timeout": "5m"}), "timeout: none → 5m"),
+        pytest.param(row("trigger", {}, {"run": 17}), "run 17"),
+        pytest.param(row("cancel", {}, {"run": 17}, reason="enough"), "run 17; enough"),
+        pytest.param(row("trigger"), ""),
         pytest.param(
             row("edit", {"schedule": {"kind": "lunar"}}, {"schedule": Manual().to_json()}),
             'schedule: {"kind": "lunar"} → only when triggered',

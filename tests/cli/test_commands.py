@@ -951,7 +951,7 @@ def test_log_follows_what_another_process_runs(here: Path) -> None:
 
     assert first["job_id"] == second["job_id"] == "tick"
     assert first["id"] < second["id"]
-    assert header.startswith("when ")
+    assert header.startswith("run ")
     assert lines[0].index("success") == lines[2].index("success") == header.index("outcome")
     assert [bool(re.search(r"tick +\w+ +success", line)) for line in lines] == [True, False, True, False]
     assert lines[1] == lines[3] == "    so it goes"

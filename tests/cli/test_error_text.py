@@ -12,6 +12,7 @@ from scheduler_async import (
     InvalidJobError,
     Job,
     JobAlreadyRunningError,
+    JobDisabledError,
     JobEndedError,
     JobExistsError,
     JobNotFoundError,
@@ -51,6 +52,10 @@ from tests.cast import NOON
                 'Job "a b" in namespace "tenant" already exists. Choose another name, or change the job with '
                 "\"scheduler-async edit 'a b' --namespace tenant\"."
             ),
+        ),
+        (
+            JobDisabledError("a"),
+            'Job "a" is disabled, so it cannot be paused. It does not start until "scheduler-async resume a".',
         ),
         (
             JobEndedError("a"),

@@ -127,8 +127,8 @@ async def test_all_that_an_operator_looks_for(
     assert found.counts["paused"] == found.counts["disabled"] == found.counts["running"] == found.counts["queued"] == 1
     seen = printed(found, capsys)
     assert re.search(rf"^{node.id} +{node.host} +{node.pid} .* 2\b", seen, re.MULTILINE)
-    assert re.search(r"^slow +5m +", seen, re.MULTILINE)
-    assert re.search(r"^waits +queued +", seen, re.MULTILINE)
+    assert re.search(r"^\d+ +slow +5m +", seen, re.MULTILINE)
+    assert re.search(r"^\d+ +waits +queued +", seen, re.MULTILINE)
     assert re.search(r" t/fails +error +OSError: no route to host$", seen, re.MULTILINE)
     assert re.search(r'^lost .* is due, but no running scheduler has its handler "elsewhere"\.', seen, re.MULTILINE)
     assert "No scheduler" not in seen
@@ -160,7 +160,7 @@ async def test_progress_is_shown_while_it_goes_on(
 
     seen = printed(replace(found, running=[told]), capsys)
 
-    assert re.search(r"^slow +1m 30s +██████░░░░░░  50%  6 of 12 files +\S+$", seen, re.MULTILINE)
+    assert re.search(r"^\d+ +slow +1m 30s +██████░░░░░░  50%  6 of 12 files +\S+$", seen, re.MULTILINE)
 
 
 async def test_more_than_fits_is_counted_and_not_listed(
@@ -282,7 +282,7 @@ def test_status_beside_a_running_service(here: Path) -> None:
     assert explained["reason"] == "already_running"
     for seen, columns in ((narrow, 80), (wide, 160)):
         assert max(map(len, seen.splitlines())) <= columns
-        assert re.search(r"^slow +\d+s +███░░░░░░░░░  25%  a quarter +", seen, re.MULTILINE)
+        assert re.search(r"^\d+ +slow +\d+s +███░░░░░░░░░  25%  a quarter +", seen, re.MULTILINE)
         assert "No scheduler" not in seen
 
 

@@ -163,7 +163,7 @@ def test_run_tells_of_a_long_run_when_it_begins(here: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
 
-    assert header.startswith("when ")
+    assert header.startswith("run ")
     assert begun.split()[-4:] == ["long", "schedule", "running", "-"]
     assert "success" in ended
 
@@ -204,3 +204,19 @@ def test_the_row_of_a_cancelled_run_is_read_by_programs(here: Path) -> None:
 
     assert (form["outcome"], form["reason"]) == ("cancelled", None)
     assert json.loads(out)["outcome"] == "cancelled"
+
+
+def test_a_trigger_and_a_cancellation_name_their_runs(here: Path) -> None:
+    """Whoever looks for the run finds it in the log under this id."""
+    well(here, "add", "a", "true")
+    well(here, "trigger", "a")
+    (run,) = well(here, "log", "--json").json
+
+    (row, *_) = well(here, "changes", "--json").json
+    lines = well(here, "changes").out.splitlines()
+    log = well(here, "log").out.splitlines()
+
+    assert (row["action"], row["before"], row["after"]) == ("trigger", {}, {"run": run["id"]})
+    assert lines[1].endswith(f"run {run['id']}")
+    assert log[0].split()[0] == "run"
+    assert log[1].split()[0] == str(run["id"])

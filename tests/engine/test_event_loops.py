@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_async import Every, Scheduler
+from scheduler_async import Every, PostgresStore, Scheduler, SQLiteStore
 from tests.cast import PATIENCE
 
 
@@ -84,6 +84,34 @@ def test_a_loop_that_ends_while_the_store_is_asked_leaves_a_usable_scheduler(
 
     assert asyncio.run(_is_usable(scheduler))
     assert complaints == []
+
+
+@pytest.mark.parametrize("kind", [SQLiteStore, PostgresStore])
+def test_a_loop_that_is_closed_while_the_store_opens_leaves_a_usable_scheduler(
+    kind: type[SQLiteStore | PostgresStore], path: Path, complaints: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine, opening takes long enough for that."""
+    store = SQLiteStore(path) if kind is SQLiteStore else PostgresStore("postgresql://127.0.0.1:9/nowhere")
+    is_opening = asyncio.Event()
+
+    async def hang(_store: object) -> None:
+        is_opening.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(kind, "_open", hang)
+    closed = _new_loop()
+    opening = closed.create_task(store.open())
+    closed.run_until_complete(is_opening.wait())
+    closed.close()
+    del closed, opening
+    gc.collect()
+
+    assert complaints == []
+    monkeypatch.undo()
+    if kind is SQLiteStore:
+        scheduler = Scheduler(store)
+        asyncio.run(scheduler.add_job(Every("1h"), handler="work", id="a"))
+        assert asyncio.run(_is_usable(scheduler))
 
 
 def test_a_loop_that_is_closed_without_stop_is_not_complained_about(shared: str, complaints: list[object]) -> None:

@@ -238,6 +238,27 @@ async def test_an_outage_of_days_is_told_from_its_beginning(
     assert "No scheduler was running from 2026-01-05 12:15 UTC." in str(answer)
 
 
+async def test_after_the_clock_was_set_back_rows_overlap(running: Scheduler, clock: VirtualClock) -> None:
+    """The row that counts an occurrence may begin before another one that ends too early."""
+    await running.add_job(Every("10m"), handler="work", id="a")
+    await clock.advance("15m")
+    await running.disable_job("a")
+    await clock.advance("30m")
+    await running.resume_job("a")
+    clock.set(NOON - HOUR)
+    await clock.advance()
+    await running.pause_job("a")
+    clock.set(NOON + 3 * HOUR)
+    await running.resume_job("a")
+    rows = [row for row in await running.run_log("a") if row.attempt == 0]
+    assert [row.reason for row in rows] == [SkipReason.PAUSED, SkipReason.DISABLED]
+    assert rows[0].scheduled_for < rows[1].scheduled_for
+
+    answers = [await explained(running, minutes) for minutes in (30, 50, 120)]
+
+    assert [answer.reason for answer in answers] == [SkipReason.DISABLED, SkipReason.PAUSED, SkipReason.PAUSED]
+
+
 async def test_the_rows_of_that_time_are_gone(new_scheduler: NewScheduler, shared: str, clock: VirtualClock) -> None:
     scheduler = new_scheduler(shared, keep_runs=3)
     await scheduler.start()

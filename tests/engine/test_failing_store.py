@@ -47,7 +47,7 @@ from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.durations import parse_interval
 from scheduler_async.timekeeping.instants import MINUTE, SECOND, Micros, to_micros
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.deep
 
 NOON = "2026-01-05T12:00:00Z"
 STEP = timedelta(seconds=30)
@@ -432,7 +432,7 @@ def outline(told: Told) -> dict[str, object]:
 
 
 STORIES = [
-    pytest.param(a_day_in_the_loop, id="a day in the loop", marks=pytest.mark.deep),
+    pytest.param(a_day_in_the_loop, id="a day in the loop"),
     pytest.param(one_job_alone, id="one job alone"),
     pytest.param(passes_by_hand, id="passes by hand"),
 ]

@@ -182,10 +182,25 @@ async def test_a_trigger_is_told_with_who_asked_for_it(scheduler: Scheduler) -> 
     await scheduler.add_job(Manual(), handler="work", id="a")
 
     with acting_as("anna"):
-        await scheduler.wait_for_run(await scheduler.trigger_job("a"))
+        run = await scheduler.trigger_job("a")
+        await scheduler.wait_for_run(run)
 
     row = (await scheduler.changes("a"))[0]
     assert (row.action, row.actor, row.via) == ("trigger", "anna", None)
+    assert (row.before, row.after) == ({}, {"run": run})
+
+
+async def test_a_request_and_a_cancellation_name_their_run(idle: Scheduler) -> None:
+    await idle.add_job(Manual(), handler="nowhere", id="a")
+
+    run = await idle.trigger_job("a", anywhere=True)
+    await idle.cancel_run(run, reason="enough")
+
+    cancelled, asked, _ = await idle.changes("a")
+    assert [(row.action, row.reason, row.after) for row in (cancelled, asked)] == [
+        ("cancel", "enough", {"run": run}),
+        ("trigger", None, {"run": run}),
+    ]
 
 
 async def test_a_refused_change_is_not_on_record(scheduler: Scheduler) -> None:
@@ -503,22 +518,25 @@ async def test_a_job_that_has_ended_stays_ended_when_it_is_disabled(scheduler: S
 
 
 @pytest.mark.parametrize(
-    ("options", "left"),
+    ("options", "after", "left"),
     [
-        pytest.param({}, {"off"}, id="by default after a week"),
-        pytest.param({"purge_ended_after": "20d"}, {"once", "off"}, id="after another time"),
-        pytest.param({"purge_ended_after": None}, {"once", "off"}, id="never"),
-        pytest.param({"purge_disabled_after": "5d", "purge_ended_after": None}, set(), id="with all disabled jobs"),
+        pytest.param({}, "9d", {"off"}, id="by default after a week"),
+        pytest.param({"purge_ended_after": "20d"}, "9d", {"once", "off"}, id="after another time"),
+        pytest.param({"purge_ended_after": None}, "9d", {"once", "off"}, id="never"),
+        # Hours, not days: disabled jobs are looked for every minute.
+        pytest.param(
+            {"purge_disabled_after": "1h", "purge_ended_after": None}, "3h", set(), id="with all disabled jobs"
+        ),
     ],
 )
 async def test_ended_jobs_are_removed_in_time(
-    new: NewScheduler, clock: VirtualClock, options: dict[str, Any], left: set[str]
+    new: NewScheduler, clock: VirtualClock, options: dict[str, Any], after: str, left: set[str]
 ) -> None:
     scheduler = new(**options)
     await scheduler.add_job(At(NOON + HOUR), handler="work", id="once")
     await scheduler.add_job(Every("1h"), handler="work", id="off", enabled=False)
     await scheduler.start()
-    await clock.advance("9d")
+    await clock.advance(after)
 
     assert {job.id for job in await scheduler.list_jobs()} == left
     if "once" not in left:

@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from scheduler_async import At, Every, InvalidJobError, InvalidScheduleError, RunRow, Scheduler, SkipReason, Status
+from scheduler_async import (
+    At,
+    Cron,
+    Every,
+    InvalidJobError,
+    InvalidScheduleError,
+    JobDisabledError,
+    RunRow,
+    Scheduler,
+    SkipReason,
+    Status,
+)
+from scheduler_async.cli.json_output import listed_form
+from scheduler_async.rules.explaining import after_pause
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON, NewScheduler, Worker, job_of
 
@@ -219,3 +232,151 @@ async def test_the_end_of_a_pause_is_a_time_to_wake(scheduler: Scheduler, clock:
     await clock.advance("1s")
 
     assert scheduler.state().next_wake_at == NOON + timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("outcome", ["disabled", "ended"])
+async def test_a_disabled_job_cannot_be_paused(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, outcome: str
+) -> None:
+    """It would do nothing: the caller learns of it, and nothing is recorded."""
+    scheduler = new_scheduler(every_store)
+    await scheduler.add_job(Every("10m") if outcome == "disabled" else At(NOON), handler="work", id="a")
+    if outcome == "disabled":
+        await scheduler.disable_job("a", reason="enough")
+    else:
+        await scheduler.run_pending()
+    before = await job_of(scheduler)
+    recorded = await scheduler.changes("a")
+
+    with pytest.raises(JobDisabledError, match='"a" is disabled, so it cannot be paused') as caught:
+        await scheduler.pause_job("a", reason="the supplier moves", until="1h")
+
+    assert (caught.value.job_id, caught.value.namespace) == ("a", "default")
+    assert await job_of(scheduler) == before
+    assert await scheduler.changes("a") == recorded
+
+
+# ---------------------------------------------------------------- a schedule that fails
+
+
+@pytest.fixture
+async def failing(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> Scheduler:
+    """A scheduler without its loop, whose job has been due for a while, and has a schedule that now raises an error."""
+    scheduler = new_scheduler(every_store)
+    await scheduler.add_job(Cron("*/10 * * * *", tz="UTC"), handler="work", id="a")
+    await scheduler.add_job(Cron("*/10 * * * *", tz="UTC"), handler="work", id="paused")
+    await scheduler.pause_job("paused")
+    await clock.advance("1h")
+
+    def fail(*_: object) -> None:
+        raise OverflowError("no such year")
+
+    for name in ("next_micros", "count_micros", "latest_micros"):
+        monkeypatch.setattr(Cron, name, fail)
+    return scheduler
+
+
+DUE = NOON + 10 * MINUTE
+
+
+async def test_a_job_whose_schedule_fails_can_be_paused(failing: Scheduler) -> None:
+    """The row says what is known: the occurrence that was due."""
+    await failing.pause_job("a", reason="mending it")
+
+    job = await job_of(failing)
+    assert (job.status, job.paused_reason) == (Status.PAUSED, "mending it")
+    assert await skipped(failing) == [(SkipReason.PAUSED, DUE, 1)]
+
+
+async def test_a_job_whose_schedule_fails_can_be_disabled(failing: Scheduler) -> None:
+    await failing.disable_job("a", reason="it is broken")
+
+    assert (await job_of(failing)).disabled_reason == "it is broken"
+    assert await skipped(failing) == [(SkipReason.DISABLED, DUE, 1)]
+
+
+async def test_a_job_whose_schedule_fails_is_disabled_when_it_is_resumed(failing: Scheduler) -> None:
+    """It could not run, and says why. A schedule that works again lets it."""
+    await failing.resume_job("paused")
+    job = await job_of(failing, "paused")
+
+    assert (job.status, job.disabled_reason) == (Status.DISABLED, "its schedule fails: no such year")
+    assert [change.action for change in await failing.changes("paused")] == ["disable", "pause", "add"]
+
+    await failing.resume_job("paused")
+    assert (await job_of(failing, "paused")).status is Status.DISABLED
+
+
+async def test_a_job_whose_schedule_fails_can_be_edited(failing: Scheduler) -> None:
+    await failing.update_job("a", payload=1)
+    await failing.update_job("paused", enabled=False)
+    edited = await failing.update_job("a", schedule=Every("1h"))
+
+    assert (edited.payload, edited.next_run_at) == (1, NOON + 2 * HOUR)
+    assert await skipped(failing) == [(SkipReason.MISFIRE, DUE, 1)]
+
+
+async def test_a_job_whose_schedule_fails_can_be_removed(failing: Scheduler) -> None:
+    await failing.remove_job("a")
+    await failing.remove_job("paused")
+
+    assert await failing.list_jobs() == []
+    assert await skipped(failing) == [(SkipReason.MISFIRE, DUE, 1)]
+
+
+async def test_a_job_whose_schedule_fails_can_be_read(failing: Scheduler) -> None:
+    words = 'Job "a" cannot run: its schedule fails: no such year.'
+
+    then, now = await failing.explain("a", at=DUE), await failing.explain("paused")
+    assert (then.reason, then.at, then.sentence) == (SkipReason.DISABLED, DUE, words)
+    assert now.reason is SkipReason.PAUSED
+    assert len(await failing.list_jobs()) == 2
+    assert [row.warnings for row in await failing.preview("1d")] == [("its schedule fails: no such year",)]
+
+    await failing.start()
+    assert (await failing.explain("a")).reason is SkipReason.DISABLED
+
+
+# ---------------------------------------------------------------- what runs next
+
+
+async def test_a_preview_goes_on_where_a_pause_ends(new_scheduler: NewScheduler, every_store: str) -> None:
+    """As the job will: `explain` says until when it is paused."""
+    scheduler = new_scheduler(every_store)
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    await scheduler.add_job(Every("20m"), handler="work", id="for good")
+    await scheduler.pause_job("a", until="30m")
+    await scheduler.pause_job("for good")
+
+    soon, later = await scheduler.preview("29m"), await scheduler.preview("1h")
+
+    assert soon == []
+    assert [(row.job.id, row.at) for row in later] == [("a", NOON + 40 * MINUTE), ("a", NOON + HOUR)]
+    assert (await scheduler.explain("a")).until == NOON + 30 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("until", "next_run_at"),
+    [
+        pytest.param("30m", NOON + 40 * MINUTE, id="until after the next run"),
+        pytest.param("10m", NOON + 20 * MINUTE, id="until before it"),
+        pytest.param(None, None, id="until it is resumed"),
+    ],
+)
+async def test_the_next_run_of_a_paused_job_is_when_it_really_runs(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker, until: str | None, next_run_at: datetime | None
+) -> None:
+    scheduler = new_scheduler(":memory:")
+    await scheduler.start()
+    await scheduler.add_job(Every("20m"), handler="work", id="a")
+    job = await scheduler.pause_job("a", until=until)
+
+    foretold = after_pause(job).next_run_at
+    listed = listed_form(job)["next_due_at"]
+    await clock.advance("45m")
+
+    assert foretold == next_run_at
+    assert listed == (None if next_run_at is None else next_run_at.isoformat().replace("+00:00", "Z"))
+    assert [run.scheduled_for for run in worker.runs][:1] == ([] if next_run_at is None else [next_run_at])

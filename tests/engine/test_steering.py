@@ -337,6 +337,29 @@ async def test_a_request_survives_a_restart(new_scheduler: NewScheduler, path: s
     assert [run.payload for run in worker.runs] == [7]
 
 
+async def test_a_requested_run_that_had_not_begun_at_a_stop_waits_for_the_next_scheduler(
+    new_scheduler: NewScheduler, path: str, worker: Worker
+) -> None:
+    """It was taken up and queued. Its caller still waits."""
+    first = new_scheduler(path, max_concurrent=1, queue_size=5)
+    worker.blocks = True
+    async with first:
+        for name in "ab":
+            await first.add_job(Manual(), handler="work", id=name, on_interrupt="skip")
+        await first.trigger_job("a")
+        run = await first.trigger_job("b", payload=7, anywhere=True)
+        while (await row_of(first, run)).node is None:
+            await asyncio.sleep(0)
+        await first.stop(timeout=0, cancel=True)
+    worker.blocks = False
+
+    async with new_scheduler(path) as second:
+        row = await second.wait_for_run(run)
+
+    assert (row.id, row.outcome) == (run, Outcome.SUCCESS)
+    assert [(run.job_id, run.payload) for run in worker.runs] == [("a", None), ("b", 7)]
+
+
 async def test_a_single_pass_takes_up_requests(idle: Scheduler, worker: Worker) -> None:
     """A store that only the system's cron looks after has no loop."""
     for name in "abc":

@@ -157,3 +157,49 @@ async def test_a_run_that_was_cancelled_unnoticed_is_not_run_again(shared: str) 
 
     assert row.outcome is Outcome.CANCELLED
     assert len(rows) == 1
+
+
+async def test_a_manual_run_whose_process_is_killed_is_run_again(shared: str) -> None:
+    """With the same payload and the same key, as ruling 5 asks for; `run_job` waits for the run that repeats it."""
+    scheduler = Scheduler(shared)
+    await scheduler.add_job(Manual(), handler="work", id="a", payload="of the job")
+    with program(WORKS, shared) as process:
+        await next_line(process)
+        waiting = asyncio.create_task(scheduler.run_job("a", payload=[7]))
+        _, number, _ = (await next_line(process)).split(" ", 2)
+        await kill(process)
+
+    runs: list[Run] = []
+
+    @scheduler.handler("work")
+    async def work(run: Run) -> None:
+        runs.append(run)
+
+    async with scheduler, asyncio.timeout(PATIENCE):
+        last = await waiting
+        first = await scheduler.wait_for_run(int(number))
+
+    assert first.outcome is Outcome.INTERRUPTED
+    assert first.error is not None
+    assert first.error.endswith(f"It is run again as run {last.id}.")
+    assert (last.outcome, last.attempt, last.trigger) == (Outcome.SUCCESS, 2, "manual")
+    (run,) = runs
+    assert (run.id, run.payload, run.scheduled_for) == (last.id, [7], first.scheduled_for)
+    assert run.idempotency_key.endswith(f"#{first.id}")
+
+
+async def test_a_manual_run_that_must_not_be_repeated_is_not(shared: str) -> None:
+    scheduler = Scheduler(shared)
+    await scheduler.add_job(Manual(), handler="work", id="a", on_interrupt="skip")
+    with program(WORKS, shared) as process:
+        await next_line(process)
+        run = await scheduler.trigger_job("a", anywhere=True)
+        await next_line(process)
+        await kill(process)
+
+    async with scheduler, asyncio.timeout(PATIENCE):
+        row = await scheduler.wait_for_run(run)
+        rows = await scheduler.run_log("a")
+
+    assert row.outcome is Outcome.INTERRUPTED
+    assert [row.id for row in rows] == [run]

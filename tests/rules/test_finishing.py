@@ -593,6 +593,41 @@ def test_a_one_shot_that_comes_due_during_a_triggered_run_is_still_owed() -> Non
     assert change.state.next_run_at == NOON + HOUR
 
 
+@pytest.mark.parametrize(
+    ("retry", "attempts"),
+    [
+        pytest.param(None, 5, id="the default, which disables after five"),
+        pytest.param(Retry.backoff(disable_after=2), 2, id="a count of its own"),
+        pytest.param(Retry.none(), 5, id="no retries"),
+        pytest.param(Retry.in_window(2), 3, id="two retries"),
+        pytest.param(Retry.budget(4), 4, id="a budget"),
+        pytest.param(Retry.budget(9), 5, id="a budget that is too large for a process"),
+    ],
+)
+def test_an_interrupted_manual_run_is_repeated_as_often_as_its_job_allows(retry: Retry | None, attempts: int) -> None:
+    """The count ends one that kills its process every time. The counters of its job are left alone."""
+    job = a_job(Manual(), retry=retry)
+    taken = claim_manually(job, NOON)
+    attempt, made = taken.attempt, 0
+
+    while attempt is not None:
+        made += 1
+        left = after_run(taken.job, attempt, INTERRUPTED, NOON + made * SECOND, RULES)
+        assert (left.state.consecutive_errors, left.state.retry_count, left.job.enabled) == (0, 0, True)
+        assert left.attempt is None or (left.attempt.scheduled_for, left.attempt.trigger) == (NOON, Trigger.MANUAL)
+        attempt = left.attempt
+
+    assert made == attempts
+
+
+@pytest.mark.parametrize("ending", [ERROR, CANCELLED, SUCCESS], ids=lambda ending: ending.outcome.value)
+def test_only_an_interrupted_manual_run_is_repeated(ending: Ending) -> None:
+    taken = claim_manually(a_job(Manual()), NOON)
+    assert taken.attempt is not None
+
+    assert after_run(taken.job, taken.attempt, ending, NOON + SECOND, RULES).attempt is None
+
+
 def test_a_triggered_run_of_a_manual_job_leaves_it_waiting() -> None:
     job = a_job(Manual())
     taken = claim_manually(job, NOON)

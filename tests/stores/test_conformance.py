@@ -1866,7 +1866,8 @@ async def test_a_schedule_that_fails_keeps_no_claim_from_being_undone(store: Sto
 
     found = {id: await job_of(store, id) for id in ("a", "b")}
     assert {id: job.status for id, job in found.items()} == {"a": Status.PAUSED, "b": Status.IDLE}
-    assert {job.state.next_run_at for job in found.values()} == {NOON}
+    assert {id: job.state.next_run_at for id, job in found.items()} == {"a": NOON + 21 * HOUR, "b": NOON}
+    assert [(row.job_id, row.reason, row.missed) for row in await runs(store)] == [("a", SkipReason.PAUSED, 1)]
 
 
 async def test_another_process_may_have_paused_what_is_released(neighbours: tuple[Store, Store]) -> None:
@@ -2324,10 +2325,12 @@ async def test_only_the_runs_of_the_dead_are_recovered(store: Store, node: int) 
     assert sorted(run.id for _, run in recovered) == sorted(run.id for run in theirs)
     assert await store.held(node) == {mine.id}
     assert [row.id for row in await store.beat(node)] == [node]
-    assert {row.id: row.outcome for row in await runs(store) if row.attempt} == {
+    assert {row.id: row.outcome for row in await runs(store) if row.node is not None} == {
         mine.id: None,
         **{run.id: Outcome.INTERRUPTED for run in theirs},
     }
+    (again,) = [row for row in await runs(store) if row.attempt and row.node is None]
+    assert (again.job_id, again.outcome, again.attempt) == ("d", None, 2)  # the one that was triggered
     assert await store.recover([], NOON, RULES) == []
 
 
@@ -3076,6 +3079,10 @@ class Sharing(RuleBasedStateMachine):
             for run_id in theirs:
                 self.outcomes[run_id] = Outcome.INTERRUPTED
                 self.lost.append(self.held.pop(run_id)[1])
+            for row in self.do(runs(self.store)):
+                if row.outcome is None and row.node is None:  # it repeats a manual run
+                    self.do(self.store.request_cancel(row.id, None, self.now))
+                    self.outcomes[row.id] = Outcome.CANCELLED
             self.nodes[who] = self.do(self.store.join(identity("again"), self.now))
 
     # -------------------------------------------------------- what always holds

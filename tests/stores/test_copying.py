@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace as changed
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler_async import Every, Manual, Outcome, Retry, Scheduler, SQLiteStore
+from scheduler_async import Every, Manual, Outcome, Retry, Run, Scheduler, SQLiteStore, acting_as
 from scheduler_async.jobs.description import Description
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.edits import pause
 from scheduler_async.stores import copying, liveness
-from scheduler_async.stores.copy_records import Ruling, RunRecord, Verdict
+from scheduler_async.stores.copy_records import ChangeTold, Ruling, RunRecord, Verdict, missing_changes
 from scheduler_async.stores.copying import DIED_HERE, NEWER_THERE, RUNS_HERE, RUNS_THERE, Copy, recover_dead_nodes, rule
 from scheduler_async.stores.messages import NodeIdentity, RunFilter
 from scheduler_async.stores.protocol import Store
@@ -43,6 +45,7 @@ from tests.stores.test_conformance import (
     ids,
     job_of,
     runs,
+    store_at,
 )
 from tests.stores.test_sqlite import opened, sql
 
@@ -221,6 +224,11 @@ def histories(draw: st.DrawFn) -> tuple[list[Job], list[RunRecord]]:
         maybe(texts),
         maybe(st.integers(-9, 9)),
         maybe(names),
+        maybe(texts.map(json.dumps)),
+        maybe(texts.map(json.dumps)),
+        maybe(st.floats(0, 1)),
+        maybe(texts),
+        maybe(texts),
         maybe(texts),
     )
     return made, draw(st.lists(rows, max_size=12))
@@ -538,3 +546,98 @@ async def test_what_the_source_has_forgotten_is_not_forgotten_in_the_target(sour
 
         assert copy.verdicts == {}
         assert await theirs.get("default", "a") is not None
+
+
+# ---------------------------------------------------------------- what runs left, and what was done to jobs
+
+
+@pytest.fixture(params=[("file", "postgres"), ("postgres", "file"), ("file", "file")], ids="-to-".join)
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+    """Two stores, one to copy from and one to copy to."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one, other = (store_at(kind, tmp_path / name) for kind, name in zip(request.param, ("one", "other"), strict=True))
+    for store in (one, other):
+        await store.open()
+    yield one, other
+    for store in (one, other):
+        await store.close()
+
+
+@pytest.mark.once
+async def test_a_copy_has_what_runs_left_and_what_was_done_to_jobs(
+    pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results, payloads, tracebacks and progress; who changed what, in order, with the numbers that runs have there."""
+    for name in ("JOBS_AT_ONCE", "RUNS_AT_ONCE", "CHANGES_AT_ONCE"):
+        monkeypatch.setattr(copying, name, 2)
+    source, target = pair
+    node = await target.join(identity("there"), NOON)
+    await add(target, "other")  # so that numbers differ
+    await claim_only(target, node)
+    clock = VirtualClock(from_micros(NOON))
+    ours = Scheduler(source, clock=clock)
+
+    @ours.handler("work")
+    async def work(run: Run) -> object:
+        run.progress(1, 2, "half\0way")
+        run.write("so far")
+        if run.payload == "fail":
+            raise ValueError("no")
+        return {"got": run.payload}
+
+    await ours.add_job(Manual(), handler="work", id="a", payload="first")
+    await ours.add_job(Manual(), handler="nowhere", id="b", name="Bé")
+    with acting_as("anna", via="admin"):
+        for payload in (None, "fail", {"n": 1}):
+            await ours.run_job("a", payload=payload)
+            clock.set(clock.now() + timedelta(seconds=1))
+        await ours.update_job("a", payload="second", timeout="5m")
+        waiting = await ours.trigger_job("b", anywhere=True)
+        await ours.cancel_run(waiting, reason="enough \uffff")
+        await ours.pause_job("a", reason="the supplier moves")
+
+    first = await copied(source, target)
+    again = await copied(source, target)
+    theirs = Scheduler(target, clock=clock)
+
+    assert (first.runs_added, first.changes_added) == (4, 9)
+    assert (again.runs_added, again.changes_added) == (0, 0)
+    number = {}
+    for id in "ab":
+        rows, there = await ours.run_log(id), await theirs.run_log(id)
+        assert [other.id for other in there] != [row.id for row in rows]
+        for row, other in zip(rows, there, strict=True):
+            number[row.id] = other.id
+            mine, copy = await ours.get_run(row.id), await theirs.get_run(other.id)
+            assert mine is not None
+            assert copy == changed(mine, id=other.id)
+            assert await ours.run_output(row.id) == await theirs.run_output(other.id)
+    done, there_done = await ours.changes(), await theirs.changes()
+    assert [changed(row, number=0) for row in there_done if row.job_id != "other"] == [
+        changed(row, number=0, after={"run": number[row.after["run"]]} if "run" in row.after else row.after)
+        for row in done
+    ]
+    assert {(row.actor, row.via) for row in there_done[:7]} == {("anna", "admin")}
+
+    await ours.resume_job("a")
+    assert (await copied(source, target)).changes_added == 1
+    assert [row.action for row in (await theirs.changes("a"))[:2]] == ["resume", "pause"]
+    for scheduler in (ours, theirs):
+        await scheduler.stop()
+
+
+def test_a_history_of_its_own_is_not_mixed_with_that_of_the_source() -> None:
+    def told(at: int, action: str) -> ChangeTold:
+        return (at, action, None, None, None, None, None)
+
+    wanted = [
+        (1, told(1, "add")),
+        (2, told(1, "add")),
+        (1, told(3, "pause")),
+        (1, told(3, "resume")),
+        (1, told(4, "edit")),
+    ]
+    latest = {1: [told(3, "pause"), told(2, "edit")]}
+
+    assert missing_changes(wanted, latest) == [wanted[1], wanted[3], wanted[4]]

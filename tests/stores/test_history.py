@@ -17,14 +17,16 @@ from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import NO_ACTOR, Action
 from scheduler_async.rules import edits
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import DISORDER, plain_record, read_change, searching
+from scheduler_async.stores.change_codec import plain_record, read_change
 from scheduler_async.stores.conditions import IS_DECISION
 from scheduler_async.stores.messages import ChangeFilter, Decision, NodeIdentity
+from scheduler_async.stores.postgres import base as postgres_base
 from scheduler_async.stores.postgres import history as postgres_history
 from scheduler_async.stores.postgres import upkeep as postgres_upkeep
+from scheduler_async.stores.row_range import CHANGES
 from scheduler_async.stores.sqlite.schema import migrate
 from scheduler_async.stores.sqlite.work import Work
-from scheduler_async.timekeeping.instants import DAY, HOUR, to_micros
+from scheduler_async.timekeeping.instants import HOUR, to_micros
 from tests import cast
 from tests.postgres_server import url_of_schema, url_of_server
 
@@ -251,7 +253,7 @@ QUERIES = {
         f"{postgres_history.SELECT_CHANGES} WHERE c.number >= $1 ORDER BY c.number DESC LIMIT $2",
         ("1", "5"),
     ),
-    "the time of a change": (postgres_history.TIME_OF, ("1",)),
+    "the time of a change": (postgres_base.TIMES_FROM.format(CHANGES), ("ARRAY[1, 2]",)),
     "jobs of a namespace": (postgres_history.JOBS_OF, ("'default'", "5")),
     "nodes that run": (postgres_history.RUNNING, ("5",)),
     "nodes since a time": (postgres_history.ENDED, ("5", "1")),
@@ -279,37 +281,6 @@ async def test_no_query_of_a_database_reads_a_whole_table(admin: Any, name: str)
     assert "Seq Scan" not in plan
     if name.startswith("the ") and "time" not in name:
         assert re.search(r"state_disabled.*\n +Index Cond: .*disabled_reason.*disabled_at < ", plan), plan
-
-
-# ---------------------------------------------------------------- the search by time
-
-
-@pytest.mark.parametrize("since", [*range(-2, 45, 3)])
-@pytest.mark.parametrize("gap", [1, 7])
-def test_the_search_finds_where_a_time_begins(since: int, gap: int) -> None:
-    """Numbers have gaps, and clocks differ a little."""
-    rows = {1 + place * gap: NOON + place * DAY for place in range(40)}
-    probes = []
-    search = searching(min(rows), max(rows), NOON + since * DAY + DISORDER)
-
-    try:
-        number = next(search)
-        while True:
-            probes.append(number)
-            number = search.send(next(at for key, at in rows.items() if key >= number))
-    except StopIteration as end:
-        found = end.value
-
-    assert not [key for key, at in rows.items() if key < found and at >= NOON + since * DAY + DISORDER]
-    assert len([key for key, at in rows.items() if key >= found]) <= max(40 - since, 1)
-    assert len(probes) <= 10
-
-
-def test_a_time_that_cannot_be_read_hides_nothing() -> None:
-    search = searching(1, 100, NOON)
-    assert next(search) == 50
-
-    assert search.send("nonsense") == 25
 
 
 # ---------------------------------------------------------------- rows that cannot be read

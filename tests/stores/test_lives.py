@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler_async import Store
+from scheduler_async.stores.liveness import span_of
 from scheduler_async.stores.messages import NodeLife
-from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, Micros
-from tests.stores.test_conformance import NOON, STORES, identity, store_at
+from scheduler_async.timekeeping.clock import SystemClock
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
+from tests.stores.test_conformance import (
+    NOON,
+    RULES,
+    STORES,
+    add,
+    claim_only,
+    ended,
+    identity,
+    node_row,
+    store_at,
+)
 
 
 @pytest.fixture(params=STORES)
@@ -77,3 +90,35 @@ async def test_a_limit_keeps_those_that_run_and_those_that_ended_last(store: Sto
     assert names(await store.node_lives(limit=2)) == ["long", "running"]
     assert names(await store.node_lives(NOON + 2 * HOUR + 1)) == ["long", "running"]
     assert names(await store.node_lives(limit=1)) == ["running"]
+
+
+async def test_a_lost_node_lived_when_it_last_recorded_a_run(store: Store) -> None:
+    """Its last heartbeat may be ten seconds older: that is not when the outage began."""
+    now = SystemClock().micros()  # heartbeats have the time of the machine
+    dead, other = [await store.join(identity(name), now - MINUTE) for name in ("dead", "other")]
+    for node, name, at in ((dead, "a", 5 * SECOND), (other, "b", 9 * SECOND)):
+        await add(store, name, now=now - MINUTE)
+        run = await claim_only(store, node, now)
+        await store.finish([ended(run, at=now + at)], RULES)
+
+    (before,) = [life for life in await store.node_lives() if life.identity.name == "dead"]
+    await store.recover([await node_row(store, dead, seen_by=other)], now + MINUTE, RULES)
+    (after,) = [life for life in await store.node_lives() if life.identity.name == "dead"]
+
+    silent = replace(before, age=58 * SECOND)
+    assert span_of(silent, now + MINUTE).until == from_micros(now + 5 * SECOND)
+    assert (after.until, after.how) == (now + 5 * SECOND, "lost")
+
+
+async def test_what_others_recorded_does_not_prolong_the_life_of_a_lost_node(store: Store) -> None:
+    now = SystemClock().micros()
+    dead, other = [await store.join(identity(name), now - MINUTE) for name in ("dead", "other")]
+    await add(store, "a", now=now - MINUTE)
+    await claim_only(store, dead, now)
+    await store.remove("default", "a", now + 9 * SECOND)  # which records its run as cancelled
+
+    await store.recover([await node_row(store, dead, seen_by=other)], now + MINUTE, RULES)
+    (after,) = [life for life in await store.node_lives() if life.identity.name == "dead"]
+
+    assert after.until is not None
+    assert after.until < now + 9 * SECOND

@@ -46,6 +46,7 @@ from tests.stores.test_conformance import (
     add,
     claim,
     claim_only,
+    edit,
     ended,
     identity,
     neighbours,
@@ -248,6 +249,121 @@ async def payloads(store: Store) -> dict[int, str | None]:
     return {row[0]: row[1] for row in await some._ask(some._edits, lambda db: db.fetch(question))}
 
 
+# ---------------------------------------------------------------- repeating
+
+
+async def taken(store: Store, node: int, now: Micros = NOON) -> ClaimedRun:
+    """The only run that waits, now claimed."""
+    (run,), _ = await store.claim_requested(now, terms(node))
+    return run
+
+
+async def killed(store: Store, node: int, now: Micros, name: str = "next") -> int:
+    """Let a node die, and return the number of another one."""
+    other = await store.join(identity(name), now)
+    await store.recover([await node_row(store, node, seen_by=other)], now, RULES)
+    return other
+
+
+async def test_an_interrupted_manual_run_waits_for_another_node(store: Store, node: int) -> None:
+    """With the payload that it had, even if that of the job has changed since."""
+    await add(store, "a", Manual(), payload=1)
+    run = await store.claim_one("default", "a", None, NOON, node=node, queued=False)
+    assert isinstance(run, ClaimedRun)
+    await edit(store, "a", payload=2)
+
+    other = await killed(store, node, NOON + MINUTE)
+    again = await taken(store, other, NOON + MINUTE)
+    first, second = await row_of(store, run.id), await row_of(store, again.id)
+
+    assert (first.outcome, first.attempt) == (Outcome.INTERRUPTED, 1)
+    assert first.error is not None
+    assert first.error.endswith(f" It is run again as run {again.id}.")
+    assert (second.outcome, second.attempt, second.trigger) == (None, 2, Trigger.MANUAL)
+    assert second.scheduled_for == first.scheduled_for
+    assert (again.payload_json, again.origin, again.attempt) == ("1", run.id, 2)
+
+
+async def test_a_manual_run_that_kills_its_process_every_time_comes_to_an_end(store: Store, node: int) -> None:
+    await add(store, "a", Manual())
+    await asked(store)
+    now, ids = NOON, []
+    for number in range(5):
+        now += MINUTE
+        run = await taken(store, node, now)
+        ids.append((run.id, run.attempt, run.origin))
+        node = await killed(store, node, now, f"number {number}")
+    job = await store.get("default", "a")
+    assert job is not None
+
+    assert [(attempt, origin == ids[0][0]) for _, attempt, origin in ids] == [(n, True) for n in range(1, 6)]
+    assert await store.claim_requested(now, terms(node)) == ([], False)
+    assert (job.consecutive_errors, job.enabled) == (0, True)  # a manual run never counts
+
+
+@pytest.mark.parametrize("prevented", ["skip", "removed", "cancelled"])
+async def test_what_is_not_repeated(store: Store, node: int, prevented: str) -> None:
+    rule = OnInterrupt.SKIP if prevented == "skip" else OnInterrupt.RERUN
+    await add(store, "a", Manual(), on_interrupt=rule)
+    await asked(store)
+    run = await taken(store, node)
+    if prevented == "removed":
+        await store.remove("default", "a", NOON, own_run=run.id)
+    if prevented == "cancelled":
+        await store.request_cancel(run.id, "enough", NOON)
+
+    other = await killed(store, node, NOON + MINUTE)
+
+    assert await store.claim_requested(NOON + MINUTE, terms(other)) == ([], False)
+    assert len(await store.list_runs(RunFilter(namespace="default", id="a"))) == 1
+
+
+async def test_a_repeated_run_may_wait_beside_another(store: Store, node: int) -> None:
+    """Each is taken up, one after the other."""
+    await add(store, "a", Manual())
+    run = await store.claim_one("default", "a", None, NOON, node=node, queued=False)
+    assert isinstance(run, ClaimedRun)
+    other = await killed(store, node, NOON)
+    second = await store.claim_one("default", "a", None, NOON, node=other, queued=False)
+    assert isinstance(second, ClaimedRun)
+    last = await killed(store, other, NOON, "last")
+
+    first = await store.claim_requested(NOON, terms(last))
+    await store.finish([ended(first[0][0])], RULES)
+    then = await store.claim_requested(NOON, terms(last))
+
+    assert [(run.origin, more) for (run,), more in (first, then)] == [(run.id, True), (second.id, False)]
+
+
+async def test_a_claim_whose_answer_was_lost_is_repeated_only_if_its_caller_waits(store: Store, node: int) -> None:
+    """The caller of `trigger_job` in this process was told that it failed."""
+    await add(store, "a", Manual())
+    await add(store, "b", Manual())
+    await asked(store, "a")
+    await taken(store, node)
+    await store.claim_one("default", "b", None, NOON, node=node, queued=False)
+
+    await store.interrupt_unknown(node, set(), NOON, RULES)
+    runs, _ = await store.claim_requested(NOON, terms(node))
+
+    assert [run.name[1] for run in runs] == ["a"]
+
+
+@pytest.mark.parametrize("queued", [True, False])
+async def test_a_request_that_is_given_back_waits_again(store: Store, node: int, queued: bool) -> None:
+    """Its caller has the id of the run. A stop must not lose it."""
+    await add(store, "a", Manual(), payload=1)
+    run = await asked(store, payload="2")
+    (claimed,), _ = await store.claim_requested(NOON + SECOND, terms(node, slots=0 if queued else None))
+
+    await store.release([claimed])
+    row = await row_of(store, run)
+    again = await taken(store, node, NOON + MINUTE)
+
+    assert (row.outcome, row.started_at, row.node) == (None, None, None)
+    assert (again.id, again.payload_json, again.origin, again.attempt) == (run, "2", run, 1)
+
+
 # ---------------------------------------------------------------- cancelling
 
 
@@ -335,13 +451,14 @@ async def test_a_cancelled_run_that_never_began_is_not_put_back(store: Store, no
     await add(store, "a")
     await add(store, "b")
     first, second = (await claim(store, node)).runs
-    await store.request_cancel(first.id, "enough", NOON)
+    await store.request_cancel(first.id, "enough", NOON + SECOND)
 
     await store.release([first, second])
     row = await row_of(store, first.id)
     jobs = [await store.get("default", id) for id in "ab"]
 
     assert (row.outcome, row.reason) == (Outcome.CANCELLED, "enough")
+    assert (row.started_at, row.finished_at) == (None, from_micros(NOON + SECOND))
     assert await store.list_runs(RunFilter(run=second.id)) == []
     assert [job.state.next_run_at for job in jobs if job is not None] == [NOON + MINUTE, NOON]
     assert await store.held(node) == set()

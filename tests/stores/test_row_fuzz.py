@@ -47,7 +47,7 @@ FIRST_CASE = int(os.environ.get("ROW_FUZZ_FIRST", "0"))
 CASES = os.environ.get("ROW_FUZZ_CASES")
 CASES_OF_FILES, CASES_OF_DATABASES = (150, 75) if CASES is None else (int(CASES), int(CASES))
 
-pytestmark = pytest.mark.timeout(7200 if CASES else 600)  # each case is a life of a scheduler
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(7200 if CASES else 600)]  # each case is a life of a scheduler
 
 
 JOBS = 200
@@ -335,7 +335,6 @@ def corrupt_file(path: Path, number: int) -> Case:
 # ---------------------------------------------------------------- PostgreSQL
 
 
-@pytest.mark.once
 async def test_one_bad_row_of_a_database_harms_no_other(tmp_path: Path) -> None:
     url = url_of_schema(str(tmp_path))
     await fill(url)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace as changed
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from scheduler_async import Every, JobSpec, Outcome, PostgresStore, SQLiteStore, Store, Trigger
+from scheduler_async import Every, JobSpec, Outcome, PostgresStore, Retry, SQLiteStore, Store, Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending
 from scheduler_async.rules import edits
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.stores import run_range
+from scheduler_async.stores import row_range
+from scheduler_async.stores.conditions import IS_UNUSUAL
 from scheduler_async.stores.copying import Copy
 from scheduler_async.stores.messages import ClaimTerms, Decision, RunDetails, RunFilter
+from scheduler_async.stores.postgres import base as postgres_base
 from scheduler_async.stores.postgres import run_log as postgres_log
+from scheduler_async.stores.sqlite import base as sqlite_base
 from scheduler_async.stores.sqlite import run_log as sqlite_log
-from scheduler_async.timekeeping.instants import MINUTE, Micros
+from scheduler_async.timekeeping.instants import MINUTE, SECOND, Micros
 from tests.stores.test_conformance import NOON, STORES, identity, store_at
 from tests.stores.test_sqlite import assert_frugal
 
@@ -46,8 +50,8 @@ async def node(store: Store) -> int:
     return await store.join(identity("first"), NOON)
 
 
-async def add(store: Store, id: str, namespace: str = "default", payload: object = None) -> None:
-    spec = JobSpec(Every("1m", immediately=True), handler="h", id=id, namespace=namespace, payload=payload)
+async def add(store: Store, id: str, namespace: str = "default", **fields: Any) -> None:
+    spec = JobSpec(Every("1m", immediately=True), handler="h", id=id, namespace=namespace, **fields)
     job = edits.add(spec, id=id, handler="h", now=NOON)
     await store.change([Decision(namespace, id, lambda _: Transition(job, kind=EventKind.ADDED))], NOON)
 
@@ -93,8 +97,9 @@ async def test_many_rows_are_found_through_some(
     store: Store, minutes: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With ranges so narrow that they must be searched for."""
-    monkeypatch.setattr(run_range, "NARROW", 1)
-    monkeypatch.setattr(run_range, "DISORDER", 0)
+    monkeypatch.setattr(row_range, "NARROW", 1)
+    for module in (sqlite_log, postgres_log):
+        monkeypatch.setattr(module, "RUNS", row_range.RUNS._replace(disorder=0))
 
     for first in range(5):
         for last in range(first, 5):
@@ -203,9 +208,10 @@ async def record_edit(store: Store, at: Micros, before: object) -> None:
     if isinstance(store, PostgresStore):
         await write(store, "INSERT INTO change (uid, at, action, before) VALUES (?, ?, 'edit', ?)", *values)
     else:
-        last = "(SELECT last_change FROM job WHERE uid = ?1)"
+        last = f"(SELECT last_change FROM job WHERE uid = {job.uid})"
         columns = "uid, at, action, before, previous, decision"
-        await write(store, f"INSERT INTO change ({columns}) VALUES (?1, ?2, 'edit', ?3, {last}, {last})", *values)
+        await write(store, f"INSERT INTO change ({columns}) VALUES (?, ?, 'edit', ?, {last}, {last})", *values)
+        await write(store, "UPDATE job SET last_change = (SELECT max(number) FROM change) WHERE uid = ?", job.uid)
 
 
 @pytest.mark.parametrize(
@@ -266,6 +272,9 @@ FILTERS = {
     "of a time in a namespace": RunFilter(namespace="default", since=NOON, until=NOON, before=9, limit=5),
     "of a time": RunFilter(since=NOON, until=NOON, outcome=Outcome.ERROR, limit=5),
     "of a page": RunFilter(before=9, limit=5),
+    "failures of all jobs": RunFilter(outcome=Outcome.ERROR, before=9, limit=5),
+    "successes of all jobs": RunFilter(outcome=Outcome.SUCCESS, limit=5),
+    "retries of all jobs": RunFilter(trigger=Trigger.RETRY, limit=5),
     "one run": RunFilter(run=1),
 }
 
@@ -290,8 +299,8 @@ async def test_a_file_reads_no_more_than_it_returns(tmp_path: Path, name: str) -
 @pytest.mark.parametrize(
     ("query", "values"),
     [
-        (sqlite_log.ALL_RUNS, ()),
-        (sqlite_log.TIMES_FROM, ("[1, 2]",)),
+        (sqlite_base.FIRST_AND_LAST.format(row_range.RUNS), ()),
+        (sqlite_base.TIMES_FROM.format(row_range.RUNS), ("[1, 2]",)),
         (sqlite_log.SELECT_DETAILS, (1,)),
         (sqlite_log.EDITS_SINCE, {"uid": 1, "since": NOON}),
     ],
@@ -329,7 +338,7 @@ async def test_a_server_reads_no_more_than_it_returns(tmp_path: Path, name: str)
         )
         await db.execute("ANALYZE run")
         others: dict[str, tuple[str, list[Any]]] = {
-            "times": (postgres_log.TIMES_FROM, [[1, 2]]),
+            "times": (postgres_base.TIMES_FROM.format(row_range.RUNS), [[1, 2]]),
             "details": (postgres_log.SELECT_DETAILS, [1]),
             "edits": (postgres_log.EDITS_SINCE, [1, NOON]),
         }
@@ -344,6 +353,52 @@ async def test_a_server_reads_no_more_than_it_returns(tmp_path: Path, name: str)
     assert not [line for line in lines if "Seq Scan" in line]
     if name.startswith("of a job") or "namespace" in name:
         assert not [line for line in lines if "run_pkey" in line], found  # the rows of all jobs, in order
+
+
+FAILURE = Ending(outcome=Outcome.ERROR, error="no")
+RARE = [RunFilter(outcome=Outcome.NOOP, limit=5), RunFilter(trigger=Trigger.RETRY, limit=5)]
+
+
+@pytest.mark.parametrize("wanted", RARE, ids=["outcome", "trigger"])
+async def test_what_is_rare_is_looked_for_among_the_newest_rows(
+    store: Store, monkeypatch: pytest.MonkeyPatch, wanted: RunFilter
+) -> None:
+    """A search for something that hardly ever happened must not read millions of rows."""
+    node = await store.join(identity("first"), NOON)
+    await add(store, "a", retry=Retry.in_window(1))
+    await run_due(store, node, NOON, FAILURE)
+    await run_due(store, node, NOON + SECOND, Ending(outcome=Outcome.NOOP))
+    for minute in range(1, 6):
+        await run_due(store, node, NOON + minute * MINUTE, SUCCESS)
+    found = await store.list_runs(wanted)
+    for module in (sqlite_log, postgres_log):
+        monkeypatch.setattr(module, "LOOK_BACK", 4)
+
+    assert [row.attempt for row in found] == [2]
+    assert await store.list_runs(wanted) == []
+    assert await store.list_runs(changed(wanted, before=found[0].id + 2)) == found
+    assert await store.list_runs(changed(wanted, since=NOON)) == found
+    assert await store.list_runs(changed(wanted, limit=None)) == found
+
+
+async def test_failures_are_found_however_long_ago_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file, which has an index of them. No success is written to it."""
+    store = SQLiteStore(tmp_path / "jobs.db")
+    await store.open()
+    node = await store.join(identity("first"), NOON)
+    await add(store, "a", retry=Retry.none())
+    await run_due(store, node, NOON, FAILURE)
+    for minute in range(1, 6):
+        await run_due(store, node, NOON + minute * MINUTE, SUCCESS)
+    monkeypatch.setattr(sqlite_log, "LOOK_BACK", 2)
+
+    found = await store.list_runs(RunFilter(outcome=Outcome.ERROR, limit=5))
+    counting = f"SELECT count(*) FROM run r INDEXED BY run_unusual WHERE {IS_UNUSUAL}"
+    indexed = await store._read(lambda db: db.execute(counting).fetchone())
+    await store.close()
+
+    assert [row.outcome for row in found] == [Outcome.ERROR]
+    assert indexed == (1,)
 
 
 async def test_a_copy_keeps_the_cursor(store: Store, tmp_path: Path) -> None:

@@ -319,8 +319,9 @@ async def test_a_claim_of_the_dead_is_recovered_once_its_row_is_repaired(
 
     await worker.clock.advance("11s")
 
-    (row, *_) = await scheduler.run_log("d")
+    again, row, *_ = await scheduler.run_log("d")
     assert (row.outcome, (await job_of(scheduler, "d")).status) == (Outcome.INTERRUPTED, Status.IDLE)
+    assert (again.outcome, again.attempt) == (Outcome.SUCCESS, 2)
 
 
 async def test_a_job_that_was_removed_is_forgotten_although_its_state_cannot_be_read(

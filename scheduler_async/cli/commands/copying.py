@@ -30,7 +30,7 @@ def copy(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy all jobs and runs to another store.
+    """Copy all jobs to another store, with their runs and changes.
 
     If a copy is interrupted, run the same command again: it copies only what is missing. A job that is newer in TARGET
     is kept.

@@ -31,8 +31,10 @@ from scheduler_async.stores.codec import (
     unreadable_state,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
+from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, updating, write_rows
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
+from scheduler_async.stores.row_range import RowRange, TimedRows
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.unreadable import UnreadableRows
 from scheduler_async.timekeeping.instants import Micros
@@ -102,8 +104,21 @@ INSERT_CHANGES: Final = inserting("change", CHANGE_TYPES)
 # The last heartbeat of a node in microseconds. A damaged time may be infinite.
 BEAT_AT: Final = "CASE WHEN isfinite(n.beat_at) THEN (extract(epoch FROM n.beat_at) * 1000000)::bigint END"
 END_LIFE: Final = "UPDATE node_span SET until = $1, how = $2 WHERE number = $3 AND until IS NULL"
-CANCELS_OF: Final = "SELECT run, reason FROM request WHERE run = ANY($1::bigint[]) AND kind || '' = 'cancel'"
+CANCELS_OF: Final = "SELECT run, reason, at FROM request WHERE run = ANY($1::bigint[]) AND kind || '' = 'cancel'"
 NOTIFY: Final = "SELECT pg_notify($1, $2)"
+# {0} are `TimedRows`.
+FIRST_AND_LAST: Final = "SELECT (SELECT min({0.number}) FROM {0.table}), (SELECT max({0.number}) FROM {0.table})"
+TIMES_FROM: Final = """
+    SELECT p.number, (SELECT r.{0.at} FROM {0.table} r WHERE r.{0.number} >= p.number ORDER BY r.{0.number} LIMIT 1)
+      FROM unnest($1::bigint[]) AS p (number)
+"""
+REQUEST: Final = "request"
+"""The text of a notification about a request, after the sender."""
+INSERT_REQUEST: Final = """
+    INSERT INTO request (run, uid, kind, reason, at)
+    VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (run) DO UPDATE SET kind = excluded.kind, reason = excluded.reason, at = excluded.at
+"""
 
 # So many rows go into one statement, because building a statement blocks the event loop.
 SLICE = 1000
@@ -239,10 +254,22 @@ class WorkBase:
             await self._forget_removed(db, [job for job in jobs if job.uid in gone])
         return gone
 
-    async def _cancels_of(self, db: Connection, runs: Sequence[int]) -> dict[int, str | None]:
-        """Return those of *runs* that callers have found to cancel, with the reasons."""
+    async def _cancels_of(self, db: Connection, runs: Sequence[int]) -> dict[int, CancelRequest]:
+        """Return those of *runs* that callers have asked to cancel."""
         found = await db.fetch(CANCELS_OF, list(runs)) if runs else ()
-        return {run: original(reason) for run, reason in found}
+        return {run: CancelRequest(original(reason), at) for run, reason, at in found}
+
+    async def _range(
+        self, db: Connection, rows: TimedRows, since: Micros | None, until: Micros | None = None
+    ) -> RowRange | None:
+        """Return the numbers of *rows* of about a stretch of time. None if there are no rows."""
+        first, last = await db.fetchrow(FIRST_AND_LAST.format(rows))
+        if first is None:
+            return None
+        found = RowRange(first, last, since, until, rows.disorder)
+        while points := found.points():
+            found.learn(dict(await db.fetch(TIMES_FROM.format(rows), points)))
+        return found
 
     async def _write_skips(self, db: Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""
@@ -266,6 +293,11 @@ class WorkBase:
         ]
         first = min(due, default=None)
         await db.execute(NOTIFY, *self._notify(first, 0 if first is None else due.count(first)))
+
+    async def _tell_of_request(self, db: Connection) -> None:
+        """Let all nodes look for requests after the commit."""
+        channel, sender = self._notify(None, 0)
+        await db.execute(NOTIFY, channel, f"{sender} {REQUEST}")
 
 
 def free_values(job: Job) -> tuple[Any, ...]:

@@ -14,7 +14,16 @@ from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import after_repeat, can_be_claimed, claimed_by_hand, earliest_of, put_back
 from scheduler_async.stores.messages import MOST_UNHANDLED, Claims, ClaimTerms, NodeLost
-from scheduler_async.stores.postgres.base import DUE, FREE, LOCK_STATES, SELECT_STATE, WIDTH, WorkBase, free_values
+from scheduler_async.stores.postgres.base import (
+    DUE,
+    FREE,
+    INSERT_REQUEST,
+    LOCK_STATES,
+    SELECT_STATE,
+    WIDTH,
+    WorkBase,
+    free_values,
+)
 from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set_to, write_rows
 from scheduler_async.stores.postgres.texts import kept
 from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
@@ -180,6 +189,12 @@ START: Final = """
          runs AS (UPDATE run SET started_at = $3 WHERE id = ANY($2::bigint[]))
     SELECT nextval('activity')
 """
+# The row of a manual run that waits for a node again.
+WAIT_AGAIN: Final = """
+    UPDATE run
+       SET claimed_at = scheduled_for, started_at = NULL, node = NULL, origin = coalesce(origin, id)
+     WHERE id = $1
+"""
 # The rows of the runs, and of the occurrences that the claims skipped.
 DELETE_RUNS: Final = """
     DELETE FROM run r
@@ -315,9 +330,8 @@ class ClaimWork(WorkBase):
         refuse_stand_ins(job)
         run = claimed_by_hand(job, await db.fetchval(NEW_RUN), payload_json, now, queued=queued)
         await self._write_claims(db, [run], node, name)
-        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
-        if run.payload_json != "null":
-            await db.execute("UPDATE run SET payload = $2 WHERE id = $1", run.id, kept(run.payload_json))
+        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run.id)])
+        await db.execute("UPDATE run SET payload = $2 WHERE id = $1", run.id, kept(run.payload_json))
         return run
 
     async def start(self, db: Connection, runs: Sequence[ClaimedRun], now: Micros) -> set[int]:
@@ -337,9 +351,16 @@ class ClaimWork(WorkBase):
         if freed:
             await db.execute(FREE, *columns_of([free_values(job) for job in freed]))
             await self._delete_removed(db, freed)
-            await db.execute(DELETE_RUNS, *columns_of([(run.uid, run.id, run.claimed_at) for run in ours]))
+            gone = [(run.uid, run.id, run.claimed_at) for run in ours if not run.waits_if_given_back]
+            await db.execute(DELETE_RUNS, *columns_of(gone, 3))
             await self._write_skips(db, undone)
             await self._tell(db, freed)
+        waiting = [run for run in ours if run.waits_if_given_back]
+        for run in waiting:
+            await db.execute(WAIT_AGAIN, run.id)
+            await db.execute(INSERT_REQUEST, run.id, run.uid, "start", None, run.scheduled_for)
+        if waiting:
+            await self._tell_of_request(db)
 
 
 def _window(terms: ClaimTerms) -> int:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.history import NodeFate
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import ClaimedRun, EndedRun
+from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.columns import STATE_TYPES
+from scheduler_async.stores.conditions import RECORDED_AT
 from scheduler_async.stores.decisions import (
     CANCELLED,
     NEVER_BEGAN,
@@ -19,6 +20,7 @@ from scheduler_async.stores.decisions import (
     cancelled_by_stop,
     interrupted,
     process_gone,
+    repeated_as,
     with_cancel_requests,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
@@ -28,6 +30,7 @@ from scheduler_async.stores.postgres.base import (
     FREE,
     FREE_TYPES,
     HELD,
+    INSERT_REQUEST,
     SELECT_STATE,
     WIDTH,
     WorkBase,
@@ -77,8 +80,15 @@ INSERT_TEXTS: Final = {
 }
 PROGRESS_TYPES: Final = {"progress": "double precision", "progress_message": "text"}
 WRITE_PROGRESS: Final = updating("run", "id", PROGRESS_TYPES)
+REPEAT: Final = """
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
+    SELECT nextval('run_id'), r.uid, r.scheduled_for, $2, r.trigger, $3, r.payload, coalesce(r.origin, r.id)
+      FROM run r JOIN job j USING (uid)
+     WHERE r.id = $1 AND r.payload IS NOT NULL AND j.removed_at IS NULL AND (r.origin IS NOT NULL OR NOT $4)
+ RETURNING id
+"""
 FORGET_REQUESTS: Final = "DELETE FROM request WHERE run = ANY($1::bigint[])"
-FORGET_NODE: Final = f"DELETE FROM node n WHERE n.number = $1 AND n.beat = $2 RETURNING {BEAT_AT}"
+FORGET_NODE: Final = f"DELETE FROM node n WHERE n.number = $1 AND n.beat = $2 RETURNING {BEAT_AT}, n.name"
 LOCK_HELD: Final = f"{SELECT_STATE}, s.run FROM state s WHERE {HELD} ORDER BY s.uid FOR UPDATE"
 SELECT_ATTEMPTS: Final = """
     SELECT r.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -181,7 +191,10 @@ class EndingWork(WorkBase):
             return await db.fetchval("SELECT 1 FROM node WHERE number = $1", node.id) is None
         beaten = await db.fetchrow(FORGET_NODE, node.id, node.beat)
         if beaten is not None:
-            await db.execute(END_LIFE, last_alive(node.since, beaten[0], now), NodeFate.LOST.value, node.id)
+            beat_at, name = beaten
+            recorded_at = await db.fetchval(f"SELECT {RECORDED_AT.format('$1')}", name)
+            until = last_alive(node.since, beat_at, recorded_at, now)
+            await db.execute(END_LIFE, until, NodeFate.LOST.value, node.id)
         return beaten is not None
 
     async def interrupt_unknown(
@@ -209,6 +222,9 @@ class EndingWork(WorkBase):
                 continue
             run_id = row[WIDTH] if row[WIDTH] in attempts else None
             edit, ended = interrupted(job, run_id, attempts.get(run_id, (None,) * 5), problem, now, rules, cancels)
+            if edit.attempt is not None:
+                again = await self._repeat(db, ended, edit.attempt, asked_for=problem == NEVER_BEGAN)
+                ended = ended if again is None else repeated_as(ended, again)
             edits.append(edit)
             endings.append(ended)
         if not endings:
@@ -221,6 +237,19 @@ class EndingWork(WorkBase):
             await db.execute(FORGET_REQUESTS, list(cancels))
         await self._tell(db, jobs)
         return [(edit, ended.run) for edit, ended in zip(edits, endings, strict=True)]
+
+    async def _repeat(self, db: Connection, ended: EndedRun, attempt: Attempt, *, asked_for: bool) -> int | None:
+        """Let any node make another *attempt* at an interrupted manual run. Return its id.
+
+        Return None if it is not repeated: its payload is not known, or its job was removed. If it must be *asked_for*,
+        one whose caller was told that it failed is not repeated.
+        """
+        at = attempt.claimed_at
+        run: int | None = await db.fetchval(REPEAT, ended.run.id, attempt.attempt, at, asked_for)
+        if run is not None:
+            await db.execute(INSERT_REQUEST, run, ended.run.uid, "start", None, at)
+            await self._tell_of_request(db)
+        return run
 
 
 def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transition], list[tuple[Any, ...]]]:

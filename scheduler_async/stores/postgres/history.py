@@ -7,13 +7,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.history import ChangeRow
-from scheduler_async.stores.change_codec import read_change, searching
-from scheduler_async.stores.conditions import conditions_of_changes
+from scheduler_async.stores.change_codec import read_change
+from scheduler_async.stores.conditions import RECORDED_AT, conditions_of_changes
 from scheduler_async.stores.messages import FEW_JOBS, LONG_LIFE, MOST_LIVES, ChangeFilter, NodeLife
 from scheduler_async.stores.node_codec import read_life
 from scheduler_async.stores.postgres.base import BEAT_AT, WorkBase
 from scheduler_async.stores.postgres.jobs import NAME_EXISTS, PARAMETER
 from scheduler_async.stores.postgres.texts import kept, kept_values, original
+from scheduler_async.stores.row_range import CHANGES
 from scheduler_async.timekeeping.instants import FIRST, Micros
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ SELECT_CHANGES: Final = """
     SELECT c.number, j.namespace, j.id, c.at, c.action, c.actor, c.via, c.reason, c.before, c.after
       FROM change c JOIN job j USING (uid)
 """
-FIRST_AND_LAST: Final = "SELECT (SELECT min(number) FROM change), (SELECT max(number) FROM change)"
-TIME_OF: Final = "SELECT at FROM change WHERE number >= $1 ORDER BY number LIMIT 1"
 JOBS_NAMED: Final = "SELECT uid FROM job WHERE namespace = $1 AND id = $2 AND removed_at {}"
 JOBS_OF: Final = """
     (SELECT uid FROM job WHERE namespace = $1 AND removed_at IS NULL LIMIT $2)
@@ -33,6 +32,7 @@ JOBS_OF: Final = """
 """
 SELECT_LIVES: Final = f"""
     SELECT p.number, p.name, p.host, p.pid, p.since, p.until, p.how, n.process_start, n.number IS NOT NULL, {BEAT_AT},
+           CASE WHEN p.until IS NULL THEN {RECORDED_AT.format("p.name")} END,
            (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
       FROM node_span p LEFT JOIN node n USING (number)
 """
@@ -79,8 +79,8 @@ class HistoryWork(WorkBase):
         where = conditions_of_changes(wanted, PARAMETER)
         if uids is not None:
             where.require("c.uid = ANY({}::bigint[])", uids)
-        elif wanted.since is not None:
-            where.require("c.number >= {}", await self._first_since(db, wanted.since))
+        elif wanted.since is not None and (found := await self._range(db, CHANGES, wanted.since)) is not None:
+            where.require("c.number >= {}", found.first)
         rows = await db.fetch(
             f"{SELECT_CHANGES} {where} ORDER BY c.number DESC LIMIT {where.next()}",
             *kept_values(where.values),
@@ -99,17 +99,6 @@ class HistoryWork(WorkBase):
         else:
             return None
         return [uid for (uid,) in found] if len(found) <= FEW_JOBS or wanted.id is not None else None
-
-    async def _first_since(self, db: Connection, since: Micros) -> int:
-        """Return the number below which no change is since a time."""
-        first, last = await db.fetchrow(FIRST_AND_LAST)
-        search = searching(first or 0, last or 0, since)
-        try:
-            number = next(search)
-            while True:
-                number = search.send(await db.fetchval(TIME_OF, number))
-        except StopIteration as found:
-            return int(found.value)
 
     def _change(self, row: Sequence[Any]) -> ChangeRow:
         *columns, before, after = row

@@ -13,7 +13,7 @@ from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, NodeLost, Report
-from scheduler_async.stores.postgres.base import NOTIFY, SELECT_STATE, WIDTH
+from scheduler_async.stores.postgres.base import INSERT_REQUEST, SELECT_STATE, WIDTH
 from scheduler_async.stores.postgres.bulk_writes import write_rows
 from scheduler_async.stores.postgres.claims import NEW_RUN, ClaimWork
 from scheduler_async.stores.postgres.endings import (
@@ -28,18 +28,10 @@ from scheduler_async.timekeeping.instants import Micros
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-REQUEST: Final = "request"
-"""The text of a notification about a request, after the sender."""
-
-WAITING_RUN: Final = "SELECT run FROM request WHERE kind = 'start' AND uid = $1"
+WAITING_RUN: Final = "SELECT run FROM request WHERE kind = 'start' AND uid = $1 LIMIT 1"
 INSERT_WAITING: Final = """
-    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload)
-    VALUES ($1, $2, $3, 1, 'manual', $3, $4)
-"""
-INSERT_REQUEST: Final = """
-    INSERT INTO request (run, uid, kind, reason, at)
-    VALUES ($1, $2, $3, $4, $5)
-        ON CONFLICT (run) DO UPDATE SET kind = excluded.kind, reason = excluded.reason, at = excluded.at
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
+    VALUES ($1, $2, $3, 1, 'manual', $3, $4, $1)
 """
 REQUESTED: Final = """
     FROM request q
@@ -50,7 +42,7 @@ REQUESTED: Final = """
 """
 # A locked row belongs to another node that takes the request, or to an edit that ends soon.
 LOCK_REQUESTED: Final = f"""
-    {SELECT_STATE}, q.run, r.payload, r.scheduled_for
+    {SELECT_STATE}, q.run, r.payload, r.scheduled_for, r.attempt, r.origin
     {REQUESTED} AND s.activity = 'idle'
 ORDER BY q.run
    LIMIT $2
@@ -59,7 +51,7 @@ ORDER BY q.run
 ARE_ANY_REQUESTED: Final = "SELECT EXISTS (SELECT FROM request WHERE kind = 'start')"
 ARE_REQUESTED: Final = f"SELECT EXISTS (SELECT {REQUESTED})"
 TAKE: Final = """
-    WITH runs AS (UPDATE run SET claimed_at = $5, started_at = $6, node = $2 WHERE id = $4),
+    WITH runs AS (UPDATE run SET claimed_at = $5, started_at = $6, node = $2, payload = $8 WHERE id = $4),
          requests AS (DELETE FROM request WHERE run = $4),
          states AS (UPDATE state
                        SET activity = $7, last_run_at = $5, run = $4, node = $1, touched = false
@@ -105,7 +97,7 @@ class RequestWork(ClaimWork, EndingWork):
         run = int(await db.fetchval(NEW_RUN))
         await db.execute(INSERT_WAITING, run, job.uid, now, maybe_kept(payload_json))
         await db.execute(INSERT_REQUEST, run, job.uid, "start", None, now)
-        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        await self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run)])
         await self._tell_of_request(db)
         return run
 
@@ -121,16 +113,20 @@ class RequestWork(ClaimWork, EndingWork):
         rows = await db.fetch(LOCK_REQUESTED, handlers, terms.limit)
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         runs: list[ClaimedRun] = []
+        taken: set[int] = set()
         for row in rows:
-            run_id, payload, requested_at = row[WIDTH:]
+            run_id, payload, *requested = row[WIDTH:]
             job = jobs.get(row[0])
-            if job is None or has_unreadable_state(job) or job.description.unreadable:
+            if row[0] in taken or job is None or has_unreadable_state(job) or job.description.unreadable:
                 continue
             queued = terms.slots is not None and len(runs) >= terms.slots
             payload_json = original(payload)
-            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested_at=requested_at)
+            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
+            taken.add(row[0])
             activity = run.job.state.activity._value_
-            await db.execute(TAKE, terms.node, name, run.uid, run_id, now, None if queued else now, activity)
+            began = None if queued else now
+            payload = kept(run.payload_json)
+            await db.execute(TAKE, terms.node, name, run.uid, run_id, now, began, activity, payload)
             self.counted += 1
             runs.append(run)
         return runs, bool(await db.fetchval(ARE_REQUESTED, handlers))
@@ -149,7 +145,7 @@ class RequestWork(ClaimWork, EndingWork):
             return Cancellation.UNKNOWN
         if found[0] is not None:
             return Cancellation.ENDED
-        await self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason)])
+        await self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason, run=run)])
         if claimed == run:
             await db.execute(INSERT_REQUEST, run, uid, "cancel", maybe_kept(reason), now)
             await self._tell_of_request(db)
@@ -162,10 +158,10 @@ class RequestWork(ClaimWork, EndingWork):
     async def release(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         cancels = await self._cancels_of(db, [run.id for run in runs])
         if cancels:  # these are not run again
-            gone = [run for run in runs if run.id in cancels]
-            left = await self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
-            ours = [run for run in gone if run.id in left]  # the job of another may have been removed
-            await self._write_skips(db, ((left[run.id].job, left[run.id].skips, run.claimed_at) for run in ours))
+            gone = [never_begun(run, cancels[run.id]) for run in runs if run.id in cancels]
+            left = await self._finish_touched(db, gone, Rules())
+            ours = [(left[item.run.id], item) for item in gone if item.run.id in left]  # other jobs may be removed
+            await self._write_skips(db, ((one.job, one.skips, item.finished_at) for one, item in ours))
             await db.execute(FORGET_REQUESTS, list(cancels))
         await super().release(db, [run for run in runs if run.id not in cancels])
 
@@ -186,8 +182,3 @@ class RequestWork(ClaimWork, EndingWork):
             if report.run in going_on and report.output is not None
         ]
         await write_rows(db, INSERT_TEXTS["output"], outputs)
-
-    async def _tell_of_request(self, db: Connection) -> None:
-        """Let all nodes look for requests after the commit."""
-        channel, sender = self._notify(None, 0)
-        await db.execute(NOTIFY, channel, f"{sender} {REQUEST}")

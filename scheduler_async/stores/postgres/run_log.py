@@ -14,12 +14,12 @@ from scheduler_async.stores.conditions import (
     conditions_of_runs,
     require_of_runs,
 )
-from scheduler_async.stores.messages import FEW_JOBS, MOST_ATTEMPTS, RunDetails, RunFilter
+from scheduler_async.stores.messages import FEW_JOBS, LOOK_BACK, MOST_ATTEMPTS, MOST_SKIPS, RunDetails, RunFilter
 from scheduler_async.stores.postgres.base import WorkBase
 from scheduler_async.stores.postgres.jobs import NAME_EXISTS, PARAMETER
 from scheduler_async.stores.postgres.texts import kept, kept_values, original
+from scheduler_async.stores.row_range import RUNS
 from scheduler_async.stores.run_codec import details_of_run, read_run
-from scheduler_async.stores.run_range import RunRange
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -42,11 +42,7 @@ CROSS JOIN LATERAL (SELECT *
                      LIMIT {{limit}}) AS r
      WHERE j.uid IN ({JOBS_OF_NAMESPACE})
 """
-ALL_RUNS: Final = "SELECT (SELECT min(id) FROM run), (SELECT max(id) FROM run)"
-TIMES_FROM: Final = """
-    SELECT p.id, (SELECT r.claimed_at FROM run r WHERE r.id >= p.id ORDER BY r.id LIMIT 1)
-      FROM unnest($1::bigint[]) AS p (id)
-"""
+LAST_RUN: Final = "SELECT max(id) FROM run"
 SELECT_DETAILS: Final = """
     SELECT t.text, r.payload, j.payload, r.uid, r.claimed_at
       FROM run r
@@ -68,9 +64,14 @@ RUNS_ABOUT: Final = f"""
                       WHERE uid = $1 AND scheduled_for >= $2 AND scheduled_for < $3
                    ORDER BY scheduled_for
                       LIMIT {2 * MOST_ATTEMPTS}),
+         skips AS (SELECT id, scheduled_for, claimed_at, finished_at
+                     FROM run
+                    WHERE uid = $1 AND scheduled_for < $3 AND attempt = 0
+                 ORDER BY scheduled_for DESC
+                    LIMIT {MOST_SKIPS}),
          skipped AS (SELECT id, scheduled_for, claimed_at
-                       FROM run
-                      WHERE uid = $1 AND scheduled_for < $3 AND attempt = 0
+                       FROM skips
+                      WHERE finished_at >= $2
                    ORDER BY scheduled_for DESC
                       LIMIT 1),
          before AS (SELECT scheduled_for
@@ -113,8 +114,7 @@ class RunLogWork(WorkBase):
             if wanted.namespace is not None and wanted.id is not None:
                 exists = await db.fetchval(NAME_EXISTS, kept(wanted.namespace), kept(wanted.id))
             where = conditions_of_runs(wanted, PARAMETER, exists=exists, id=run_id)
-            if wanted.is_bounded_by_time:
-                await self._bound_ids(db, where, wanted)
+            await self._bound_ids(db, where, wanted)
             query = f"{FROM_RUNS} {where}"
         return f"{query} ORDER BY {run_id} DESC LIMIT {where.take(wanted.limit)}", kept_values(where.values)
 
@@ -127,14 +127,18 @@ class RunLogWork(WorkBase):
         return count > FEW_JOBS
 
     async def _bound_ids(self, db: Connection, where: Conditions, wanted: RunFilter) -> None:
-        """Require ids of about the wanted time, so that older runs are not read."""
-        first, last = await db.fetchrow(ALL_RUNS)
-        if first is None:
-            return
-        found = RunRange(first, last, wanted.since, wanted.until)
-        while points := found.points():
-            found.learn(dict(await db.fetch(TIMES_FROM, points)))
-        where.require("r.id BETWEEN {} AND {}", found.first, found.last)
+        """Require ids of about the wanted time, so that older runs are not read.
+
+        There is no index on outcomes: every run would have to be written to it, because an update of an indexed column
+        does not stay on its page.
+        """
+        if wanted.is_bounded_by_time:
+            found = await self._range(db, RUNS, wanted.since, wanted.until)
+            if found is not None:
+                where.require("r.id BETWEEN {} AND {}", found.first, found.last)
+        elif wanted.selects_among_all and wanted.limit is not None:
+            last = wanted.before if wanted.before is not None else await db.fetchval(LAST_RUN) or 0
+            where.require("r.id >= {}", last - LOOK_BACK)
 
     def _run(self, row: Sequence[Any]) -> RunRow:
         columns = [original(value) if isinstance(value, str) else value for value in row]

@@ -202,6 +202,8 @@ MIGRATIONS: Final = (
         f"CREATE INDEX state_disabled ON state (({ENDED_AS_NUMBER}), disabled_at) WHERE phase = 'disabled'",
         "CREATE INDEX run_skipped ON run (uid, scheduled_for) WHERE attempt = 0",
         "ALTER TABLE run ADD COLUMN payload text",
+        # The first attempt at a manual run that any node may make.
+        "ALTER TABLE run ADD COLUMN origin bigint",
         "ALTER TABLE run ADD COLUMN result text",
         "ALTER TABLE run ADD COLUMN progress double precision",
         "ALTER TABLE run ADD COLUMN progress_message text",
@@ -221,7 +223,7 @@ MIGRATIONS: Final = (
             at      bigint NOT NULL
         )
         """,
-        "CREATE UNIQUE INDEX request_start ON request (uid) WHERE kind = 'start'",
+        "CREATE INDEX request_start ON request (uid) WHERE kind = 'start'",
         "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
         """
         CREATE TABLE change (

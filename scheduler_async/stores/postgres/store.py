@@ -25,9 +25,8 @@ from scheduler_async.stores.messages import (
     NodeRow,
     UnstorableError,
 )
-from scheduler_async.stores.postgres.base import NOTIFY, HandlersForgotten
+from scheduler_async.stores.postgres.base import NOTIFY, REQUEST, HandlersForgotten
 from scheduler_async.stores.postgres.connection import LOST, Link
-from scheduler_async.stores.postgres.requests import REQUEST
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
 from scheduler_async.stores.postgres.work import Work
 from scheduler_async.stores.protocol import documented
@@ -169,6 +168,8 @@ class PostgresStore:
         self._is_open = True
         try:
             await carried_through(self._open())
+        except GeneratorExit:  # the event loop was closed, and cannot close connections: the next attempt will
+            raise
         except BaseException:
             await self.close()
             raise
@@ -470,6 +471,8 @@ class PostgresStore:
     read_runs = reading(Work.read_runs, EDITS)
     write_jobs = writing(Work.write_jobs, EDITS)
     write_runs = writing(Work.write_runs, EDITS)
+    read_changes = reading(Work.read_changes, EDITS)
+    write_changes = writing(Work.write_changes, EDITS)
 
     async def version(self) -> int:
         """Return a number that changes when another process has changed the store."""

@@ -36,7 +36,9 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import IS_DECISION
+from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.ready_queue import ReadyQueue
+from scheduler_async.stores.row_range import RowRange, TimedRows
 from scheduler_async.stores.run_codec import Skipped, skip_values
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
@@ -107,8 +109,16 @@ INSERT_CHANGE: Final = f"""
                FROM job CROSS JOIN change c ON c.number = job.last_change
               WHERE job.uid = ?))
 """
+SET_LAST_CHANGE: Final = "UPDATE job SET last_change = ? WHERE uid = ?"
+# {0} are `TimedRows`.
+FIRST_AND_LAST: Final = "SELECT (SELECT min({0.number}) FROM {0.table}), (SELECT max({0.number}) FROM {0.table})"
+TIMES_FROM: Final = """
+    SELECT p.value, (SELECT r.{0.at} FROM {0.table} r WHERE r.{0.number} >= p.value ORDER BY r.{0.number} LIMIT 1)
+      FROM json_each(?) p
+"""
+INSERT_REQUEST: Final = "INSERT OR REPLACE INTO request (run, uid, kind, reason, at) VALUES (?, ?, ?, ?, ?)"
 CANCELS_OF: Final = """
-    SELECT run, reason FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
+    SELECT run, reason, at FROM request WHERE run IN (SELECT value FROM json_each(?)) AND kind || '' = 'cancel'
 """
 
 # The number of cached descriptions, which save parsing.
@@ -270,12 +280,11 @@ class WorkBase:
     def _number_of(self, db: sqlite3.Connection, handler: str, numbers: dict[str, int]) -> int:
         """Return the number of a handler. *numbers* are those of this transaction, which may be rolled back."""
         if handler not in numbers:
-            self._numbers_of(db, [handler])
-            number = self._handlers.get(handler)
+            known = self._numbers_of(db, [handler])
             numbers[handler] = (
-                db.execute("INSERT INTO handler (name) VALUES (?) RETURNING number", (handler,)).fetchone()[0]
-                if number is None
-                else number
+                known[0]
+                if known
+                else db.execute("INSERT INTO handler (name) VALUES (?) RETURNING number", (handler,)).fetchone()[0]
             )
         return numbers[handler]
 
@@ -312,10 +321,22 @@ class WorkBase:
             self._forget_removed(db, gone)
         return bool(gone)
 
-    def _cancels_of(self, db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, str | None]:
-        """Return those of *runs* that callers have found to cancel, with the reasons."""
+    def _cancels_of(self, db: sqlite3.Connection, runs: Sequence[int]) -> dict[int, CancelRequest]:
+        """Return those of *runs* that callers have asked to cancel."""
         found = db.execute(CANCELS_OF, (json.dumps(runs),)) if runs else ()
-        return {run: None if reason is None else shown_text(reason) for run, reason in found}
+        return {run: CancelRequest(None if reason is None else shown_text(reason), at) for run, reason, at in found}
+
+    def _range(
+        self, db: sqlite3.Connection, rows: TimedRows, since: Micros | None, until: Micros | None = None
+    ) -> RowRange | None:
+        """Return the numbers of *rows* of about a stretch of time. None if there are no rows."""
+        first, last = db.execute(FIRST_AND_LAST.format(rows)).fetchone()
+        if first is None:
+            return None
+        found = RowRange(first, last, since, until, rows.disorder)
+        while points := found.points():
+            found.learn(dict(db.execute(TIMES_FROM.format(rows), (json.dumps(points),)).fetchall()))
+        return found
 
     def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
         """Write the rows of skipped occurrences."""
@@ -326,12 +347,15 @@ class WorkBase:
 
     def _write_changes(self, db: sqlite3.Connection, records: Sequence[ChangeRecord]) -> None:
         """Write the rows of changes of jobs."""
-        if records:
-            last = self._number_of_last_change(db)
-            for number, record in enumerate(records, last + 1):  # rarely more than one
-                uid = record[0]
-                db.execute(INSERT_CHANGE, (number, *record, uid, uid))
-            self._last_change = last + len(records)
+        for record in records:  # rarely more than one
+            db.execute(SET_LAST_CHANGE, (self._insert_change(db, record), record[0]))
+
+    def _insert_change(self, db: sqlite3.Connection, record: ChangeRecord) -> int:
+        """Write the row of a change, and return its number. The job must get this number as that of its last change."""
+        uid = record[0]
+        number = self._last_change = self._number_of_last_change(db) + 1
+        db.execute(INSERT_CHANGE, (number, *record, uid, uid))
+        return number
 
     def _number_of_last_change(self, db: sqlite3.Connection) -> int:
         return self._last_number(db, LAST_CHANGE) if self._last_change is None else self._last_change

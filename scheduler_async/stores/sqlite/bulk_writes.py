@@ -120,7 +120,8 @@ def _literal(value: object) -> str:
 def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda row: tuple(row[place] for place in places)  # itemgetter with one index does not return a tuple
+    some = slice(places[0], places[0] + 1) if places else slice(0)
+    return lambda row: tuple(row[some])  # itemgetter with one index does not return a tuple
 
 
 def _values(columns: int, rows: int, *constants: str) -> str:

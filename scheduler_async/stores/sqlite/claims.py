@@ -21,6 +21,7 @@ from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.sqlite.base import (
     DUE,
     EARLIEST,
+    INSERT_REQUEST,
     LAST_RUN,
     SELECT_STATE,
     WRITE_STATE,
@@ -146,6 +147,12 @@ SELECT_RELEASED: Final = f"""
     {SELECT_STATE}, j.updated_at, s.run
       FROM state s LEFT JOIN job j ON j.uid = s.uid
      WHERE s.uid IN (SELECT value FROM json_each(?))
+"""
+# The row of a manual run that waits for a node again.
+WAIT_AGAIN: Final = """
+    UPDATE run
+       SET claimed_at = scheduled_for, started_at = NULL, node = NULL, origin = coalesce(origin, id)
+     WHERE id = ?
 """
 # The row of a run that never started, and the rows of the occurrences that its claim skipped.
 DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
@@ -319,10 +326,9 @@ class ClaimWork(WorkBase):
         refuse_stand_ins(job)
         run = claimed_by_hand(job, self._last_number(db, LAST_RUN) + 1, payload_json, now, queued=queued)
         INSERT_RUN.one(db, *_insert_run(run, name))
-        if run.payload_json != "null":
-            db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
+        db.execute("UPDATE run SET payload = ? WHERE id = ?", (run.payload_json, run.id))
         WRITE_STATE.one(db, *held_values(run, node))
-        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run.id)])
         return run
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:
@@ -348,7 +354,12 @@ class ClaimWork(WorkBase):
         freed = [job for job, _, _ in undone]
         WRITE_STATE.all(db, map(free_values, freed))
         self._delete_removed(db, freed)
-        db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in ours])
+        gone = [run for run in ours if not run.waits_if_given_back]
+        db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in gone])
+        for run in ours:
+            if run.waits_if_given_back:
+                db.execute(WAIT_AGAIN, (run.id,))
+                db.execute(INSERT_REQUEST, (run.id, run.uid, "start", None, run.scheduled_for))
         self._write_skips(db, undone)
         for job in freed:
             self._add_if_due(job)
@@ -357,7 +368,7 @@ class ClaimWork(WorkBase):
 def _insert_run(run: ClaimedRun, node: str) -> Row:
     return (
         run.id,
-        run.uid,
+        run.job.uid,
         run.scheduled_for,
         run.attempt,
         run.trigger._value_,
@@ -369,4 +380,5 @@ def _insert_run(run: ClaimedRun, node: str) -> Row:
 
 def held_values(run: ClaimedRun, node: int) -> Row:
     """Return the columns of `WRITE_STATE` for the claimed job of *run*."""
-    return (*state_values(run.job.state), run.id, node, run.uid)
+    job = run.job
+    return (*state_values(job.state), run.id, node, job.uid)

@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import aiosqlite
 
@@ -46,7 +46,7 @@ async def connect(path: str) -> aiosqlite.Connection:
 
 async def call(connection: aiosqlite.Connection, work: Callable[..., T], *args: Any) -> T:
     """Do *work* on the thread of the connection, in one hop."""
-    return cast(T, await connection.execute_fetchall(cast(str, work), args))
+    return await connection.execute_fetchall(work, args)  # type: ignore[return-value]
 
 
 def _until_loop_is_closed(run: Callable[[], None]) -> None:

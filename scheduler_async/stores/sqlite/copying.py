@@ -10,10 +10,20 @@ from typing import Final
 from msgspec.structs import replace
 
 from scheduler_async.jobs.job import Job
+from scheduler_async.stores.change_codec import read_change_to_copy
 from scheduler_async.stores.codec import description_values, edited_values
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, PLACE
-from scheduler_async.stores.copy_records import LeftOut, RuleOfCopy, Ruling, RunRecord
-from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record
+from scheduler_async.stores.copy_records import (
+    ChangeCopy,
+    ChangeTold,
+    LeftOut,
+    RuleOfCopy,
+    Ruling,
+    RunKey,
+    RunRecord,
+    missing_changes,
+)
+from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, read_job_to_copy, read_run_record
 from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS, WorkBase
 from scheduler_async.stores.sqlite.bulk_writes import inserting
 from scheduler_async.stores.sqlite.jobs import (
@@ -44,9 +54,11 @@ FIND_RECORDS: Final = f"""
 # In the order of `RunRecord`.
 READ_RUNS: Final = """
     SELECT r.id, j.namespace, j.id, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at, r.finished_at,
-           r.outcome, r.reason, r.missed, r.error, r.message, r.exit_code, r.node, o.text
+           r.outcome, r.reason, r.missed, r.error, r.message, r.exit_code, r.node, r.payload, r.result, r.progress,
+           r.progress_message, o.text, t.text
       FROM run r CROSS JOIN job j ON j.uid = r.uid
       LEFT JOIN output o ON o.run = r.id
+      LEFT JOIN traceback t ON t.run = r.id
      WHERE r.id > ? AND r.outcome IS NOT NULL AND j.removed_at IS NULL
   ORDER BY r.id
      LIMIT ?
@@ -66,12 +78,12 @@ FIND_UIDS: Final = """
 """
 # An attempt at an occurrence has one row, whichever node made it.
 FIND_ATTEMPT: Final = """
-    SELECT 1
+    SELECT id
       FROM run INDEXED BY run_once
      WHERE uid = ? AND scheduled_for = ? AND attempt = ? AND attempt > 0 AND trigger <> 'manual'
 """
 FIND_OTHER: Final = """
-    SELECT 1
+    SELECT id
       FROM run INDEXED BY run_beside
      WHERE uid = ? AND scheduled_for = ? AND attempt = ? AND (attempt = 0 OR trigger = 'manual')
        AND trigger = ? AND claimed_at = ?
@@ -80,7 +92,21 @@ INSERT_RUN: Final = inserting(
     "run",
     *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "finished_at"),
     *("outcome", "reason", "missed", "error", "message", "exit_code", "node"),
+    *("payload", "result", "progress", "progress_message"),
 )
+# With the run that a trigger or a cancellation names. A change of a removed job is looked at, and left out.
+READ_CHANGES: Final = """
+    SELECT c.number, j.namespace, j.id, c.at, c.action, c.actor, c.via, c.reason, c.before, c.after,
+           r.scheduled_for, r.attempt, r.trigger, r.claimed_at, j.removed_at
+      FROM change c
+      LEFT JOIN job j ON j.uid = c.uid
+      LEFT JOIN run r ON c.after GLOB '{"run":[0-9]*}' AND r.id = CAST(substr(c.after, 8) AS INTEGER) AND r.uid = c.uid
+     WHERE c.number > ?
+  ORDER BY c.number
+     LIMIT ?
+"""
+LAST_CHANGE_OF: Final = "SELECT last_change FROM job WHERE uid = ?"
+SELECT_CHANGE: Final = "SELECT at, action, actor, via, reason, before, after, previous FROM change WHERE number = ?"
 
 
 class CopyWork(WorkBase):
@@ -122,20 +148,58 @@ class CopyWork(WorkBase):
         uids = {(namespace, job_id): uid for namespace, job_id, uid in db.execute(FIND_UIDS, (names,))}
         number = self._last_number(db, LAST_RUN)
         rows: dict[tuple[object, ...], tuple[object, ...]] = {}
-        outputs: list[tuple[int, str]] = []
+        texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TEXTS_OF_RUNS}
         for run in runs:
             uid = uids.get((run.namespace, run.job_id))
-            is_other = not run.attempt or run.trigger == "manual"
-            key = (uid, run.scheduled_for, run.attempt, *((run.trigger, run.claimed_at) if is_other else ()))
-            if uid is None or key in rows or db.execute(FIND_OTHER if is_other else FIND_ATTEMPT, key).fetchone():
+            key = (uid, *(run.key[:2] if run.key.is_attempt else run.key))
+            if uid is None or key in rows or _find(db, uid, run.key) is not None:
                 continue
             number += 1
-            rows[key] = (number, uid, *run[3:-1])
-            if run.output is not None:
-                outputs.append((number, run.output))
+            rows[key] = (number, uid, *run[3:-2])
+            for table, found in texts.items():
+                if (text := getattr(run, table)) is not None:
+                    found.append((number, text))
         INSERT_RUN.all(db, rows.values())
-        db.executemany("INSERT OR REPLACE INTO output (run, text) VALUES (?, ?)", outputs)
+        for table, found in texts.items():
+            db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", found)
         return len(rows)
+
+    def read_changes(self, db: sqlite3.Connection, after: int, limit: int) -> tuple[list[ChangeCopy], int | None]:
+        rows = db.execute(READ_CHANGES, (after, limit)).fetchall()
+        found = [read_change_to_copy(row[:-5], row[-5:-1]) for row in rows if row[-1] is None and row[1] is not None]
+        return [change for change in found if isinstance(change, ChangeCopy)], rows[-1][0] if rows else None
+
+    def write_changes(self, db: sqlite3.Connection, changes: Sequence[ChangeCopy]) -> int:
+        names = json.dumps(sorted({(change.namespace, change.job_id) for change in changes}))
+        uids = {(namespace, job_id): uid for namespace, job_id, uid in db.execute(FIND_UIDS, (names,))}
+        ours = [(uid, change) for change in changes if (uid := uids.get((change.namespace, change.job_id))) is not None]
+        wanted = [
+            (uid, change.told(None if change.run is None else _find(db, uid, change.run))) for uid, change in ours
+        ]
+        missing = missing_changes(wanted, {uid: self._latest_changes(db, uid) for uid in uids.values()})
+        for uid, told in missing:
+            self._write_changes(db, [(uid, *told)])
+            db.execute("UPDATE job SET last_change = ? WHERE uid = ?", (self._number_of_last_change(db), uid))
+        return len(missing)
+
+    def _latest_changes(self, db: sqlite3.Connection, uid: int) -> list[ChangeTold]:
+        """Return the last changes of a job, newest first, as far as they have the same time."""
+        found: list[ChangeTold] = []
+        (number,) = db.execute(LAST_CHANGE_OF, (uid,)).fetchone()
+        while number is not None and (row := db.execute(SELECT_CHANGE, (number,)).fetchone()) is not None:
+            *told, previous = row
+            if found and told[0] != found[0][0]:
+                break
+            found.append((told[0], told[1], told[2], told[3], told[4], told[5], told[6]))
+            number = previous if previous is not None and previous < number else None
+        return found
+
+
+def _find(db: sqlite3.Connection, uid: int, run: RunKey) -> int | None:
+    """Return the number of a run of a job."""
+    query, key = (FIND_ATTEMPT, run[:2]) if run.is_attempt else (FIND_OTHER, run)
+    found = db.execute(query, (uid, *key)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def _record(row: tuple[object, ...]) -> Job | LeftOut:

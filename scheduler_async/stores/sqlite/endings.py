@@ -8,21 +8,32 @@ from typing import Final
 
 from scheduler_async.jobs.history import NodeFate
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.run import ClaimedRun, EndedRun
+from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import STATE_FIELDS, has_unreadable_state, state_values
+from scheduler_async.stores.conditions import RECORDED_AT
 from scheduler_async.stores.decisions import (
     NEVER_BEGAN,
     after,
     cancelled_by_stop,
     interrupted,
     process_gone,
+    repeated_as,
     with_cancel_requests,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
-from scheduler_async.stores.sqlite.base import END_LIFE, SELECT_HELD, USUAL, WRITE_STATE, WorkBase, free_values
+from scheduler_async.stores.sqlite.base import (
+    END_LIFE,
+    INSERT_REQUEST,
+    LAST_RUN,
+    SELECT_HELD,
+    USUAL,
+    WRITE_STATE,
+    WorkBase,
+    free_values,
+)
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.timekeeping.instants import Micros
 
@@ -32,7 +43,13 @@ FINISH_UNTOUCHED: Final = updating(
 FINISH_RUN: Final = updating(
     "run", ["id"], "started_at", "finished_at", "outcome", "reason", "error", "message", "exit_code", "result"
 )
-FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING beat_at"
+FORGET_NODE: Final = "DELETE FROM node WHERE number = ? AND beat = ? RETURNING beat_at, name"
+REPEAT: Final = """
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
+    SELECT :run, r.uid, r.scheduled_for, :number, r.trigger, :now, r.payload, coalesce(r.origin, r.id)
+      FROM run r CROSS JOIN job j ON j.uid = r.uid
+     WHERE r.id = :ended AND r.payload IS NOT NULL AND j.removed_at IS NULL AND (r.origin IS NOT NULL OR NOT :asked_for)
+"""
 FORGET_REQUEST: Final = "DELETE FROM request WHERE run = ?"
 
 
@@ -44,7 +61,8 @@ class EndingWork(WorkBase):
             ended = with_cancel_requests(ended, self._cancels_of(db, stopped))
         left = [after(item.run.job, item, rules) for item in ended]
         found = FINISH_UNTOUCHED.all(
-            db, ([*state_values(one.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True))
+            db,
+            ([*state_values(one.job.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True)),
         )
         if found != len(ended):
             # Start again: nothing else has been written so far, and a savepoint would slow down the usual case.
@@ -104,7 +122,10 @@ class EndingWork(WorkBase):
             return not db.execute("SELECT 1 FROM node WHERE number = ?", (node.id,)).fetchone()
         beaten = db.execute(FORGET_NODE, (node.id, node.beat)).fetchone()
         if beaten is not None:
-            db.execute(END_LIFE, (last_alive(node.since, beaten[0], now), NodeFate.LOST.value, node.id))
+            beat_at, name = beaten
+            (recorded_at,) = db.execute(f"SELECT {RECORDED_AT.format('?')}", (name,)).fetchone()
+            until = last_alive(node.since, beat_at, recorded_at, now)
+            db.execute(END_LIFE, (until, NodeFate.LOST.value, node.id))
         return beaten is not None
 
     def interrupt_unknown(
@@ -129,6 +150,9 @@ class EndingWork(WorkBase):
                 WRITE_STATE.one(db, *free_values(edit.job))
                 self._delete_removed(db, [edit.job])
                 self._add_if_due(edit.job)
+            if edit.attempt is not None:
+                again = self._repeat(db, ended, edit.attempt, asked_for=problem == NEVER_BEGAN)
+                ended = ended if again is None else repeated_as(ended, again)
             FINISH_RUN.one(db, *ending_values(ended))
             if ended.ending.on_request:
                 db.execute(FORGET_REQUEST, (ended.run.id,))
@@ -136,3 +160,16 @@ class EndingWork(WorkBase):
             self._write_changes(db, disablings([(job, edit, now)]))
             left.append((edit, ended.run))
         return left
+
+    def _repeat(self, db: sqlite3.Connection, ended: EndedRun, attempt: Attempt, *, asked_for: bool) -> int | None:
+        """Let any node make another *attempt* at an interrupted manual run. Return its id.
+
+        Return None if it is not repeated: its payload is not known, or its job was removed. If it must be *asked_for*,
+        one whose caller was told that it failed is not repeated.
+        """
+        run = self._last_number(db, LAST_RUN) + 1
+        again = {"run": run, "number": attempt.attempt, "now": attempt.claimed_at, "ended": ended.run.id}
+        if not db.execute(REPEAT, {**again, "asked_for": asked_for}).rowcount:
+            return None
+        db.execute(INSERT_REQUEST, (run, ended.run.uid, "start", None, attempt.claimed_at))
+        return run

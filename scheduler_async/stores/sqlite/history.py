@@ -8,11 +8,12 @@ from operator import itemgetter
 from typing import Final
 
 from scheduler_async.jobs.history import ChangeRow
-from scheduler_async.stores.change_codec import DISORDER, read_change, searching
+from scheduler_async.stores.change_codec import read_change
 from scheduler_async.stores.codec import Row
-from scheduler_async.stores.conditions import conditions_of_changes
+from scheduler_async.stores.conditions import RECORDED_AT, conditions_of_changes
 from scheduler_async.stores.messages import FEW_JOBS, LONG_LIFE, MOST_LIVES, ChangeFilter, NodeLife
 from scheduler_async.stores.node_codec import read_life
+from scheduler_async.stores.row_range import CHANGES
 from scheduler_async.stores.sqlite.base import EARLIEST, WorkBase
 from scheduler_async.stores.sqlite.jobs import NAME_EXISTS, PARAMETER
 from scheduler_async.timekeeping.instants import FIRST, Micros
@@ -41,8 +42,6 @@ def chained(jobs: str, link: str = "previous", since: str = "") -> str:
 SELECT_CHANGES_OF: Final = f"""
     SELECT {COLUMNS} FROM chain CROSS JOIN change c USING (number) CROSS JOIN job j ON j.uid = c.uid
 """
-FIRST_AND_LAST: Final = "SELECT (SELECT min(number) FROM change), (SELECT max(number) FROM change)"
-TIME_OF: Final = "SELECT at FROM change WHERE number >= ? ORDER BY number LIMIT 1"
 LAST_OF: Final = "SELECT last_change FROM job WHERE namespace = ? AND id = ? AND removed_at {}"
 LAST_OF_ALL: Final = """
     SELECT last_change
@@ -51,8 +50,9 @@ LAST_OF_ALL: Final = """
     SELECT last_change
       FROM (SELECT last_change FROM job WHERE namespace = :namespace AND removed_at IS NOT NULL LIMIT :most)
 """
-SELECT_LIVES: Final = """
-    SELECT p.number, p.name, p.host, p.pid, p.since, p.until, p.how, n.process_start, n.number IS NOT NULL, n.beat_at
+SELECT_LIVES: Final = f"""
+    SELECT p.number, p.name, p.host, p.pid, p.since, p.until, p.how, n.process_start, n.number IS NOT NULL, n.beat_at,
+           CASE WHEN p.until IS NULL THEN {RECORDED_AT.format("p.name")} END
       FROM node_span p LEFT JOIN node n ON n.number = p.number
 """
 RUNNING: Final = f"{SELECT_LIVES} WHERE p.until IS NULL ORDER BY p.number DESC LIMIT :limit"
@@ -98,12 +98,12 @@ class HistoryWork(WorkBase):
         where = conditions_of_changes(wanted, PARAMETER)
         if start is not None:
             link = "decision" if wanted.decisions_only else "previous"
-            earliest = EARLIEST if wanted.since is None else wanted.since - DISORDER
+            earliest = EARLIEST if wanted.since is None else wanted.since - CHANGES.disorder
             query = f"{chained('SELECT value FROM json_each(?)', link, '?')} {SELECT_CHANGES_OF} {where} LIMIT ?"
             first: tuple[object, ...] = (json.dumps(start), earliest)
         else:
-            if wanted.since is not None:
-                where.require("c.number >= {}", self._first_since(db, wanted.since))
+            if wanted.since is not None and (found := self._range(db, CHANGES, wanted.since)) is not None:
+                where.require("c.number >= {}", found.first)
             query = f"{SELECT_CHANGES} {where} ORDER BY c.number DESC LIMIT ?"
             first = ()
         limit = -1 if wanted.limit is None else wanted.limit
@@ -121,17 +121,6 @@ class HistoryWork(WorkBase):
         else:
             return None
         return [number for (number,) in found if type(number) is int] if len(found) <= FEW_JOBS or wanted.id else None
-
-    def _first_since(self, db: sqlite3.Connection, since: Micros) -> int:
-        """Return the number below which no change is since a time."""
-        first, last = db.execute(FIRST_AND_LAST).fetchone()
-        search = searching(first or 0, last or 0, since)
-        try:
-            number = next(search)
-            while True:
-                number = search.send((db.execute(TIME_OF, (number,)).fetchone() or (None,))[0])
-        except StopIteration as found:
-            return int(found.value)
 
     def _change(self, row: Row) -> ChangeRow:
         change, problem = read_change(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,7 +32,16 @@ from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
 from scheduler_async.stores.decisions import reviewed, rows_of_removal
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
-from scheduler_async.stores.sqlite.base import EDITED, SELECT_EDITED, UPDATE_ONLY_STATE, USUAL, WorkBase, last_number
+from scheduler_async.stores.run_codec import Skipped
+from scheduler_async.stores.sqlite.base import (
+    EDITED,
+    SELECT_EDITED,
+    SET_LAST_CHANGE,
+    UPDATE_ONLY_STATE,
+    USUAL,
+    WorkBase,
+    last_number,
+)
 from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS
 from scheduler_async.stores.unreadable import shown_text
@@ -58,6 +67,7 @@ NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *STAT
 INSERT_JOB: Final = inserting("job", *DESCRIPTION_TYPES)
 INSERT_NEW_JOB: Final = inserting("job", *DESCRIPTION_TYPES, "last_change")
 UPDATE_JOB: Final = updating("job", ["uid"], *EDITED_COLUMNS)
+UPDATE_TIME: Final = "UPDATE job SET updated_at = ?, last_change = coalesce(?, last_change) WHERE uid = ?"
 INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS, usual=USUAL)
 # The same for a job whose place among the others does not change. Some indexes stay as they are then.
 UPDATE_REVISION: Final = updating("state", ["uid"], "revision", *STATE_FIELDS, always="touched = 1", usual=USUAL)
@@ -78,9 +88,9 @@ DISABLE: Final = """
 # New jobs have the highest numbers.
 RECORD_ADDITIONS: Final = f"""
     INSERT INTO change (number, uid, at, action, actor, via, after)
-    SELECT :offset + uid, uid, :at, 'add', :actor, :via, {content_of_new_job("json_quote")}
+    SELECT ? + uid, uid, ?, 'add', ?, ?, {content_of_new_job("json_quote")}
       FROM job
-     WHERE uid > :last AND uid < {MOST_NUMBERS}
+     WHERE uid > ? AND uid < {MOST_NUMBERS}
 """
 NOTE_DISABLED: Final = """
     UPDATE change SET after = substr(after, 1, length(after) - 1) || ',"enabled":false}' WHERE number = ?
@@ -113,11 +123,10 @@ class JobWork(WorkBase):
         quota: Quota | None = None,
     ) -> list[Transition | None]:
         jobs, uid = self._find(db, changes)
-        last = uid
         numbers: dict[str, int] = {}
         edits: list[Transition | None] = []
         added: dict[int, Job] = {}
-        records: list[ChangeRecord] = []
+        skipped: list[Skipped] = []
         for change in changes:
             name = change.namespace, change.id
             before = jobs.get(name)
@@ -131,41 +140,24 @@ class JobWork(WorkBase):
                 elif job.uid in added:
                     added[job.uid] = job
                 else:
-                    self._update(db, before, job, numbers)
-                    record = alteration(before, job, edit.kind, now, by)
-                    records += () if record is None else (record,)
+                    self._update(db, before, job, numbers, alteration(before, job, edit.kind, now, by))
                 jobs[name] = job
                 if self._queue is not None:  # many jobs may be added at once
                     self._add_if_due(job)
             if edit is not None and edit.job.description.unreadable:
                 edit = replace(edit, job=shown(edit.job, 0))
+            if edit is not None and edit.skips:
+                skipped.append((edit.job, edit.skips, now))
             edits.append(edit)
         if quota is not None and quota.max_jobs is not None and added:
             (stored,) = db.execute(COUNT_JOBS, (quota.namespace, quota.max_jobs)).fetchone()
             quota.check_jobs(stored, len(added))
-        number = self._number_of_last_change(db) if added else 0
-        self._insert(db, list(added.values()), numbers, number - last)
-        self._last_job = uid
-        self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None and edit.skips])
         if added:
-            self._record_additions(db, last, number - last, now, by)
-            self._last_change = number + len(added)
-            self._note_disabled(db, added.values(), number - last)
-        self._write_changes(db, records)
+            self._insert(db, list(added.values()), numbers, now, by)
+        self._last_job = uid
+        if skipped:
+            self._write_skips(db, skipped)
         return edits
-
-    def _record_additions(self, db: sqlite3.Connection, last: int, offset: int, now: Micros, by: Actor) -> None:
-        """Write the changes of new jobs, whose numbers follow the *last* one before.
-
-        The number of a change is that of its job and the *offset*.
-        """
-        values = {"last": last, "offset": offset, "at": now, "actor": by.name, "via": by.via}
-        db.execute(RECORD_ADDITIONS, values)
-
-    def _note_disabled(self, db: sqlite3.Connection, added: Iterable[Job], offset: int) -> None:
-        disabled = [(offset + job.uid,) for job in added if job.state.phase is DISABLED]
-        if disabled:
-            db.executemany(NOTE_DISABLED, disabled)
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
         """Return the jobs of *changes* that exist, and the highest number that a job ever had."""
@@ -182,14 +174,22 @@ class JobWork(WorkBase):
         jobs = self._jobs(db, rows, None).values()
         return {(job.namespace, job.id): job for job in jobs}, number
 
-    def _insert(self, db: sqlite3.Connection, jobs: Sequence[Job], numbers: dict[str, int], offset: int) -> None:
-        """Write new jobs. The number of the first change of each is that of the job and the *offset*."""
+    def _insert(
+        self, db: sqlite3.Connection, jobs: Sequence[Job], numbers: dict[str, int], now: Micros, by: Actor
+    ) -> None:
+        """Write new jobs with consecutive numbers, and their first changes."""
         for handler in {job.handler for job in jobs}:
             self._number_of(db, handler, numbers)
         for job in jobs:
             self._remember(job)
+        last = jobs[0].uid - 1
+        offset = self._number_of_last_change(db) - last  # from the number of a job to that of its first change
         INSERT_NEW_JOB.all(db, ((*description_values(job), offset + job.uid) for job in jobs))
         INSERT_STATE.all(db, ((job.uid, *narrow_values(job, numbers[job.handler])) for job in jobs))
+        db.execute(RECORD_ADDITIONS, (offset, now, by.name, by.via, last))
+        if disabled := [(offset + job.uid,) for job in jobs if job.state.phase is DISABLED]:
+            db.executemany(NOTE_DISABLED, disabled)
+        self._last_change = offset + jobs[-1].uid
 
     def review(
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
@@ -205,11 +205,22 @@ class JobWork(WorkBase):
                 self._add_if_due(job)
         return rows[-1][0] if len(rows) == limit else None
 
-    def _update(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
+    def _update(
+        self,
+        db: sqlite3.Connection,
+        before: Job,
+        job: Job,
+        numbers: dict[str, int],
+        record: ChangeRecord | None = None,
+    ) -> None:
+        """Write a changed job, and the *record* of its change."""
         refuse_unreadable_state(before)
-        self._update_spec(db, before, job)
-        if job.description.unreadable:  # placeholders are not stored
+        if job.revision != before.revision:
+            refuse_stand_ins(job)
+        if job.description.unreadable:
             refuse_resuming_unreadable(before, job)
+        self._update_spec(db, before, job, None if record is None else self._insert_change(db, record))
+        if job.description.unreadable:  # placeholders are not stored
             UPDATE_ONLY_STATE.one(db, *state_values(job.state), job.uid)
             return
         if job.handler == before.handler and job.priority is before.priority and job.group == before.group:
@@ -220,13 +231,15 @@ class JobWork(WorkBase):
             self._forget_unused(db, {before.handler})
             numbers.pop(before.handler, None)
 
-    def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
+    def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job, change: int | None) -> None:
+        """Write the description of a changed job. *change* is the number of its change, if there is a record."""
         if job.revision == before.revision:  # only its state changes; unreadable columns stay unchanged
-            db.execute("UPDATE job SET updated_at = ? WHERE uid = ?", (job.updated, job.uid))
+            db.execute(UPDATE_TIME, (job.updated, change, job.uid))
             self._remembered.pop(job.uid)
             return
-        refuse_stand_ins(job)
         UPDATE_JOB.one(db, *edited_values(job))
+        if change is not None:
+            db.execute(SET_LAST_CHANGE, (change, job.uid))
 
     def remove(
         self,

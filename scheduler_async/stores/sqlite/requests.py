@@ -15,7 +15,7 @@ from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, Report
-from scheduler_async.stores.sqlite.base import LAST_RUN, SELECT_STATE, STATE_END, WRITE_STATE
+from scheduler_async.stores.sqlite.base import INSERT_REQUEST, LAST_RUN, SELECT_STATE, STATE_END, WRITE_STATE
 from scheduler_async.stores.sqlite.claims import ClaimWork, held_values
 from scheduler_async.stores.sqlite.endings import FORGET_REQUEST, EndingWork
 from scheduler_async.stores.unreadable import shown_text
@@ -24,13 +24,12 @@ from scheduler_async.timekeeping.instants import Micros
 ARE_REQUESTED: Final = "SELECT 1 FROM request INDEXED BY request_start WHERE kind = 'start' LIMIT 1"
 WAITING_RUN: Final = "SELECT run FROM request INDEXED BY request_start WHERE kind = 'start' AND uid = ?"
 INSERT_WAITING: Final = """
-    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload)
-    VALUES (?, ?, ?, 1, 'manual', ?, ?)
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, payload, origin)
+    VALUES (?, ?, ?, 1, 'manual', ?, ?, ?)
 """
-INSERT_REQUEST: Final = "INSERT OR REPLACE INTO request (run, uid, kind, reason, at) VALUES (?, ?, ?, ?, ?)"
 # Those whose jobs are idle come first, in the order of the requests.
 SELECT_REQUESTED: Final = f"""
-    {SELECT_STATE}, s.activity = 'idle', q.run, r.payload, r.scheduled_for
+    {SELECT_STATE}, s.activity = 'idle', q.run, r.payload, r.scheduled_for, r.attempt, r.origin
       FROM request q INDEXED BY request_start
 CROSS JOIN state s ON s.uid = q.uid
 CROSS JOIN run r ON r.id = q.run AND r.uid = q.uid AND r.outcome IS NULL
@@ -38,7 +37,7 @@ CROSS JOIN run r ON r.id = q.run AND r.uid = q.uid AND r.outcome IS NULL
   ORDER BY s.activity <> 'idle', q.run
      LIMIT :most
 """
-TAKE: Final = "UPDATE run SET claimed_at = ?, started_at = ?, node = ? WHERE id = ?"
+TAKE: Final = "UPDATE run SET claimed_at = ?, started_at = ?, node = ?, payload = ? WHERE id = ?"
 FIND_RUN: Final = """
     SELECT r.uid, r.outcome, coalesce(s.run = r.id, 0) FROM run r LEFT JOIN state s ON s.uid = r.uid WHERE r.id = ?
 """
@@ -81,9 +80,9 @@ class RequestWork(ClaimWork, EndingWork):
         refuse_unreadable_state(job)
         refuse_stand_ins(job)
         run = self._last_number(db, LAST_RUN) + 1
-        db.execute(INSERT_WAITING, (run, job.uid, now, now, payload_json))
+        db.execute(INSERT_WAITING, (run, job.uid, now, now, payload_json, run))
         db.execute(INSERT_REQUEST, (run, job.uid, "start", None, now))
-        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by)])
+        self._write_changes(db, [plain_record(job.uid, now, Action.TRIGGER, by, run=run)])
         return run
 
     def are_requested(self, db: sqlite3.Connection) -> bool:
@@ -98,17 +97,19 @@ class RequestWork(ClaimWork, EndingWork):
             return [], False
         jobs = self._jobs(db, [row[:STATE_END] for row in rows], now)
         runs: list[ClaimedRun] = []
+        taken: set[int] = set()
         for row in rows:
-            is_idle, run_id, payload, requested_at = row[STATE_END:]
+            is_idle, run_id, payload, *requested = row[STATE_END:]
             job = jobs.get(row[0])
-            if not is_idle or len(runs) == terms.limit:
+            if not is_idle or len(runs) == terms.limit or row[0] in taken:
                 return runs, True
             if job is None or has_unreadable_state(job) or job.description.unreadable:
                 continue
             queued = terms.slots is not None and len(runs) >= terms.slots
             payload_json = None if payload is None else shown_text(payload)
-            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested_at=requested_at)
-            db.execute(TAKE, (now, None if queued else now, name, run_id))
+            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
+            taken.add(row[0])
+            db.execute(TAKE, (now, None if queued else now, name, run.payload_json, run_id))
             WRITE_STATE.one(db, *held_values(run, terms.node))
             db.execute(FORGET_REQUEST, (run_id,))
             runs.append(run)
@@ -124,7 +125,7 @@ class RequestWork(ClaimWork, EndingWork):
         uid, outcome, is_claimed = found
         if outcome is not None:
             return Cancellation.ENDED
-        self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason)])
+        self._write_changes(db, [plain_record(uid, now, Action.CANCEL, by, reason, run=run)])
         if is_claimed:
             db.execute(INSERT_REQUEST, (run, uid, "cancel", reason, now))
             return Cancellation.REQUESTED
@@ -136,8 +137,8 @@ class RequestWork(ClaimWork, EndingWork):
     def release(self, db: sqlite3.Connection, runs: Sequence[ClaimedRun]) -> None:
         cancels = self._cancels_of(db, [run.id for run in runs])
         if cancels:  # these are not run again
-            gone = [run for run in runs if run.id in cancels]
-            self._finish_touched(db, [never_begun(run, cancels[run.id]) for run in gone], Rules())
+            gone = [never_begun(run, cancels[run.id]) for run in runs if run.id in cancels]
+            self._finish_touched(db, gone, Rules())
         super().release(db, [run for run in runs if run.id not in cancels])
 
     def cancels(self, db: sqlite3.Connection, node: int) -> dict[int, str | None]:

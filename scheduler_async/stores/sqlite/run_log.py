@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from typing import Any, Final
 
 from scheduler_async.jobs.run import RunRow
-from scheduler_async.stores.change_codec import DISORDER
 from scheduler_async.stores.codec import Row
 from scheduler_async.stores.conditions import (
     COUNT_FEW_JOBS,
+    IS_UNUSUAL,
     JOBS_OF_NAMESPACE,
     Conditions,
     conditions_of_runs,
     require_of_runs,
 )
-from scheduler_async.stores.messages import FEW_JOBS, MOST_ATTEMPTS, RunDetails, RunFilter
+from scheduler_async.stores.messages import (
+    FEW_JOBS,
+    LOOK_BACK,
+    MOST_ATTEMPTS,
+    MOST_SKIPS,
+    USUAL_OUTCOMES,
+    RunDetails,
+    RunFilter,
+)
+from scheduler_async.stores.row_range import CHANGES, RUNS
 from scheduler_async.stores.run_codec import details_of_run, read_run
-from scheduler_async.stores.run_range import RunRange
-from scheduler_async.stores.sqlite.base import WorkBase
+from scheduler_async.stores.sqlite.base import LAST_RUN, WorkBase
 from scheduler_async.stores.sqlite.history import chained
 from scheduler_async.stores.sqlite.jobs import NAME_EXISTS, PARAMETER
 from scheduler_async.timekeeping.instants import Micros
@@ -33,6 +40,8 @@ SELECT_RUNS: Final = """
 FROM_RUNS: Final = f"{SELECT_RUNS} FROM run r JOIN job j USING (uid)"
 # From the newest runs to their jobs.
 NEWEST_RUNS: Final = f"{SELECT_RUNS} FROM run r CROSS JOIN job j USING (uid)"
+# The same for outcomes that have an index.
+NEWEST_UNUSUAL: Final = f"{SELECT_RUNS} FROM run r INDEXED BY run_unusual CROSS JOIN job j USING (uid)"
 # From the jobs of a namespace to their newest runs, so that runs of other namespaces are not read.
 FROM_NAMESPACE: Final = f"""
     {SELECT_RUNS}
@@ -44,10 +53,6 @@ CROSS JOIN run r ON r.id IN (SELECT r.id
                               LIMIT {{limit}})
      WHERE j.uid IN ({JOBS_OF_NAMESPACE})
 """
-ALL_RUNS: Final = "SELECT (SELECT min(id) FROM run), (SELECT max(id) FROM run)"
-TIMES_FROM: Final = """
-    SELECT p.value, (SELECT r.claimed_at FROM run r WHERE r.id >= p.value ORDER BY r.id LIMIT 1) FROM json_each(?) p
-"""
 SELECT_DETAILS: Final = """
     SELECT t.text, r.payload, j.payload, r.uid, r.claimed_at
       FROM run r
@@ -57,7 +62,7 @@ SELECT_DETAILS: Final = """
 """
 # At most so many edits since the claim are looked at: those of the payload come first.
 EDITS_SINCE: Final = f"""
-    {chained("SELECT last_change FROM job WHERE uid = :uid", "decision", f":since - {DISORDER}")}
+    {chained("SELECT last_change FROM job WHERE uid = :uid", "decision", f":since - {CHANGES.disorder}")}
     SELECT c.before
       FROM chain CROSS JOIN change c USING (number)
      WHERE c.at >= :since AND c.before LIKE '%"payload"%'
@@ -79,10 +84,14 @@ ATTEMPTS: Final = f"""
                   ORDER BY scheduled_for
                      LIMIT {MOST_ATTEMPTS})
 """
-LAST_SKIP: Final = """
+LAST_SKIP: Final = f"""
     SELECT id, claimed_at
-      FROM run INDEXED BY run_skipped
-     WHERE uid = ? AND scheduled_for < ? AND attempt = 0
+      FROM (SELECT id, claimed_at, finished_at, scheduled_for
+              FROM run INDEXED BY run_skipped
+             WHERE uid = :uid AND scheduled_for < :end AND attempt = 0
+          ORDER BY scheduled_for DESC
+             LIMIT {MOST_SKIPS})
+     WHERE finished_at >= :start
   ORDER BY scheduled_for DESC
      LIMIT 1
 """
@@ -116,9 +125,12 @@ class RunLogWork(WorkBase):
             names_one = wanted.namespace is not None and wanted.id is not None
             exists = names_one and db.execute(NAME_EXISTS, (wanted.namespace, wanted.id)).fetchone() is not None
             where = conditions_of_runs(wanted, PARAMETER, exists=exists)
-            if wanted.is_bounded_by_time:
-                self._bound_ids(db, where, wanted)
-            query = f"{NEWEST_RUNS if wanted.is_of_namespace else FROM_RUNS} {where}"
+            self._bound_ids(db, where, wanted)
+            source = NEWEST_RUNS if wanted.is_of_namespace else FROM_RUNS
+            if _is_indexed(wanted):
+                source = NEWEST_UNUSUAL
+                where.require(IS_UNUSUAL)
+            query = f"{source} {where}"
         return f"{query} ORDER BY r.id DESC LIMIT {where.take(limit)}", where.values
 
     def _is_crowded(self, db: sqlite3.Connection, wanted: RunFilter) -> bool:
@@ -130,13 +142,13 @@ class RunLogWork(WorkBase):
 
     def _bound_ids(self, db: sqlite3.Connection, where: Conditions, wanted: RunFilter) -> None:
         """Require ids of about the wanted time, so that older runs are not read."""
-        first, last = db.execute(ALL_RUNS).fetchone()
-        if first is None:
-            return
-        found = RunRange(first, last, wanted.since, wanted.until)
-        while points := found.points():
-            found.learn(dict(db.execute(TIMES_FROM, (json.dumps(points),)).fetchall()))
-        where.require("r.id BETWEEN {} AND {}", found.first, found.last)
+        if wanted.is_bounded_by_time:
+            found = self._range(db, RUNS, wanted.since, wanted.until)
+            if found is not None:
+                where.require("r.id BETWEEN {} AND {}", found.first, found.last)
+        elif wanted.selects_among_all and wanted.limit is not None and not _is_indexed(wanted):
+            last = self._last_number(db, LAST_RUN) if wanted.before is None else wanted.before
+            where.require("r.id >= {}", last - LOOK_BACK)
 
     def _run(self, row: Row) -> RunRow:
         run, problem = read_run(row)
@@ -155,7 +167,7 @@ class RunLogWork(WorkBase):
     def runs_about(self, db: sqlite3.Connection, uid: int, start: Micros, end: Micros) -> list[RunRow]:
         stretches = [(start, end)]
         ids: set[int] = set()
-        skipped = db.execute(LAST_SKIP, (uid, end)).fetchone()
+        skipped = db.execute(LAST_SKIP, {"uid": uid, "start": start, "end": end}).fetchone()
         if skipped is not None:
             number, claimed_at = skipped
             ids.add(number)
@@ -166,3 +178,8 @@ class RunLogWork(WorkBase):
         marks = ", ".join("?" * len(ids))
         rows = db.execute(f"{FROM_RUNS} WHERE r.id IN ({marks}) ORDER BY r.id DESC", tuple(ids))
         return [self._run(row) for row in rows]
+
+
+def _is_indexed(wanted: RunFilter) -> bool:
+    """Return whether an index has the rows with the wanted outcome, of all jobs."""
+    return wanted.selects_among_all and wanted.outcome is not None and wanted.outcome not in USUAL_OUTCOMES

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from scheduler_async.errors import StoreError, StoreOutdatedError
-from scheduler_async.stores.conditions import HAS_ENDED
+from scheduler_async.stores.conditions import HAS_ENDED, IS_UNUSUAL
 from scheduler_async.stores.messages import LONG_LIFE
 
 APPLICATION_ID: Final = 0x5C4EDA51  # in the header of the file: it belongs to this package
@@ -265,7 +265,11 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         "DROP INDEX state_disabled",
         f"CREATE INDEX state_disabled ON state (({HAS_ENDED}), disabled_at) WHERE phase = 'disabled'",
         "CREATE INDEX run_skipped ON run (uid, scheduled_for) WHERE attempt = 0",
+        # A successful run writes nothing here.
+        f"CREATE INDEX run_unusual ON run (outcome, id) WHERE {IS_UNUSUAL.removeprefix('r.')}",
         "ALTER TABLE run ADD COLUMN payload TEXT",
+        # The first attempt at a manual run that any node may make.
+        "ALTER TABLE run ADD COLUMN origin INTEGER",
         "ALTER TABLE run ADD COLUMN result TEXT",
         "ALTER TABLE run ADD COLUMN progress REAL",
         "ALTER TABLE run ADD COLUMN progress_message TEXT",
@@ -285,7 +289,7 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
             at      INTEGER NOT NULL
         ) STRICT
         """,
-        "CREATE UNIQUE INDEX request_start ON request (uid) WHERE kind = 'start'",
+        "CREATE INDEX request_start ON request (uid) WHERE kind = 'start'",
         "CREATE INDEX request_cancel ON request (uid) WHERE kind = 'cancel'",
         # The changes of a job form a chain: the job knows its last one, and each knows the previous one. Each
         # knows also the previous one that is neither a trigger nor a cancellation, of which there may be very many. An
@@ -306,14 +310,6 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         ) STRICT
         """,
         "ALTER TABLE job ADD COLUMN last_change INTEGER",
-        # New jobs are inserted with their first change.
-        """
-        CREATE TRIGGER change_of_job AFTER INSERT ON change
-        WHEN new.action <> 'add'
-        BEGIN
-            UPDATE job SET last_change = new.number WHERE uid = new.uid;
-        END
-        """,
         "ALTER TABLE node ADD COLUMN handlers TEXT",
         # The life of each node, kept after its end.
         """
@@ -354,6 +350,7 @@ INDEXES: Final = (
     ("run_once", "run", "attempt > 0 AND trigger <> 'manual'"),
     ("run_beside", "run", "attempt = 0 OR trigger = 'manual'"),
     ("run_skipped", "run", "attempt = 0"),
+    ("run_unusual", "run", IS_UNUSUAL.removeprefix("r.")),
     ("request_start", "request", "kind = 'start'"),
     ("request_cancel", "request", "kind = 'cancel'"),
     ("node_span_until", "node_span", "true"),

@@ -136,6 +136,8 @@ class SQLiteStore:
         try:
             # aiosqlite drops a connection if its caller is cancelled.
             await carried_through(self._open())
+        except GeneratorExit:  # the event loop was closed, and cannot close connections: the next attempt will
+            raise
         except BaseException:
             await self.close()
             raise
@@ -335,6 +337,8 @@ class SQLiteStore:
     read_runs = reading(Work.read_runs)
     write_jobs = writing(Work.write_jobs)
     write_runs = writing(Work.write_runs)
+    read_changes = reading(Work.read_changes)
+    write_changes = writing(Work.write_changes)
 
     async def version(self) -> int:
         """Return a number that changes when another process has changed the store."""

@@ -48,13 +48,13 @@ class KeptInside:
             found = source.latest(at)
             if found is None:
                 return None
-            if self._is_inside(found):
-                begin = self._begin_of(at) if self._moves and self._is_open(at) else found
-                return found if begin is None or begin <= found else begin
-            if self._moves:
+            if self._moves and self._waits(found):
                 opening = self._opening(found, exact=True)
                 if opening is not None and opening - found <= _FURTHEST and opening <= now:
                     return opening
+            if self._is_inside(found):
+                begin = self._begin_of(at) if self._moves and self._is_open(at) else found
+                return found if begin is None or begin <= found else begin
             closing = self._closing(found - 1)
             if closing is None:
                 return None
@@ -100,13 +100,16 @@ class KeptInside:
 
     def _is_inside(self, at: Micros) -> bool:
         """Return whether an occurrence is inside. It counts by the wall-clock time that it was written with."""
-        if not self._walls.after_gap(at):
-            return self._is_open(at)
-        for wall in self._source.schedule.written_walls(at, self._walls.zone):
-            day, rest = divmod(wall, DAY_MICROS)
-            if self._calendar.has(day, rest // SECOND):
-                return True
-        return False
+        return any(self._inside(at)) if self._walls.after_gap(at) else self._is_open(at)
+
+    def _waits(self, at: Micros) -> bool:
+        """Return whether an occurrence is outside. One that stands for several skipped times may be both."""
+        return not all(self._inside(at)) if self._walls.after_gap(at) else not self._is_open(at)
+
+    def _inside(self, at: Micros) -> list[bool]:
+        """Return, for each wall-clock time that the occurrence was written with, whether it is inside."""
+        written = self._source.schedule.written_walls(at, self._walls.zone)
+        return [self._calendar.has(wall // DAY_MICROS, wall % DAY_MICROS // SECOND) for wall in written]
 
     def _waiting_at(self, now: Micros) -> Micros | None:
         """Return the start of the next stretch, if an occurrence that has passed by *now* waits for it."""
@@ -115,8 +118,8 @@ class KeptInside:
             return None
         closing = self._closing(now)
         since = opening - _FURTHEST - 1 if closing is None else max(closing, opening - _FURTHEST - 1)
-        at = self._source.after(since)
-        while at is not None and at <= now and self._is_inside(at):  # right after a gap
+        at = self._source.after(since - 1)
+        while at is not None and at <= now and not self._waits(at):  # the last one inside, or right after a gap
             at = self._source.after(at)
         return opening if at is not None and at <= now else None
 
@@ -184,7 +187,8 @@ class KeptInside:
                 waited = self._source.latest(piece.start)
                 closing = self._closing(piece.start - 1)
                 since = piece.start - _FURTHEST - 1 if closing is None else max(closing, piece.start - _FURTHEST - 1)
-                return piece.start if waited is not None and waited > since else None
+                has_waited = waited is not None and (waited > since or (waited == since and self._waits(waited)))
+                return piece.start if has_waited else None
         return None
 
     def _end_of(self, at: Micros) -> Micros:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping.instants import Micros, span
 
-# Steps from one stretch of the calendar, or one occurrence, to the next: thirteen years of days. No call takes longer than
-# some tens of milliseconds.
+# Steps from one stretch of the calendar, or one occurrence, to the next: thirteen years of days. No call takes longer
+# than some tens of milliseconds.
 MOST_STEPS = 5_000
 
 # Stretches of a calendar that are counted exactly: years of weeks.

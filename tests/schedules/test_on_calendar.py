@@ -138,6 +138,17 @@ def test_a_time_that_the_clock_skipped_is_moved_by_the_time_that_was_written() -
     assert line.on(Hours("02:00-02:45")).next_after(at("2026-03-28")) == at("2026-03-29T01:00")
 
 
+def test_times_that_a_gap_makes_one_run_are_judged_one_by_one() -> None:
+    """02:00 and 02:30 are one run at 03:00 that day. The first is inside, and the second waits until Monday."""
+    line = Cron("0,30 2 * * *", tz="Africa/Casablanca")
+    schedule = line.on(Weekdays("MON") | Hours("00:00-02:30"), "after")
+
+    assert line.next_after(at("2026-03-22")) == at("2026-03-22T02:00")
+    assert following(schedule, at("2026-03-22"), 3) == ["Sun 22 Mar 02:00", "Sun 22 Mar 23:00", "Mon 23 Mar 01:00"]
+    assert schedule.previous(at("2026-03-23T00:30")) == at("2026-03-22T23:00")
+    assert schedule.previous(at("2026-03-22T22:00")) == at("2026-03-22T02:00")
+
+
 def test_a_job_that_is_added_on_a_closed_day_waits_for_its_first_interval() -> None:
     """The anchor itself is not an occurrence, so it cannot be moved."""
     schedule = Every("30d").on(WEEKDAYS, "after")

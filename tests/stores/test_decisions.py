@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from scheduler_async import At, Cron, Every, Job, JobSpec, Outcome, Schedule, SkipReason, Status, Trigger
+from scheduler_async import (
+    At,
+    Cron,
+    Every,
+    Job,
+    JobSpec,
+    Outcome,
+    Retry,
+    Schedule,
+    SkipReason,
+    Status,
+    Trigger,
+    UnknownScheduleError,
+)
 from scheduler_async.jobs.enums import ENDED, Phase
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.run import ClaimedRun, EndedRun, Ending, Skip
@@ -16,6 +29,7 @@ from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.edits import add, disable, pause
 from scheduler_async.rules.terms import Rules
+from scheduler_async.schedules.unknown import UnknownSchedule
 from scheduler_async.stores.decisions import (
     after,
     after_repeat,
@@ -355,3 +369,53 @@ def test_a_pause_that_ends_late_leaves_no_row_for_what_is_still_owed() -> None:
 
     assert resumed.state.next_run_at == NOW + 6 * MINUTE
     assert [(skip.reason, skip.missed) for skip in resumed.skips] == [(SkipReason.PAUSED, 5)]
+
+
+# ---------------------------------------------------------------- schedules that this process does not know
+
+
+def unknown(job: Job) -> Job:
+    """The job as a process reads it that does not know the class of its schedule."""
+    schedule = UnknownSchedule.of('{"version":1,"kind":"sunrise"}', UnknownScheduleError("not known", "sunrise"))
+    return replace(job, description=replace(job.description, schedule=schedule))
+
+
+def test_a_job_with_an_unknown_schedule_is_not_claimed() -> None:
+    job = unknown(a_job())
+
+    assert not can_be_claimed(job, None)
+    assert can_be_claimed(disable(job, "enough", NOW).job, None)  # only to be shown as disabled
+
+
+@pytest.mark.parametrize("on_interrupt", ["rerun", "skip"])
+@pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.SUCCESS, Outcome.ERROR])
+def test_the_ending_of_its_run_leaves_the_next_run_to_a_process_that_knows_it(
+    outcome: Outcome, on_interrupt: str
+) -> None:
+    """It neither ends the job nor disables it, and no run is made up."""
+    known = a_job(Every("1h"), on_interrupt=on_interrupt, retry=Retry.in_window(1))
+    run = a_run(known)
+    ended = EndedRun(run, Ending(outcome=outcome, error="gone"), NOW, NOW + MINUTE)
+
+    left = after(unknown(run.job), ended, RULES).job
+    assert left.enabled
+    assert left.state.next_run_at is not None
+
+    taken = claimed(replace(left, description=known.description), NOW + 2 * MINUTE, RULES)
+    if left.state.retry_of is not None:
+        assert taken.attempt is not None
+        assert (taken.attempt.trigger, taken.attempt.scheduled_for) == (Trigger.RETRY, NOW)
+    else:
+        assert taken.attempt is None
+        assert taken.state.next_run_at == NOW + HOUR
+    assert taken.skips == ()
+
+
+def test_a_manual_run_leaves_its_next_run_as_it_was() -> None:
+    job = unknown(a_job(Every("30m")))
+    run = claimed_by_hand(job, 7, None, NOW - 40 * MINUTE, queued=False)
+
+    left = after(run.job, EndedRun(run, SUCCESS, NOW, NOW), RULES)
+
+    assert left.state.next_run_at == job.state.next_run_at
+    assert left.job.enabled

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         OnConflict,
         OnInterrupt,
         Outcome,
+        Overlap,
         Priority,
         SkipReason,
         Status,

@@ -39,7 +39,7 @@ from scheduler_async import (
 from scheduler_async.calls.namespace import Namespace
 from scheduler_async.command import Command
 from scheduler_async.testing import VirtualClock
-from tests.cast import NOON, PATIENCE, NewScheduler, Worker
+from tests.cast import HOUR, NOON, PATIENCE, NewScheduler, Worker
 
 
 def nested(depth: int) -> list[Any]:
@@ -124,6 +124,9 @@ GOOD: dict[str, Any] = {
     "specs": [],
     "run_id": 1,
     "name": "n",
+    "start": NOON,
+    "end": NOON + HOUR,
+    "number": 1,
 }
 # What keeps those that add jobs from leaving many.
 ALSO = {"add_job": {"id": "a", "on_conflict": "replace"}, "schedule": {"id": "a"}}

@@ -40,6 +40,15 @@ class Description(Struct, frozen=True, gc=False, kw_only=True):
     unreadable: tuple[Unreadable, ...] = ()
     """The columns that cannot be read from the store. Placeholders replace their values; a store never writes those."""
 
+    @property
+    def has_instances(self) -> bool:
+        """Whether several runs of the job may go on at once, or take over from one another.
+
+        A job that runs after another one has one run at a time: what ends during a run causes one more run.
+        """
+        policy = self.policy
+        return policy is not USUAL and policy.has_instances and not self.schedule.follows_runs
+
     def lacks(self, field: str) -> bool:
         """Return whether *field* holds a placeholder because the store cannot read its value."""
         return any(field_of(problem.column) == field for problem in self.unreadable)

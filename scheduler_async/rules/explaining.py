@@ -159,7 +159,7 @@ def _not_due(job: Job, room: Room, when: str, zone: tzinfo) -> str:
 
 
 def _claimed(job: Job, now: Micros, rules: Rules) -> Transition:
-    return instances.claim(job, now, rules) if job.description.policy.has_instances else claim(job, now, rules)
+    return instances.claim(job, now, rules) if job.description.has_instances else claim(job, now, rules)
 
 
 def _running(job: Job) -> str:

@@ -62,7 +62,7 @@ def is_exclusive(job: Job) -> bool:
 def has_room(job: Job) -> bool:
     """Return whether another run of *job* may start."""
     policy = job.description.policy
-    if policy.has_instances or job.state.running:
+    if job.description.has_instances or job.state.running:
         return job.state.running < policy.max_instances
     return job.state.activity is IDLE
 
@@ -131,7 +131,7 @@ def converted(job: Job, state: JobState) -> JobState:
 
     The store then keeps the owner of that run in a row of its own.
     """
-    if job.description.policy.has_instances and state.activity is not IDLE and not state.running:
+    if job.description.has_instances and state.activity is not IDLE and not state.running:
         return fitted(job, replace(state, running=1))
     return fitted(job, state) if state.running else state
 

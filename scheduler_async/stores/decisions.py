@@ -53,7 +53,7 @@ def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUE
     due = job.state.next_run_at
     moment = now if due is None or due < now else due
     try:
-        several = job.description.policy is not USUAL and job.description.policy.has_instances
+        several = job.description.has_instances
         taken = instances.claim(job, moment, rules) if several else claim(job, moment, rules, activity)
     except Exception as error:  # one job must not stop the others
         return _failing(job, error, now)
@@ -73,7 +73,7 @@ def claimed_by_hand(
 
     If any node may make the run, *requested* is the time of the request, the attempt, and the first attempt's run.
     """
-    several = job.description.policy.has_instances
+    several = job.description.has_instances
     taken = instances.claim_manually(job, now) if several else claim_manually(job, now)
     attempt, origin = taken.attempt, None
     assert attempt is not None

@@ -58,6 +58,8 @@ GIVEN = {
     "source": "scheduler.db",
     "destination": "new.db",
     "command": "true",
+    "start": "2026-01-05T12:00Z",
+    "end": "2026-01-05T12:30Z",
 }
 MORE = {
     "explain": ["--at", "now"],

@@ -71,7 +71,7 @@ def test_a_reader_refuses_text_that_is_not_utf_8(kind: Kind) -> None:
         pytest.param("job.anchor", LAST + 1, id="a moment after the year 9999"),
         pytest.param("job.timeout", 0, id="no timeout at all"),
         pytest.param("job.handler", "a\nb", id="a name with a line break"),
-        pytest.param("job.schedule", '{"version": 1, "kind": "sometimes"}', id="an unknown kind of schedule"),
+        pytest.param("job.schedule", '{"version": 1, "kind": "every"}', id="a schedule without its interval"),
         pytest.param("job.retry", "{}", id="a policy without a kind"),
         pytest.param("job.payload", "{", id="broken JSON"),
         pytest.param("job.metadata", "[]", id="metadata that is not an object"),

@@ -469,7 +469,7 @@ async def test_rows_that_the_target_has_removed_with_age_do_not_come_back(source
 
 
 UNREADABLE = [
-    pytest.param('UPDATE job SET schedule = \'{"version": 1, "kind": "lunar"}\'', "schedule", id="schedule"),
+    pytest.param('UPDATE job SET schedule = \'{"version": 1, "kind": "every"}\'', "schedule", id="schedule"),
     pytest.param("UPDATE job SET name = CAST(x'ff' AS TEXT)", "name", id="not UTF-8"),
     pytest.param("UPDATE state SET activity = 'asleep'", "activity", id="state"),
     pytest.param("DELETE FROM state", "activity", id="no state"),

@@ -179,7 +179,7 @@ class WorkBase:
 
         The jobs in *held* have such a row, or one of their own.
         """
-        several = [uid for uid, job in jobs.items() if job.state.running or job.description.policy.has_instances]
+        several = [uid for uid, job in jobs.items() if job.state.running or job.description.has_instances]
         several += [uid for uid in dict.fromkeys(held) if uid in jobs and uid not in several]
         if not several:
             return

@@ -255,7 +255,7 @@ class WorkBase:
     def _recounted(self, db: sqlite3.Connection, job: Job) -> Job:
         """Return *job* with the number of its runs, if it may have several."""
         jobs = {job.uid: job}
-        if job.state.running or job.description.policy.has_instances:
+        if job.state.running or job.description.has_instances:
             self._recount(db, jobs)
         return jobs[job.uid]
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from scheduler_async.jobs.enums import Outcome, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.policies import USUAL
 from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip, cancelled_on_request
 from scheduler_async.rules import instances
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM

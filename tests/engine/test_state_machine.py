@@ -42,6 +42,7 @@ from scheduler_async import (
     InvalidJobError,
     Job,
     JobAlreadyRunningError,
+    JobDisabledError,
     Manual,
     Outcome,
     PostgresStore,
@@ -586,8 +587,9 @@ class EngineMachine(RuleBasedStateMachine):
         was_unsure, model.is_unsure = model.is_unsure, True
         match deed:
             case "pause":
-                await self.scheduler.pause_job(model.id)
-                model.change_phase("paused" if model.phase == "active" else model.phase, self.clock.micros())
+                with suppress(JobDisabledError):  # somebody was faster
+                    await self.scheduler.pause_job(model.id)
+                    model.change_phase("paused" if model.phase == "active" else model.phase, self.clock.micros())
             case "disable":
                 await self.scheduler.disable_job(model.id)
                 model.change_phase("disabled", self.clock.micros())
@@ -743,11 +745,20 @@ class EngineMachine(RuleBasedStateMachine):
         model = self.pick(which)
 
         async def act() -> None:
-            await self.scheduler.pause_job(model.id)
-            model.phase = "paused" if model.phase == "active" else model.phase
+            await self.pause_unless_disabled(model)
             model.until = None
 
         self.do(act())
+
+    async def pause_unless_disabled(self, model: Tracked, until: Micros | None = None) -> None:
+        try:
+            await self.scheduler.pause_job(model.id, until=None if until is None else from_micros(until))
+        except JobDisabledError:
+            job = await self.scheduler.get_job(model.id)
+            assert job is not None
+            assert not job.enabled
+        else:
+            model.phase = "paused"
 
     @rule_for_a_job(minutes=MINUTES)
     def pause_for_a_while(self, which: int, minutes: int) -> None:
@@ -755,8 +766,7 @@ class EngineMachine(RuleBasedStateMachine):
         until = self.clock.micros() + minutes * MINUTE
 
         async def act() -> None:
-            await self.scheduler.pause_job(model.id, until=from_micros(until))
-            model.phase = "paused" if model.phase == "active" else model.phase
+            await self.pause_unless_disabled(model, until)
             model.until = until if model.phase == "paused" else None
 
         self.do(act())

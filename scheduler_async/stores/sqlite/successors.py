@@ -16,6 +16,7 @@ from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.codec import state_values
 from scheduler_async.stores.decisions import Woken, woken_by
 from scheduler_async.stores.sqlite.base import SELECT_STATE, STATE_END, UPDATE_ONLY_STATE, WorkBase
+from scheduler_async.stores.unreadable import is_count
 
 ARE_ANY: Final = "SELECT 1 FROM successor LIMIT 1"
 # The parameter is a list of names, each as a list of namespace and id.
@@ -91,6 +92,7 @@ class SuccessorWork(WorkBase):
         following = [run for run in runs if run.job.description.schedule.follows_runs]
         if not following:
             return runs
-        causes: Mapping[int, int] = dict(db.execute(CAUSES, (json.dumps([run.uid for run in following]),)).fetchall())
+        found = db.execute(CAUSES, (json.dumps([run.uid for run in following]),)).fetchall()
+        causes: Mapping[int, int] = {uid: run for uid, run in found if is_count(run)}
         db.executemany(SHOW_CAUSE, [(causes[run.uid], run.id) for run in following if run.uid in causes])
         return [replace(run, after=causes[run.uid]) if run.uid in causes else run for run in runs]

@@ -191,8 +191,8 @@ def resume(job: Job, now: Micros) -> Transition:
         is_owed = owed is not None and (not was_away or owed > now)
         return Transition(job.with_state(with_next_run(job, fresh, owed if is_owed else None, now)), skips)
     following = next_regular(job, now)
-    if following is None and state.retry_of is not None:  # retry the last occurrence
-        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now)), skips)
+    if following is None and state.retry_of is not None:  # retry the last occurrence; all others have their rows
+        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now, regular_at=None)), skips)
     if not was_away:
         skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
     return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from scheduler_async import At, Delay, Every, Manual, Retry, SkipReason, Status
+from scheduler_async import At, Delay, Every, Manual, Retry, SkipReason, Status, Trigger
 from scheduler_async.jobs.run import Ending, Skip
 from scheduler_async.rules.claiming import claim_manually
 from scheduler_async.rules.edits import disable, pause, resume
@@ -350,3 +350,20 @@ def test_a_run_by_hand_does_not_end_the_stretch_in_which_a_job_is_disabled() -> 
 
     assert story.skips == [Skip(reason=SkipReason.DISABLED, scheduled_for=NOON + MINUTE, missed=10)]
     assert (story.job.status, story.job.state.next_run_at) == (Status.DISABLED, None)
+
+
+def test_a_retry_after_a_long_pause_does_not_run_what_the_row_of_the_pause_counts() -> None:
+    """The schedule has ended meanwhile: only the interrupted occurrence is left."""
+    end = NOON + 2 * HOUR
+    story = Story(Every("3m", end=from_micros(end)))
+    run = story.start_at(NOON + 3 * MINUTE)
+    assert run is not None
+    story.change(pause(story.job, NOON + 3 * MINUTE))
+    story.end_at(NOON + 55 * MINUTE, run, INTERRUPTED)
+
+    story.change(resume(story.job, end + 8 * MINUTE))
+    again = story.start_at(end + 8 * MINUTE)
+
+    assert again is not None
+    assert (again.trigger, again.scheduled_for) == (Trigger.RETRY, run.scheduled_for)
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.PAUSED, 39)]

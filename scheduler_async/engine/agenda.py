@@ -54,15 +54,10 @@ class Agenda:
         self.changed.set()
         self.cancels_requested.set()
 
-    def backfills_wait(self, until: Micros | None) -> None:
-        """Look for backfills again when the rate of a group allows it."""
-        self.backfills_wait_until = until
-        if until is not None:
-            self.learn_of_moments([until])
-
-    def may_backfill_at(self, now: Micros) -> bool:
-        """Return whether a backfill may have an occurrence that this process can run."""
-        return self.may_backfill or (self.backfills_wait_until is not None and self.backfills_wait_until <= now)
+    def end_wait_of_backfills(self, now: Micros) -> None:
+        """Look for backfills again if the rate that held them up allows it *now*."""
+        if self.backfills_wait_until is not None and self.backfills_wait_until <= now:
+            self.may_backfill, self.backfills_wait_until = True, None
 
     def look_for_backfills(self) -> None:
         """Look for occurrences of backfills that may run now."""

@@ -206,11 +206,11 @@ class Claimer:
         try:
             async with self._claiming(now):
                 with setting.clock.working():
-                    runs, wait_until = await setting.store.claim_backfills(now, self.terms(limit))
+                    answer = await setting.store.claim_backfills(now, self.terms(limit))
+                    runs, agenda.backfills_wait_until = answer
                 self._node.check_trust()
-                agenda.backfills_wait(wait_until)
                 agenda.may_backfill = agenda.may_backfill or len(runs) >= limit
-                return self._launcher.begin(runs, now)
+                return self._begin(runs, now)
         except BaseException:
             agenda.may_backfill = True
             raise

@@ -85,7 +85,8 @@ class Loop:
             await self._follow_the_clock(now)
             await self._claimer.claim(now, self._claimer.room(), self._lookahead.reach(now))
             now = self._look_at_clock()
-        if self._agenda.may_backfill_at(now) and self._may_decide and self._claimer.room() > 0:
+        self._agenda.end_wait_of_backfills(now)
+        if self._agenda.may_backfill and self._may_decide and self._claimer.room() > 0:
             await self._claimer.claim_backfills(now, self._claimer.room())
         return self._sleep_from(now)
 
@@ -134,12 +135,13 @@ class Loop:
         pause_ends_at = self._agenda.pause_ends_at if self._may_decide else None
         longest = None if max_sleep is None else now + span(max_sleep)
         glance = None if held_for is None else now + int(GLANCE * SECOND)
-        self._progress.next_wake_at = _earliest(wake, pause_ends_at, longest, glance)
+        backfills_at = self._agenda.backfills_wait_until if self._may_decide else None
+        self._progress.next_wake_at = _earliest(wake, pause_ends_at, backfills_at, longest, glance)
         if wake is not None:
             wake -= self._lookahead.lead
         if self._clock.tells_of_jumps:
             longest = glance = None  # the clock itself wakes the loop after a jump
-        capped = _earliest(wake, pause_ends_at, longest, glance)
+        capped = _earliest(wake, pause_ends_at, backfills_at, longest, glance)
         return None if capped is None else max(capped - now, 0) / SECOND
 
 

@@ -74,7 +74,7 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         return _with_owed(left, state.owed_until, passed_over(job, state.regular_at, now, SkipReason.DISABLED))
     began = max(run.claimed_at, run.scheduled_for)
     skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
-    if skips and job.description.policy.overlap is QUEUE and state.phase is Phase.ACTIVE:
+    if skips and _waits(job) and state.phase is Phase.ACTIVE:
         first = skips[0].scheduled_for  # it has waited for this run to end
         return _with_owed(_settled(job, state, run, ending, (), first, now, rules), first, skips)
     if state.phase is PAUSED:

@@ -25,14 +25,14 @@ class Watchdog:
     def __init__(
         self,
         is_busy: Callable[[], bool],
-        who: Callable[[], tuple[Job, int] | None],
+        running_now: Callable[[], tuple[Job, int] | None],
         tell: Callable[[Job | None, str], None],
     ) -> None:
-        """*who* returns the job and the run that is running just now. It is called on the thread of the watchdog.
+        """*running_now* returns the job and the run whose handler runs. The thread of the watchdog calls it.
 
         *tell* is called on the event loop when it is no longer blocked.
         """
-        self._is_busy, self._who, self._tell = is_busy, who, tell
+        self._is_busy, self._running_now, self._tell = is_busy, running_now, tell
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._needed = threading.Event()
@@ -74,7 +74,7 @@ class Watchdog:
         asked_at = self._machine.monotonic()
         if not self._call_loop(answered.set) or answered.wait(BLOCKED):
             return
-        (job, run_id), place = self._who() or (None, None), self._place()
+        (job, run_id), place = self._running_now() or (None, None), self._place()
         name = "Something" if job is None else f"Job {job.key}"
         say(
             WARNING,

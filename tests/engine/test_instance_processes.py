@@ -65,7 +65,6 @@ async def test_killed_processes_lose_nothing_and_never_run_too_many(shared: str)
             processes = [both.enter_context(started(command, stdin=subprocess.PIPE)) for _ in range(2)]
             for process in processes:
                 assert line_of(process) == "working"
-            await asyncio.sleep(0.1)
             for process in processes:
                 process.kill()
 

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_async import Every, InvalidJobError, Retry, RunRow, Scheduler, SkipReason, Trigger
 from scheduler_async.testing import VirtualClock
-from tests.cast import HOUR, MINUTE, NOON, NewScheduler, Worker, job_of
+from tests.cast import DAY, HOUR, MINUTE, NOON, NewScheduler, Worker, job_of
 
 
 async def outage(scheduler: Scheduler, clock: VirtualClock, length: timedelta, **policy: Any) -> list[RunRow]:
@@ -250,3 +250,20 @@ async def test_policies_are_kept_edited_and_shown(new_scheduler: NewScheduler, e
     assert edit.before == {"misfire_grace": "0d", "max_runs": 9}
     assert edit.after == {"misfire_grace": "90s", "max_runs": None}
     assert added.after["catch_up_window"] == "1500000us"
+
+
+async def test_a_backfill_waits_for_the_rate_of_its_group(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    """It goes on by itself when the rate allows it, although nothing else wakes the loop."""
+    scheduler = new_scheduler(every_store, group_rates={"api": "2/m"})
+    await scheduler.add_job(Every("1d"), handler="work", id="a", group="api")
+    await scheduler.start()
+    await scheduler.backfill_job("a", NOON - 5 * DAY, NOON, max_concurrent=5)
+
+    for minute in range(3):
+        await clock.advance("1s")
+        assert len(worker.runs) == min(2 * (minute + 1), 5)
+        await clock.advance("1m")
+
+    assert {run.trigger for run in worker.runs} == {Trigger.BACKFILL}

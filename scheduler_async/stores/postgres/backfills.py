@@ -183,11 +183,12 @@ class BackfillWork(ClaimWork):
                 continue
             key = group_key(job.namespace, job.group) or NO_GROUP
             room = int(min(terms.limit - len(runs), most - running.get(number, 0), rooms.of(key)))
-            is_held_up = is_held_up or rooms.of(key) <= 0
             if room <= 0:
+                is_held_up = is_held_up or rooms.of(key) <= 0
                 continue
             begun = await self._begin(db, job, (number, original(payload), room, len(runs)), now, terms)
             rooms.take(key, len(begun))
+            is_held_up = is_held_up or rooms.of(key) <= 0
             ids = [run.id for run in begun]
             if ids:
                 await db.fetch(INSERT_RUNS, name, *columns_of([inserted_values(run) for run in begun]))

@@ -157,12 +157,13 @@ class BackfillWork(ClaimWork):
                 continue
             key = group_key(job.namespace, job.group) or NO_GROUP
             room = int(min(terms.limit - len(runs), most - running, rooms.of(key)))
-            is_held_up = is_held_up or rooms.of(key) <= 0
             if room <= 0:
+                is_held_up = is_held_up or rooms.of(key) <= 0
                 continue
             payload_json = None if payload is None else shown_text(payload)
             begun = self._begin(db, job, (number, payload_json, room, len(runs)), now, terms)
             rooms.take(key, len(begun))
+            is_held_up = is_held_up or rooms.of(key) <= 0
             INSERT_RUN.all(db, (inserted_values(run, name) for run in begun))
             db.executemany(ADD_INSTANCES, [(run.id, run.uid, terms.node, number) for run in begun])
             if payload_json is not None:

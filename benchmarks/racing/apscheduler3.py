@@ -26,9 +26,13 @@ class Contestant:
     can_add_in_bulk = False
 
     async def open(self, path: Path) -> None:
-        store = SQLAlchemyJobStore(engine=tuned_engine(path))
-        self._scheduler: Any = AsyncIOScheduler(jobstores={"default": store}, job_defaults=DEFAULTS, timezone=UTC)
+        self._scheduler: Any = AsyncIOScheduler(
+            jobstores={"default": self._store(path)}, job_defaults=DEFAULTS, timezone=UTC
+        )
         self._scheduler.start(paused=True)
+
+    def _store(self, path: Path) -> Any:
+        return SQLAlchemyJobStore(engine=tuned_engine(path))
 
     async def add_at(self, id: str, moment: float) -> None:
         self._scheduler.add_job(arrivals.work, DateTrigger(datetime.fromtimestamp(moment, UTC)), args=[id], id=id)

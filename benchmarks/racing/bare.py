@@ -9,12 +9,13 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import aiosqlite
 
 from racing import arrivals
-from racing.courses import MARGIN, WARM_UP, Figures, watch_idling, watch_seconds
+from racing.courses import MARGIN, WARM_UP, Figures, spread_over_a_second, watch_idling, watch_lone_runs, watch_seconds
 from racing.watching import Heartbeat, peak_memory, spread_of
 
 # Larger ones gain nothing.
@@ -143,6 +144,46 @@ async def sustained(path: str, jobs: int, seconds: int, spread: bool) -> Figures
         file.close()
 
     return await watch_seconds(anchor, seconds, dict.fromkeys(names.values(), 0.0), close)
+
+
+async def lone(path: str, jobs: int, seconds: int) -> Figures:
+    """On a thread of its own, one commit claims a run, and another records its end."""
+    file = File(path)
+    loop = asyncio.get_running_loop()
+    anchor = time.time() + MARGIN
+    offsets = spread_over_a_second(jobs)
+    uids = {name: uid for uid, name in enumerate(offsets, 1)}
+    running = set()
+
+    async def run(name: str, moment: float) -> None:
+        following = int((moment + 1) * 1e6)
+        runs = await loop.run_in_executor(thread, file.claim, [uids[name]], int(moment * 1e6), following)
+        await arrivals.work(name)
+        await loop.run_in_executor(thread, file.finish, runs, following)
+
+    def start(name: str, moment: float) -> None:
+        running.add(task := asyncio.create_task(run(name, moment)))
+        task.add_done_callback(running.discard)
+        timers[name] = loop.call_later(moment + 1 - time.time(), start, name, moment + 1)
+
+    async def close() -> None:
+        for timer in timers.values():
+            timer.cancel()
+        await asyncio.gather(*running)
+        file.close()
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        timers = {
+            name: loop.call_later(anchor + offset - time.time(), start, name, anchor + offset)
+            for name, offset in offsets.items()
+        }
+        return await watch_lone_runs(anchor, seconds, offsets, close)
+
+
+async def backlog(path: str, count: int) -> Figures:
+    begun = time.process_time()
+    figures = await burst(path, count, comes_again=False)
+    return {**figures, "cpu_us": (time.process_time() - begun) / count * 1e6}
 
 
 async def add(path: str, one_at_a_time: int, in_bulk: int) -> Figures:

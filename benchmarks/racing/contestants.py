@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -65,14 +65,19 @@ class Contestant:
 
 
 BARE = Contestant(name="bare limit", module="bare", colour="#888888")
+BARE_TIMER = Contestant(name="bare asyncio", module="bare_timer", colour="#bbbbbb")
 OURS = Contestant(name="scheduler_async", module="ours", colour="#0b6e4f")
 # An older version of this project, from the checkout that `--before` names, on the courses of this one.
 BEFORE = Contestant(name="version before", module="ours", colour="#7fb069")
+OURS_IN_MEMORY = Contestant(name="scheduler_async, memory", module="ours_in_memory", colour="#52a58b")
 APSCHEDULER_3 = Contestant(
     name="APScheduler 3.11",
     module="apscheduler3",
     colour="#d1495b",
     packages=("apscheduler==3.11.*", "sqlalchemy>=2,<3"),
+)
+APSCHEDULER_3_IN_MEMORY = replace(
+    APSCHEDULER_3, name="APScheduler 3.11, memory", module="apscheduler3_in_memory", colour="#e39aa3"
 )
 APSCHEDULER_4 = Contestant(
     name="APScheduler 4.0.0a6",
@@ -93,4 +98,6 @@ PROCRASTINATE = Contestant(
 
 PEERS_ALL = (APSCHEDULER_3, APSCHEDULER_4, ASYNCZ)
 EVERYBODY = (BARE, OURS, *PEERS_ALL)
+KEEPING_OR_NOT = (BARE_TIMER, BARE, OURS, *PEERS_ALL, OURS_IN_MEMORY, APSCHEDULER_3_IN_MEMORY)
+"""Everybody, and those that keep their jobs in memory."""
 ON_POSTGRES = (OURS, PGQUEUER, PROCRASTINATE)

@@ -28,6 +28,9 @@ TRIALS = 50
 
 # The first runs load modules and fill caches; they are run, and not counted.
 WARM_UP = 10
+WARM_UP_SECONDS = 2
+
+HOUR = 3_600.0  # seconds
 
 
 class Racer(Protocol):
@@ -144,6 +147,72 @@ async def watch_seconds(
     # Who is late by more than a second is taken for the next occurrence: then an occurrence is missing instead.
     lateness = [(moment - anchor - offsets[job]) % 1.0 for moment, job in fired]
     return {"fired": len(fired), "expected": len(offsets) * seconds, "cpu_s": cpu, **spread_of(lateness)}
+
+
+async def lone(racer: Racer, path: str, jobs: int, seconds: int) -> Figures:
+    """*jobs* that run each second, one after another: what one run costs, and how late it is."""
+    await racer.open(Path(path))
+    anchor = time.time() + MARGIN + 2 * jobs / await _adds_per_second(racer) + 0.5
+    offsets = spread_over_a_second(jobs)
+    await racer.add_every(1, {job: anchor + offset for job, offset in offsets.items()})
+    await racer.start()
+    _in_time(anchor)
+    return await watch_lone_runs(anchor, seconds, offsets, racer.give_up)
+
+
+def spread_over_a_second(jobs: int) -> dict[str, float]:
+    """When each of them runs within each second. No two runs are due at once."""
+    return {f"job-{number}": (number + 0.5) / jobs for number in range(jobs)}
+
+
+async def watch_lone_runs(
+    anchor: float, seconds: int, offsets: dict[str, float], close: Callable[[], Awaitable[None]]
+) -> Figures:
+    """What begins during some *seconds*, and what it costs: the thread of the event loop, and all others."""
+    anchor += WARM_UP_SECONDS
+    await asyncio.sleep(anchor - time.time())
+    arrivals.begun.clear()
+    everything, own = time.process_time(), time.thread_time()
+    await asyncio.sleep(anchor + seconds - time.time())
+    everything, own = time.process_time() - everything, time.thread_time() - own
+    fired = list(arrivals.begun)
+    await close()
+    runs = len(fired)
+    lateness = [(moment - anchor - offsets[job]) % 1.0 for moment, job in fired]
+    return {
+        "fired": runs,
+        "expected": len(offsets) * seconds,
+        "cpu_us": everything / runs * 1e6,
+        "loop_us": own / runs * 1e6,
+        "others_us": (everything - own) / runs * 1e6,
+        **spread_of(lateness),
+    }
+
+
+async def backlog(racer: Racer, path: str, count: int) -> Figures:
+    """All jobs were due an hour ago. The time is that from the start of the scheduler until all is on record."""
+    await racer.open(Path(path))
+    moment = time.time() - HOUR
+    arrivals.expect(count)
+    await racer.add_all_at([(f"late-{number}", moment) for number in range(count)])
+    assert (known := _overdue(racer, path, moment)) == count, f"{known} of {count} jobs are known to be due"
+    await asyncio.sleep(MARGIN)
+    begun, cpu = time.perf_counter(), time.process_time()
+    async with Heartbeat() as heart:
+        await racer.start()
+        await arrivals.all_here()
+        last = time.perf_counter() - begun
+        await racer.close()
+    durable, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    assert len({job for _, job in arrivals.begun}) == count, "a job has run twice"
+    assert not (missing := _overdue(racer, path, moment)), f"{missing} jobs have no run on record"
+    return {
+        "last_handler_s": last,
+        "durable_s": durable,
+        "durable_per_s": count / durable,
+        "cpu_us": cpu / count * 1e6,
+        "stall_ms": heart.stalled,
+    }
 
 
 async def add(racer: Racer, path: str, one_at_a_time: int, in_bulk: int) -> Figures:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from racing.contestants import BEFORE, EVERYBODY, ON_POSTGRES
+from racing.contestants import BEFORE, KEEPING_OR_NOT, ON_POSTGRES
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 80, 200, 50, 60
-COLOURS = {contestant.name: contestant.colour for contestant in (*EVERYBODY, BEFORE, *ON_POSTGRES)}
+COLOURS = {contestant.name: contestant.colour for contestant in (*KEEPING_OR_NOT, BEFORE, *ON_POSTGRES)}
 
 Points = Sequence[tuple[float, float]]
 

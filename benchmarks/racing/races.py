@@ -206,6 +206,13 @@ class Race:
         """The least *share* that a repetition had; None if there was none."""
         return min((share(figures) for figures in self.found.get((contestant.name, size), [])), default=None)
 
+    def leave_out(self, is_missing: Callable[[Any], bool], why: str) -> None:
+        """Forget the figures of those of which a repetition *is_missing* something."""
+        for (name, size), found in self.found.items():
+            if any(map(is_missing, found)):
+                found.clear()
+                self.notes.append(f"{name}, {size}: {why}")
+
     def best_peer(self, size: Size, figure: str, best: Callable[[Iterable[float]], float]) -> float | None:
         """The *best* (`min` or `max`) of what the peers reached."""
         reached = [self.median(peer, size, figure) for peer in self.contestants if peer.is_peer]
@@ -218,7 +225,7 @@ class Race:
         print(f"\n{title}\n")
         heads = [text.partition("|")[0] for text in columns.values()]
         widths = [max(len(head), 9) for head in heads]
-        print(f"{size_title:>14}  {'':<20}", *(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True)))
+        print(f"{size_title:>14}  {'':<24}", *(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True)))
         for size in sorted({size for _, size in self.found}, key=lambda size: (isinstance(size, int), size)):
             for contestant in self.contestants:
                 if (contestant.name, size) not in self.found:
@@ -240,7 +247,7 @@ class Race:
 
     def _print_row(self, size: Size, name: str, cells: Sequence[str]) -> None:
         shown = f"{size:,}" if isinstance(size, int) else size
-        print(f"{shown:>14}  {name:<20}", *cells)
+        print(f"{shown:>14}  {name:<24}", *cells)
 
     def expect(
         self,

@@ -12,7 +12,7 @@ from datetime import timedelta
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
 
-from scheduler_async.cli import json_output, time_format
+from scheduler_async.cli import json_output
 from scheduler_async.cli.error_text import explained
 from scheduler_async.cli.job_names import names_of
 from scheduler_async.cli.long_text import LONG_TEXT, SHORT_TEXT, shortened
@@ -29,6 +29,7 @@ from scheduler_async.rules.explaining import after_pause
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.manual import Manual
 from scheduler_async.stores.liveness import SKEW
+from scheduler_async.timekeeping import time_format
 from scheduler_async.timekeeping.durations import short_span
 from scheduler_async.timekeeping.instants import to_micros
 

@@ -53,7 +53,7 @@ TRUST_HELP = "Use a store file that another user owns. Its commands run as you."
 def slugs(context: typer.Context) -> list[tuple[str, str]]:
     """Return the names of the jobs in the store of the line so far, each with its schedule."""
     from scheduler_async.cli.job_names import name_of
-    from scheduler_async.cli.time_format import ReadersZone
+    from scheduler_async.timekeeping.time_format import ReadersZone
 
     given = context.params
     before = {} if context.parent is None else context.parent.params
@@ -400,7 +400,7 @@ def instant_of(text: str, tz: str | None) -> datetime:
 
 def zone_of(tz: str | None) -> tzinfo:
     """Return the zone *tz*, or that of the reader."""
-    from scheduler_async.cli.time_format import ReadersZone
+    from scheduler_async.timekeeping.time_format import ReadersZone
     from scheduler_async.timekeeping.zones import as_tzinfo
 
     return ReadersZone() if tz is None else as_tzinfo(tz)

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from scheduler_async.cli import time_format
 from scheduler_async.cli.job_views import names_of_jobs
 from scheduler_async.cli.safe_text import Text
 from scheduler_async.cli.tables import Cell, Row
@@ -17,6 +16,7 @@ from scheduler_async.jobs.answers import Upcoming
 from scheduler_async.jobs.json_forms import plain
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
+from scheduler_async.timekeeping import time_format
 
 # More runs than a reader wants to see one by one, and more jobs than a timeline shows at a glance.
 MANY_RUNS, MANY_JOBS = 20, 30

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler_async.cli import time_format
 from scheduler_async.cli.job_names import name_of, names_of
 from scheduler_async.cli.long_text import SHORT_TEXT, shortened
 from scheduler_async.cli.printing import lines_of
@@ -30,6 +29,7 @@ from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import RunStats
 from scheduler_async.scheduler import Scheduler
 from scheduler_async.stores.run_codec import is_unreadable
+from scheduler_async.timekeeping import time_format
 
 LOG = ("run", "when", "slug", "trigger", "outcome", "took", "message")
 # A run as most are, so that the first lines leave room for those that follow.

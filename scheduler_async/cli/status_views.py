@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 
-from scheduler_async.cli import json_output, time_format
+from scheduler_async.cli import json_output
 from scheduler_async.cli.error_text import explained
 from scheduler_async.cli.job_names import name_of
 from scheduler_async.cli.job_views import shortened_sentence, warnings_about
@@ -20,6 +20,7 @@ from scheduler_async.errors import quoted
 from scheduler_async.jobs.answers import Explanation
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_forms import Form, plain
+from scheduler_async.timekeeping import time_format
 
 BAR = 12  # cells
 

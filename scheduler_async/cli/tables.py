@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 
-from scheduler_async.cli import time_format
 from scheduler_async.cli.safe_text import AnyText, Text
+from scheduler_async.timekeeping import time_format
 
 Cell: TypeAlias = str | AnyText | datetime
 Row: TypeAlias = Sequence[Cell]

@@ -10,11 +10,12 @@ from typing import TextIO
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 
-from scheduler_async.cli import tables, time_format
+from scheduler_async.cli import tables
 from scheduler_async.cli.printing import terminal_width
 from scheduler_async.cli.safe_text import AnyText, Text
 from scheduler_async.cli.tables import Row
 from scheduler_async.jobs.enums import Outcome, Priority, Status
+from scheduler_async.timekeeping import time_format
 from scheduler_async.timekeeping.clock import SystemClock
 
 # Output that does not go to a terminal goes to a program or a file, which have room for wide tables.

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_async.cli.moments import parse_moment, read_moment
-from scheduler_async.cli.time_format import ReadersZone
 from scheduler_async.errors import InvalidScheduleError
+from scheduler_async.timekeeping.time_format import ReadersZone
 from tests.cast import DAY, HOUR, MINUTE
 
 pytestmark = pytest.mark.once  # the version of Python does not matter

@@ -1,4 +1,4 @@
-"""Moments and durations for people who read a terminal. Pure: the caller passes the time and the zone."""
+"""Moments and durations for people, on a terminal or on a page. Pure: the caller passes the time and the zone."""
 
 from __future__ import annotations
 

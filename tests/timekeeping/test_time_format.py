@@ -6,7 +6,7 @@ from datetime import UTC, timedelta
 
 import pytest
 
-from scheduler_async.cli.time_format import absolute, lasting, relative, took
+from scheduler_async.timekeeping.time_format import absolute, lasting, relative, took
 from tests.cast import DAY, HOUR, MINUTE, NOON, SECOND
 
 

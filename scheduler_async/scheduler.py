@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from scheduler_async import services
 from scheduler_async.calls.from_thread import FromThread
@@ -48,6 +48,11 @@ from scheduler_async.stores.protocol import Store
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros
 from scheduler_async.timekeeping.zones import check_zone
+
+if TYPE_CHECKING:
+    from scheduler_async.web.access import Rule
+    from scheduler_async.web.application import PageApplication
+    from scheduler_async.web.redaction import Redact
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -538,3 +543,35 @@ class Scheduler(Reading, Steering):
         """Run with an aiohttp application: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`. It ends as `lifespan`."""
         async with self.lifespan(app):
             yield
+
+    def page(
+        self,
+        *,
+        access: Rule | None = None,
+        hosts: Collection[str] | None = None,
+        redact: Redact | Iterable[str] | None = None,
+    ) -> PageApplication:
+        """Return the operator's page and the HTTP API of this scheduler, as an ASGI application.
+
+        `app.mount("/scheduler", page)` mounts it in FastAPI and Starlette, `page.add_to(app, "/scheduler")` in aiohttp.
+        It needs the extra `web`: pip install "scheduler-async[web]".
+
+        access
+            A function, plain or async, that takes a request and returns who asks and what they may do:
+            `Access("anna", "operate")` from `scheduler_async.web`, or None, which refuses the request. Ready-made are
+            `token("…")` and `everyone("look")`. It is required.
+        hosts=None
+            The names under which the page may be asked for. Other requests are refused with 421. None allows all.
+        redact=None
+            What visitors do not see of payloads, outputs and errors besides passwords, tokens and the like: names of
+            further keys, or a function that takes such a value and returns what to show.
+        """
+        try:
+            from scheduler_async.web.application import PageApplication  # noqa: PLC0415 - only the page needs it
+        except ModuleNotFoundError as missing:
+            if missing.name is None or missing.name.startswith("scheduler_async"):
+                raise
+            raise ModuleNotFoundError(
+                f"The page needs the package {missing.name}: pip install 'scheduler-async[web]'", name=missing.name
+            ) from None
+        return PageApplication(self, access=access, hosts=hosts, redact=redact)

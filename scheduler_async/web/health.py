@@ -1,0 +1,42 @@
+"""The routes for load balancers and supervisors. They need no access, and tell nothing but the state."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.responses import JSONResponse, Response
+
+from scheduler_async.web.problems import RETRY_AFTER
+from scheduler_async.web.routing import Route
+from scheduler_async.web.visit import Visit
+
+
+async def healthz(visit: Visit) -> Response:
+    """Answer 200 unless the scheduler fails. One that has not started, or stops, is alive."""
+    state = await _state(visit)
+    return _answer(state, is_well=state != "failing")
+
+
+async def readyz(visit: Visit) -> Response:
+    """Answer 200 if the scheduler works, or if the store of other schedulers can be read."""
+    state = await _state(visit)
+    return _answer(state, is_well=state == "ok")
+
+
+async def _state(visit: Visit) -> str:
+    if visit.site.is_standalone:
+        await visit.scheduler.nodes()  # it opens the store; a StoreError is answered with 503
+        return "ok"
+    return (await visit.scheduler.health()).status
+
+
+def _answer(state: str, *, is_well: bool) -> Response:
+    if is_well:
+        return JSONResponse({"status": state})
+    return JSONResponse({"status": state}, HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": str(RETRY_AFTER)})
+
+
+ROUTES = [
+    Route(method="GET", path="healthz", handler=healthz, is_open=True),
+    Route(method="GET", path="readyz", handler=readyz, is_open=True),
+]

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from scheduler_async.jobs.events import Event, EventKind
     from scheduler_async.jobs.history import Action, ChangeRow, NodeFate, NodeSpan, acting_as
     from scheduler_async.jobs.job import Job
+    from scheduler_async.jobs.pages import Concern, ConcernKind, Count, Counts, Page, Planned, TallyRow
     from scheduler_async.jobs.result import Result
     from scheduler_async.jobs.retries import Retry
     from scheduler_async.jobs.run import Run, RunRow
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from scheduler_async.schedules.delay import Delay
     from scheduler_async.schedules.every import Every
     from scheduler_async.schedules.manual import Manual
+    from scheduler_async.schedules.next_runs import Occurrence
     from scheduler_async.schedules.parsing import parse_schedule
     from scheduler_async.stores.postgres.store import PostgresStore
     from scheduler_async.stores.protocol import Store
@@ -88,6 +90,10 @@ __all__ = [
     "Calendar",
     "ChangeRow",
     "Clock",
+    "Concern",
+    "ConcernKind",
+    "Count",
+    "Counts",
     "Cron",
     "CronParseError",
     "Dates",
@@ -120,12 +126,15 @@ __all__ = [
     "Node",
     "NodeFate",
     "NodeSpan",
+    "Occurrence",
     "OnConflict",
     "OnInterrupt",
     "Outcome",
     "Overlap",
+    "Page",
     "PassSummary",
     "PayloadError",
+    "Planned",
     "PostgresStore",
     "Priority",
     "QuotaError",
@@ -151,6 +160,7 @@ __all__ = [
     "StoreError",
     "StoreOutdatedError",
     "SystemClock",
+    "TallyRow",
     "Trigger",
     "UnknownScheduleError",
     "UnknownZoneError",
@@ -224,6 +234,15 @@ _NAMES = {
         "acting_as",
     ),
     "jobs.job": ("Job",),
+    "jobs.pages": (
+        "Concern",
+        "ConcernKind",
+        "Count",
+        "Counts",
+        "Page",
+        "Planned",
+        "TallyRow",
+    ),
     "jobs.result": ("Result",),
     "jobs.retries": ("Retry",),
     "jobs.run": (
@@ -257,6 +276,7 @@ _NAMES = {
     "schedules.delay": ("Delay",),
     "schedules.every": ("Every",),
     "schedules.manual": ("Manual",),
+    "schedules.next_runs": ("Occurrence",),
     "schedules.parsing": ("parse_schedule",),
     "stores.postgres.store": ("PostgresStore",),
     "stores.protocol": ("Store",),

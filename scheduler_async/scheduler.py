@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from scheduler_async import services
 from scheduler_async.calls.from_thread import FromThread
 from scheduler_async.calls.namespace import Namespace
+from scheduler_async.calls.overview import Overviewing
 from scheduler_async.calls.reading import Reading
 from scheduler_async.calls.steering import Steering
 from scheduler_async.engine.editor import Editor
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Scheduler(Reading, Steering):
+class Scheduler(Reading, Overviewing, Steering):
     """Runs jobs when they are due, keeps them in a store, and can always say why a job did not run.
 
     >>> import asyncio
@@ -166,6 +167,7 @@ class Scheduler(Reading, Steering):
         self._engine = Engine(self._store, self._clock, rules, limits, self._prepare)
         self._editor = Editor(self._engine, min_interval=shortest_interval, require_user=needs_user, timezone=zone)
         Reading.__init__(self, self._engine)
+        Overviewing.__init__(self, self._engine)
         Steering.__init__(self, self._engine)
 
     async def _prepare(self, now: Micros) -> None:

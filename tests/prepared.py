@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 # What the commands load when they need it.
-LOADED = ("cli.app", "cli.live", "cli.next_runs", "cli.timeline", "command", "scheduler")
+LOADED = ("cli.app", "cli.live", "schedules.next_runs", "cli.timeline", "command", "scheduler")
 MESSAGE = 1024 * 1024  # bytes, at most
 
 

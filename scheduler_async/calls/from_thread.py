@@ -81,6 +81,16 @@ class FromThread:
         self.nodes = blocking(scheduler.nodes)
         self.changes = blocking(scheduler.changes)
         self.node_history = blocking(scheduler.node_history)
+        self.jobs_page = blocking(scheduler.jobs_page)
+        self.runs_page = blocking(scheduler.runs_page)
+        self.changes_page = blocking(scheduler.changes_page)
+        self.counts = blocking(scheduler.counts)
+        self.recent_runs = blocking(scheduler.recent_runs)
+        self.tally = blocking(scheduler.tally)
+        self.planned = blocking(scheduler.planned)
+        self.attention = blocking(scheduler.attention)
+        self.upcoming = blocking(scheduler.upcoming)
+        self.mark = blocking(scheduler.mark)
 
     def namespace(
         self,
@@ -130,6 +140,7 @@ class NamespaceFromThread:
         self.preview = blocking(view.preview)
         self.explain = blocking(view.explain)
         self.changes = blocking(view.changes)
+        self.upcoming = blocking(view.upcoming)
 
     @property
     def name(self) -> str:

@@ -28,6 +28,7 @@ from scheduler_async.options import JobChanges, JobFilters, JobOptions, check_ke
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.running.signature import Handler
 from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.next_runs import Occurrence
 
 if TYPE_CHECKING:
     from scheduler_async.scheduler import Scheduler
@@ -332,6 +333,10 @@ class Namespace:
     async def explain(self, id: str, *, at: datetime | str | None = None, zone: str | tzinfo = UTC) -> Explanation:
         """Return why a job is not running now, or what became of it *at* a time. See `Scheduler.explain`."""
         return await self._scheduler.explain(id, at=at, namespace=self.name, zone=zone)
+
+    async def upcoming(self, id: str, *, n: int = 10, zone: str | tzinfo = UTC) -> builtins.list[Occurrence]:
+        """Return the next *n* runs of a job, as far as they are known. See `Scheduler.upcoming`."""
+        return await self._scheduler.upcoming(id, namespace=self.name, n=n, zone=zone)
 
     # ============================================================ the fence
 

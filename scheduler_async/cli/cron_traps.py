@@ -7,7 +7,8 @@ from calendar import monthrange
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from scheduler_async.cli.clock_shifts import (
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.clock_shifts import (
     Change,
     Times,
     changes,
@@ -17,7 +18,6 @@ from scheduler_async.cli.clock_shifts import (
     show_time,
     times_of,
 )
-from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.schedules.cron_english import describe_line, join_words
 from scheduler_async.schedules.cron_line import MONTHS, WEEKDAYS, CronLine, Field, parse_cron

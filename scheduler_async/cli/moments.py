@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from scheduler_async.cli.clock_shifts import LARGEST_SHIFT, Change, changes
 from scheduler_async.errors import IntervalParseError, InvalidScheduleError, quoted
+from scheduler_async.schedules.clock_shifts import LARGEST_SHIFT, Change, changes
 from scheduler_async.timekeeping.durations import parse_interval
 from scheduler_async.timekeeping.instants import EPOCH, describe_instant
 from scheduler_async.timekeeping.zones import Zone

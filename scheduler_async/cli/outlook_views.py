@@ -87,7 +87,7 @@ def _left(one: Upcoming) -> str:
 def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
     """Return the next *count* occurrences of *schedule* as JSON."""
     from scheduler_async.cli.cron_traps import traps
-    from scheduler_async.cli.next_runs import following
+    from scheduler_async.schedules.next_runs import following
 
     return {
         "schedule": schedule.to_json(),
@@ -108,7 +108,7 @@ def following_form(schedule: Schedule, count: int) -> dict[str, Any]:
 def show_following(schedule: Schedule, count: int) -> None:
     """Print the next *count* occurrences of *schedule*, in its zone and in the reader's, and warnings about it."""
     from scheduler_async.cli.cron_traps import traps
-    from scheduler_async.cli.next_runs import following, has_zone
+    from scheduler_async.schedules.next_runs import following, has_zone
 
     described = schedule.describe(HERE)
     say(f"{described[:1].upper()}{described[1:]}.")

@@ -49,6 +49,8 @@ class Launcher:
         self.waiting = Waiting(setting.clock, self._start_waiting, self.runner.cancel)
         clock_watch.on_jump(self.waiting.catch_up)
         self.watchdog: Watchdog | None = None
+        self.last_block: tuple[Micros, Job | None, str] | None = None
+        """When a handler has last blocked the event loop, if that is known, and what is known of it."""
 
     def begin(self, runs: Sequence[ClaimedRun], now: Micros) -> list[ActiveRun]:
         """Start *runs*: now, or when they are due if they were claimed ahead of time."""
@@ -103,6 +105,8 @@ class Launcher:
             return None if task is None else self.runner.run_of(task)
 
         def tell_of_block(job: Job | None, message: str) -> None:
-            self._announcer.tell(EventKind.LOOP_BLOCKED, self._clock.micros(), job=job, reason=message)
+            now = self._clock.micros()
+            self.last_block = now, job, message
+            self._announcer.tell(EventKind.LOOP_BLOCKED, now, job=job, reason=message)
 
         self.watchdog = Watchdog(lambda: len(self.runner) > 0, running_now, tell_of_block)

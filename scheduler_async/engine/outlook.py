@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import tzinfo
+from collections.abc import Iterable, Iterator
+from datetime import UTC, tzinfo
 
 from scheduler_async.engine.engine import Engine
 from scheduler_async.jobs.answers import Explanation, Upcoming
@@ -17,9 +17,10 @@ from scheduler_async.rules.groups import NO_GROUP, Rooms, group_key
 from scheduler_async.rules.next_run import failing_schedule
 from scheduler_async.rules.successors import predecessor_of
 from scheduler_async.rules.terms import Room
+from scheduler_async.schedules.next_runs import Occurrence, following
 from scheduler_async.stores.liveness import may_live, span_of
 from scheduler_async.stores.messages import ChangeFilter, JobFilter, NodeStatus
-from scheduler_async.timekeeping.instants import LAST, Micros, from_micros
+from scheduler_async.timekeeping.instants import LAST, Micros, from_micros, to_micros
 
 # An explanation of the past looks at so many changes of the job. Triggers and cancellations do not count.
 MOST_CHANGES = 1_000
@@ -85,6 +86,28 @@ class Outlook:
             return list(explaining.upcoming(job, now, until, room, self._rules))
         except Exception as error:  # a schedule that no longer computes must not hide other jobs
             return [Upcoming(job=job, at=from_micros(now), retries_left=0, warnings=(failing_schedule(error),))]
+
+    def coming(self, job: Job, most: int, zone: tzinfo) -> Iterator[Occurrence]:
+        """Return the coming runs of *job*, with notes on clock changes and calendars for a reader in *zone*."""
+        now, schedule = self._clock.micros(), job.schedule
+        first = following(schedule, from_micros(now), most, zone, from_micros(job.anchor))
+        notes = {one.at: one for one in first}
+        zoned = first[0].there.tzinfo if first else UTC
+        for run in explaining.upcoming(job, now, LAST - 1, Room(), self._rules):
+            at = to_micros(run.at)
+            regular = at if schedule.jitter is None else schedule.latest_micros(at, job.anchor)
+            known = None if regular is None else notes.get(from_micros(regular))
+            said = [*run.warnings, *([known.note] if known is not None and known.note is not None else [])]
+            note = "; ".join(dict.fromkeys(said)) or None
+            yield Occurrence(at=run.at, there=run.at.astimezone(zoned), here=run.at.astimezone(zone), note=note)
+
+    def times(self, job: Job, now: Micros, until: Micros) -> list[Micros]:
+        """Return when *job* would run from *now* until *until*, as far as its schedule computes."""
+        return [to_micros(run.at) for run in self._upcoming(job, now, until)]
+
+    async def schedulers(self) -> list[NodeStatus]:
+        """Return the schedulers on the store that are alive, this one included."""
+        return [status for status in await self._ask(self._store.nodes()) if may_live(status)]
 
     async def _room_for(self, job: Job) -> Room:
         limits, session = self._limits, self._engine.session

@@ -1,11 +1,13 @@
-"""The coming occurrences of a schedule, as `next` shows them, with notes about clock changes. Pure."""
+"""The coming occurrences of a schedule, with notes about clock changes for its readers. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from scheduler_async.cli.clock_shifts import (
+from scheduler_async.schedules.any_of import AnyOf
+from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.clock_shifts import (
     LARGEST_SHIFT,
     changes,
     is_made_up_for,
@@ -16,8 +18,6 @@ from scheduler_async.cli.clock_shifts import (
     times_of,
     wall_of,
 )
-from scheduler_async.schedules.any_of import AnyOf
-from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.schedules.cron_english import join_words
 from scheduler_async.schedules.cron_line import parse_cron
@@ -34,7 +34,7 @@ HORIZON = timedelta(days=146_097)  # 400 years
 
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
-    """A coming occurrence, for a reader who may live in another zone than the schedule."""
+    """A coming occurrence, as `Scheduler.upcoming` returns it, for a reader who may live in another zone."""
 
     at: datetime
     there: datetime
@@ -42,17 +42,20 @@ class Occurrence:
     here: datetime
     """In the zone of the reader."""
     note: str | None
-    """What daylight saving does to it."""
+    """What daylight saving or a calendar does to it, if anything."""
 
 
-def following(schedule: Schedule, now: datetime, count: int, here: tzinfo) -> list[Occurrence]:
+def following(
+    schedule: Schedule, now: datetime, count: int, here: tzinfo, anchor: datetime | None = None
+) -> list[Occurrence]:
     """Return the first *count* occurrences after *now*, within 400 years of it but for the first.
 
-    There are none for a schedule that depends on its runs or on triggers.
+    There are none for a schedule that depends on its runs or on triggers. *anchor* is the start of the grid of an
+    interval; None is *now*.
     """
     if schedule.counts_from_end:
         return []
-    counted_from = to_micros(now)
+    counted_from = to_micros(now if anchor is None else anchor)
     notes = _CronNotes(schedule, now) if isinstance(schedule, Cron) else None
     found: list[Occurrence] = []
     asked_at = now

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scheduler_async import At, Cron, Delay, Every, Manual, Schedule
 from scheduler_async.cli.cron_traps import traps
-from scheduler_async.cli.next_runs import CLOSE, Occurrence, following
+from scheduler_async.schedules.next_runs import CLOSE, Occurrence, following
 from scheduler_async.timekeeping.durations import describe_duration
 from tests.cast import DAY, HOUR, MINUTE, NOON, SECOND
 from tests.daylight_oracle import Change, Line, Stretch, changes, read_line, walk

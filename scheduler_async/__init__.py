@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from scheduler_async.schedules.manual import Manual
     from scheduler_async.schedules.next_runs import Occurrence
     from scheduler_async.schedules.parsing import parse_schedule
+    from scheduler_async.stores.memory.store import MemoryStore
     from scheduler_async.stores.postgres.store import PostgresStore
     from scheduler_async.stores.protocol import Store
     from scheduler_async.stores.sqlite.store import SQLiteStore
@@ -121,6 +122,7 @@ __all__ = [
     "JobOptions",
     "JobSpec",
     "Manual",
+    "MemoryStore",
     "Misfire",
     "Namespace",
     "Node",
@@ -278,6 +280,7 @@ _NAMES = {
     "schedules.manual": ("Manual",),
     "schedules.next_runs": ("Occurrence",),
     "schedules.parsing": ("parse_schedule",),
+    "stores.memory.store": ("MemoryStore",),
     "stores.postgres.store": ("PostgresStore",),
     "stores.protocol": ("Store",),
     "stores.sqlite.store": ("SQLiteStore",),

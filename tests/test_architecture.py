@@ -128,7 +128,10 @@ def methods_of(module: str, kind: str) -> list[str]:
     return [name for name in names if not name.startswith("_")]
 
 
-@pytest.mark.parametrize(("module", "kind"), [("sqlite/store", "SQLiteStore"), ("postgres/store", "PostgresStore")])
+@pytest.mark.parametrize(
+    ("module", "kind"),
+    [("memory/store", "MemoryStore"), ("sqlite/store", "SQLiteStore"), ("postgres/store", "PostgresStore")],
+)
 def test_stores_answer_in_the_order_of_the_protocol(module: str, kind: str) -> None:
     """Side by side, they differ by their dialects alone."""
     assert methods_of(module, kind) == methods_of("protocol", "Store")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, methodcaller
 from typing import Any, Final
 
-from scheduler_async.jobs.description import field_of
+from scheduler_async.jobs.description import Description, field_of
 from scheduler_async.jobs.enums import ENDED, Misfire, OnInterrupt, Phase, Priority
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import THE_SCHEDULER, Action, Actor, ChangeRow
@@ -20,6 +20,7 @@ from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.policies import POLICY_FIELDS
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.terms import Transition
+from scheduler_async.schedules.manual import Manual
 from scheduler_async.stores.copy_records import ChangeCopy, RunKey, after_of_run
 from scheduler_async.stores.unreadable import (
     Reader,
@@ -202,12 +203,27 @@ def _kept(value: str) -> str:
 
 # ---------------------------------------------------------------- new jobs
 
+_NEW = Job(Description(schedule=Manual()), JobState(), id="", namespace="", handler="", anchor=0, created=0, updated=0)
+# The fields that a new job has written only if they differ from their defaults.
+_USUAL = {name: value_of(_NEW) for name, (value_of, _) in _FIELDS.items() if name not in ("schedule", "handler")}
+
+
+def text_of_new_job(job: Job) -> str:
+    """Return the JSON of a new job: its schedule, its handler, and the fields that differ from their defaults."""
+    values = {name: (value_of(job), write) for name, (value_of, write) in _FIELDS.items()}
+    written = {
+        name: write(value) for name, (value, write) in values.items() if name not in _USUAL or value != _USUAL[name]
+    }
+    if job.state.phase is DISABLED_PHASE:
+        written["enabled"] = "false"
+    return _object(written)
+
 
 def content_of_new_job(quote: str) -> str:
-    """Return the SQL expression for the JSON of a new job, made from the columns of its row.
+    """Return the SQL expression for what `text_of_new_job` returns, made from the columns of its row.
 
-    It has the schedule, the handler, and the fields that differ from their defaults. *quote* is the function of the
-    dialect that writes text as JSON. To do this in Python would take twice as long, and many jobs are added at once.
+    *quote* is the function of the dialect that writes text as JSON. To do this in Python would take twice as long, and
+    many jobs are added at once.
     """
     others = {
         "metadata": ("metadata = '{}'", _kept_in_sql("metadata")),

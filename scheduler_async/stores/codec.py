@@ -143,6 +143,15 @@ def refuse_resuming_unreadable(before: Job, job: Job) -> None:
         refuse_stand_ins(job)
 
 
+def refuse_lossy(before: Job, job: Job) -> None:
+    """Raise a `StoreError` if writing a changed *job* would replace what cannot be read."""
+    refuse_unreadable_state(before)
+    if job.revision != before.revision:
+        refuse_stand_ins(job)
+    else:
+        refuse_resuming_unreadable(before, job)
+
+
 def _refusal(job: Job, problems: Sequence[Unreadable], advice: str) -> StoreError:
     listed = "; ".join(map(str, problems)).rstrip(".")
     return StoreError(f"Job {job.key} cannot be read from the store: {listed}. {advice}")

@@ -148,12 +148,18 @@ def _left_to_others(job: Job, left: Transition) -> Transition:
     return replace(left, job=left.job.with_state(replace(state, forgotten_until=at)))
 
 
-def reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
+def _reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
     """Return the result of *decide* for a job. Return None if its schedule fails, which a claim handles later."""
     try:
         return decide(job)
     except Exception:  # one job must not stop the others
         return None
+
+
+def reviewed_all(jobs: Iterable[Job], decide: Callable[[Job], Job | None]) -> list[tuple[Job, Job]]:
+    """Return those of *jobs* that *decide* changes, each as it was and as it is then. Only readable ones change."""
+    decided = ((job, _reviewed(job, decide)) for job in jobs if is_readable(job))
+    return [(before, job) for before, job in decided if job is not None]
 
 
 def after_repeat(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:

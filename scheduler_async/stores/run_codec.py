@@ -10,7 +10,7 @@ from scheduler_async.errors import quoted
 from scheduler_async.jobs.enums import Outcome, SkipReason, Trigger
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_text import Json
-from scheduler_async.jobs.run import EndedRun, RunRow, Skip
+from scheduler_async.jobs.run import EndedRun, Ending, RunRow, Skip
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.change_codec import is_placeholder
 from scheduler_async.stores.codec import Row, read_job, read_state
@@ -90,7 +90,7 @@ def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
     A row with a problem contains its readable parts, and its error names the problem.
     """
     try:
-        row = _run_row(*columns)
+        row = run_row(*columns)
     except Exception:  # noqa: S110 - the code below searches for the problem column by column
         pass
     else:
@@ -104,13 +104,13 @@ def read_run(columns: Sequence[Any]) -> tuple[RunRow, Unreadable | None]:
     }
     named = {name: shown_text(kept[name]) for name in ("job_id", "namespace")}
     if problem is None:  # only the name of the job cannot be displayed
-        return _run_row(*{**kept, **named}.values()), None
+        return run_row(*{**kept, **named}.values()), None
     shown = {**dict.fromkeys(RUN), "scheduled_for": 0, "attempt": 0, "trigger": Trigger.SCHEDULE, "missed": 0}
-    return _run_row(*{**shown, **kept, **named, "error": f"{UNREADABLE_RUN}{problem}"}.values()), problem
+    return run_row(*{**shown, **kept, **named, "error": f"{UNREADABLE_RUN}{problem}"}.values()), problem
 
 
 def _is_sound_run(columns: Sequence[Any]) -> bool:
-    """Return whether `RUN` finds no problem that `_run_row` would miss, and the name of the job can be displayed."""
+    """Return whether `RUN` finds no problem that `run_row` would miss, and the name of the job can be displayed."""
     (run_id, job_id, namespace, scheduled_for, started_at, finished_at, attempt, _, _, _, missed, error, message,
      exit_code, node, claimed_at, _, _, progress_message, after) = columns  # fmt: skip
     for value in (run_id, scheduled_for, attempt, missed, claimed_at):
@@ -125,7 +125,7 @@ def _is_sound_run(columns: Sequence[Any]) -> bool:
     return all(type(value) is str and is_text(value) for value in (job_id, namespace))
 
 
-def _run_row(
+def run_row(
     run_id: int,
     job_id: str,
     namespace: str,
@@ -147,6 +147,7 @@ def _run_row(
     progress_message: str | None,
     after: int | None,
 ) -> RunRow:
+    """Return the row of the run log with these columns, those of `RUN`."""
     return RunRow(
         id=run_id,
         job_id=job_id,
@@ -208,6 +209,11 @@ def read_job_to_copy(description: Row, columns: Row) -> Job | LeftOut:
         return LeftOut(uid, shown_text(namespace), shown_text(id_), str(problem))
 
 
+def reason_of(ending: Ending) -> str | None:
+    """Return the reason that the row of a run tells."""
+    return SkipReason.INTERRUPTED._value_ if ending.outcome is INTERRUPTED else ending.reason
+
+
 def ending_values(item: EndedRun) -> Row:
     """Return the columns that an ending writes to the row of its run."""
     ending = item.ending
@@ -215,7 +221,9 @@ def ending_values(item: EndedRun) -> Row:
         item.started_at,
         item.finished_at,
         ending.outcome._value_,
-        SkipReason.INTERRUPTED._value_ if ending.outcome is INTERRUPTED else ending.reason,
+        SkipReason.INTERRUPTED._value_
+        if ending.outcome is INTERRUPTED
+        else ending.reason,  # drivers convert enums slowly
         ending.error,
         ending.message,
         ending.exit_code,
@@ -283,7 +291,7 @@ def row_of(item: EndedRun, node: str | None) -> RunRow:
         attempt=run.attempt,
         trigger=run.trigger,
         outcome=ending.outcome,
-        reason=SkipReason.INTERRUPTED if ending.outcome is INTERRUPTED else ending.reason,
+        reason=None if (reason := reason_of(ending)) is None else _read_reason(reason),
         error=ending.error,
         message=ending.message,
         exit_code=ending.exit_code,

@@ -42,7 +42,7 @@ from scheduler_async.stores.decisions import (
     process_gone,
     put_back,
     resumed_by_itself,
-    reviewed,
+    reviewed_all,
 )
 from scheduler_async.stores.messages import NodeRow
 from scheduler_async.timekeeping.instants import HOUR, LAST, MINUTE, SECOND, Micros, from_micros, to_micros
@@ -230,8 +230,8 @@ def test_a_review_that_fails_changes_nothing() -> None:
     def fail(_: Job) -> Job:
         raise OverflowError("no such year")
 
-    assert reviewed(a_job(), lambda job: job) == a_job()
-    assert reviewed(a_job(), fail) is None
+    assert reviewed_all([a_job()], lambda job: job) == [(a_job(), a_job())]
+    assert reviewed_all([a_job()], fail) == []
 
 
 # ---------------------------------------------------------------- recoveries

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import replace
-
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import ChangeRecord, alteration, content_of_new_job, plain_record
+from scheduler_async.stores.change_codec import content_of_new_job, plain_record
 from scheduler_async.stores.codec import (
     description_values,
     edited_values,
-    has_unreadable_state,
-    refuse_resuming_unreadable,
-    refuse_stand_ins,
-    refuse_unreadable_state,
-    shown,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
-from scheduler_async.stores.decisions import is_relinked, reviewed, rows_of_removal
+from scheduler_async.stores.decisions import reviewed_all, rows_of_removal
+from scheduler_async.stores.edit_plan import EditPlan
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.postgres.base import (
     FREE_INSTANCES,
@@ -172,44 +166,24 @@ class JobWork(SuccessorWork):
         jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
         new_numbers = NEW_NUMBERS if jobs or quota else NEW_NUMBERS_ONLY
         numbers = iter(await db.fetchval(new_numbers, len(names) - len(jobs)) if len(jobs) < len(names) else [])
-        edits: list[Transition | None] = []
-        added: dict[int, Job] = {}
-        changed: dict[int, tuple[Job, Job]] = {}
-        records: list[ChangeRecord] = []
+        plan = EditPlan(jobs, numbers, now, by)
         for change in changes:
-            name = change.namespace, change.id
-            before = jobs.get(name)
-            edit = change.decide(before)
-            if edit is not None and edit.kind is not None:
-                job = edit.job
-                if not job.uid:
-                    job.take_number(next(numbers))
-                if before is None or job.uid in added:
-                    added[job.uid] = job
-                else:
-                    changed[job.uid] = changed[job.uid][0] if job.uid in changed else before, job
-                    record = alteration(before, job, edit.kind, now, by)
-                    records += () if record is None else (record,)
-                jobs[name] = job
-            if edit is not None and edit.job.description.unreadable:
-                edit = replace(edit, job=shown(edit.job, 0))
-            edits.append(edit)
-        if quota is not None and quota.max_jobs is not None and added:
+            plan.decide(change)
+        if quota is not None and quota.max_jobs is not None and plan.added:
             stored = await db.fetchval(COUNT_JOBS, kept(quota.namespace), quota.max_jobs)
-            quota.check_jobs(stored, len(added))
-        linked = [job for job in added.values() if job.description.schedule.follows_runs]
-        linked += [job for before, job in changed.values() if is_relinked(before, job)]
+            quota.check_jobs(stored, len(plan.added))
+        linked = plan.linked
         if linked:
             await self._check_links(db, linked)
-        await self._insert(db, list(added.values()), now, by)
-        await self._update(db, list(changed.values()))
+        await self._insert(db, list(plan.added.values()), now, by)
+        await self._update(db, list(plan.changed.values()))
         if linked:
             await self._link(db, linked)
-        await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits if edit is not None])
-        await self._write_changes(db, records)
-        if added or changed:
-            await self._tell(db, [*added.values(), *(job for _, job in changed.values())])
-        return edits
+        await self._write_skips(db, plan.skipped)
+        await self._write_changes(db, plan.records)
+        if plan.jobs:
+            await self._tell(db, plan.jobs)
+        return plan.edits
 
     async def _insert(self, db: Connection, jobs: Sequence[Job], now: Micros, by: Actor) -> None:
         """Write new jobs, and their first changes."""
@@ -224,12 +198,7 @@ class JobWork(SuccessorWork):
         self, db: Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
     ) -> int | None:
         rows = await db.fetch(REVIEW, after, now, limit)
-        changed = [
-            (before, job)
-            for before in (await self._jobs(db, rows, now)).values()
-            if not has_unreadable_state(before) and not before.description.unreadable
-            if (job := reviewed(before, decide)) is not None
-        ]
+        changed = reviewed_all((await self._jobs(db, rows, now)).values(), decide)
         await self._update(db, changed)
         if changed:
             await self._tell(db, [job for _, job in changed])
@@ -242,12 +211,9 @@ class JobWork(SuccessorWork):
             described = []
             touched = []
             for before, job in some:
-                refuse_unreadable_state(before)
                 if job.revision == before.revision:  # only its state changes; unreadable columns stay unchanged
-                    refuse_resuming_unreadable(before, job)
                     touched.append((job.updated, job.uid))
                 else:
-                    refuse_stand_ins(job)
                     described.append(edited_values(job))
             await write_rows(db, UPDATE_JOBS, described)
             await write_rows(db, TOUCH_JOBS, touched)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Final
-
-from msgspec.structs import replace
 
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
@@ -15,29 +14,23 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import ChangeRecord, alteration, content_of_new_job, plain_record
+from scheduler_async.stores.change_codec import content_of_new_job, plain_record
 from scheduler_async.stores.codec import (
     STATE_FIELDS,
     Row,
     description_values,
     edited_values,
-    has_unreadable_state,
-    refuse_resuming_unreadable,
-    refuse_stand_ins,
-    refuse_unreadable_state,
-    shown,
     state_values,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
-from scheduler_async.stores.decisions import is_relinked, reviewed, rows_of_removal
+from scheduler_async.stores.decisions import reviewed_all, rows_of_removal
+from scheduler_async.stores.edit_plan import EditPlan
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
-from scheduler_async.stores.run_codec import Skipped
 from scheduler_async.stores.sqlite.base import (
     EDITED,
     FREE_INSTANCES,
     SELECT_EDITED,
-    SET_LAST_CHANGE,
     UPDATE_ONLY_STATE,
     USUAL,
     last_number,
@@ -68,7 +61,7 @@ NARROW_COLUMNS: Final = ("revision", "handler", "rank", "id", "group_key", *STAT
 INSERT_JOB: Final = inserting("job", *DESCRIPTION_TYPES)
 INSERT_NEW_JOB: Final = inserting("job", *DESCRIPTION_TYPES, "last_change")
 UPDATE_JOB: Final = updating("job", ["uid"], *EDITED_COLUMNS)
-UPDATE_TIME: Final = "UPDATE job SET updated_at = ?, last_change = coalesce(?, last_change) WHERE uid = ?"
+UPDATE_TIME: Final = "UPDATE job SET updated_at = ? WHERE uid = ?"
 INSERT_STATE: Final = inserting("state", "uid", *NARROW_COLUMNS, usual=USUAL)
 # The same for a job whose place among the others does not change. Some indexes stay as they are then.
 UPDATE_REVISION: Final = updating("state", ["uid"], "revision", *STATE_FIELDS, always="touched = 1", usual=USUAL)
@@ -138,50 +131,29 @@ class JobWork(SuccessorWork):
         quota: Quota | None = None,
     ) -> list[Transition | None]:
         jobs, uid = self._find(db, changes)
-        numbers: dict[str, int] = {}
-        edits: list[Transition | None] = []
-        added: dict[int, Job] = {}
-        skipped: list[Skipped] = []
-        rescheduled: dict[int, Job] = {}
+        plan = EditPlan(jobs, count(uid + 1), now, by)
         for change in changes:
-            name = change.namespace, change.id
-            before = jobs.get(name)
-            edit = change.decide(before)
-            if edit is not None and edit.kind is not None:
-                job = edit.job
-                if before is None:
-                    uid += 1
-                    job.take_number(uid)
-                    added[uid] = job
-                elif job.uid in added:
-                    added[job.uid] = job
-                else:
-                    if is_relinked(before, job):
-                        rescheduled[job.uid] = job
-                    self._update(db, before, job, numbers, alteration(before, job, edit.kind, now, by))
-                jobs[name] = job
-                if self._queue is not None:  # many jobs may be added at once
-                    self._add_if_due(job)
-            if edit is not None and edit.job.description.unreadable:
-                edit = replace(edit, job=shown(edit.job, 0))
-            if edit is not None and edit.skips:
-                skipped.append((edit.job, edit.skips, now))
-            edits.append(edit)
-        if quota is not None and quota.max_jobs is not None and added:
+            plan.decide(change)
+        if quota is not None and quota.max_jobs is not None and plan.added:
             (stored,) = db.execute(COUNT_JOBS, (quota.namespace, quota.max_jobs)).fetchone()
-            quota.check_jobs(stored, len(added))
-        linked = [job for job in added.values() if job.description.schedule.follows_runs]
-        if rescheduled or linked:
-            linked += rescheduled.values()
+            quota.check_jobs(stored, len(plan.added))
+        linked = plan.linked
+        if linked:
             self._check_links(db, linked)
-        if added:
-            self._insert(db, list(added.values()), numbers, now, by)
+        numbers: dict[str, int] = {}
+        self._update_all(db, plan.changed.values(), numbers)
+        self._write_changes(db, plan.records)
+        if plan.added:
+            self._insert(db, list(plan.added.values()), numbers, now, by)
         if linked:
             self._link(db, linked)
-        self._last_job = uid
-        if skipped:
-            self._write_skips(db, skipped)
-        return edits
+        self._last_job = uid + len(plan.added)
+        if self._queue is not None:  # many jobs may be added at once
+            for job in plan.jobs:
+                self._add_if_due(job)
+        if plan.skipped:
+            self._write_skips(db, plan.skipped)
+        return plan.edits
 
     def _find(self, db: sqlite3.Connection, changes: Sequence[Change]) -> tuple[dict[tuple[str, str], Job], int]:
         """Return the jobs of *changes* that exist, and the highest number that a job ever had."""
@@ -219,34 +191,22 @@ class JobWork(SuccessorWork):
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
     ) -> int | None:
         rows = db.execute(REVIEW, (after, now, limit)).fetchall()
-        numbers: dict[str, int] = {}
-        for before in self._jobs(db, rows, now).values():
-            if has_unreadable_state(before) or before.description.unreadable:
-                continue
-            job = reviewed(before, decide)
-            if job is not None:
-                self._update(db, before, job, numbers)
-                self._add_if_due(job)
+        changed = reviewed_all(self._jobs(db, rows, now).values(), decide)
+        self._update_all(db, changed, {})
+        for _, job in changed:
+            self._add_if_due(job)
         return rows[-1][0] if len(rows) == limit else None
 
-    def _update(
-        self,
-        db: sqlite3.Connection,
-        before: Job,
-        job: Job,
-        numbers: dict[str, int],
-        record: ChangeRecord | None = None,
-    ) -> None:
-        """Write a changed job, and the *record* of its change."""
-        refuse_unreadable_state(before)
-        if job.revision != before.revision:
-            refuse_stand_ins(job)
-        if job.state.running and not before.state.running:
-            db.execute(MOVE_OWNER, (job.uid,))
-            db.execute(FORGET_OWNER, (job.uid,))
-        if job.description.unreadable:
-            refuse_resuming_unreadable(before, job)
-        self._update_spec(db, before, job, None if record is None else self._insert_change(db, record))
+    def _update_all(self, db: sqlite3.Connection, changed: Iterable[tuple[Job, Job]], numbers: dict[str, int]) -> None:
+        """Write changed jobs, each as it was and as it is. For *numbers*, see `_number_of`."""
+        for before, job in changed:
+            if job.state.running and not before.state.running:
+                db.execute(MOVE_OWNER, (job.uid,))
+                db.execute(FORGET_OWNER, (job.uid,))
+            self._update_description(db, before, job)
+            self._update_state(db, before, job, numbers)
+
+    def _update_state(self, db: sqlite3.Connection, before: Job, job: Job, numbers: dict[str, int]) -> None:
         if job.description.unreadable:  # placeholders are not stored
             UPDATE_ONLY_STATE.one(db, *state_values(job.state), job.uid)
             return
@@ -258,15 +218,12 @@ class JobWork(SuccessorWork):
             self._forget_unused(db, {before.handler})
             numbers.pop(before.handler, None)
 
-    def _update_spec(self, db: sqlite3.Connection, before: Job, job: Job, change: int | None) -> None:
-        """Write the description of a changed job. *change* is the number of its change, if there is a record."""
+    def _update_description(self, db: sqlite3.Connection, before: Job, job: Job) -> None:
         if job.revision == before.revision:  # only its state changes; unreadable columns stay unchanged
-            db.execute(UPDATE_TIME, (job.updated, change, job.uid))
+            db.execute(UPDATE_TIME, (job.updated, job.uid))
             self._remembered.pop(job.uid)
-            return
-        UPDATE_JOB.one(db, *edited_values(job))
-        if change is not None:
-            db.execute(SET_LAST_CHANGE, (change, job.uid))
+        else:
+            UPDATE_JOB.one(db, *edited_values(job))
 
     def remove(
         self,

@@ -1,0 +1,144 @@
+"""The run log: rows by job, by namespace and by time, and what one run left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.stores.memory.base import WorkBase
+from scheduler_async.stores.memory.records import JobRecord, StoredRun
+from scheduler_async.stores.messages import (
+    LOOK_BACK,
+    MOST_ATTEMPTS,
+    MOST_SKIPS,
+    USUAL_OUTCOMES,
+    RunDetails,
+    RunFilter,
+)
+from scheduler_async.stores.row_range import RUNS
+from scheduler_async.stores.run_codec import details_of_run, run_row
+from scheduler_async.timekeeping.instants import Micros
+
+
+class RunLogWork(WorkBase):
+    """The transactions that read the run log. For their purpose, see `Store`."""
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRow]:
+        found = (run for run in self._newest(wanted) if _is_wanted(run, wanted))
+        return [self._row(run) for run in islice(found, wanted.limit)]
+
+    def _newest(self, wanted: RunFilter) -> Iterator[StoredRun]:
+        """Iterate over the rows that may be wanted, newest first."""
+        runs = self._tables.runs
+        if wanted.run is not None:
+            found = runs.get(wanted.run)
+            yield from () if found is None or not self._is_named(found, wanted) else (found,)
+            return
+        if wanted.names_jobs:
+            records = self._records_of(wanted)
+            rows: Iterable[StoredRun] = (
+                map(runs.__getitem__, reversed(records[0].runs))
+                if len(records) == 1
+                else map(runs.__getitem__, merge(*(reversed(record.runs) for record in records), reverse=True))
+            )
+        else:
+            rows = reversed(runs.values())
+            if wanted.selects_among_all and wanted.limit is not None and not _is_rare(wanted):
+                rows = islice(rows, LOOK_BACK)
+        for run in rows:
+            if wanted.since is not None and run.claimed_at < wanted.since - RUNS.disorder:
+                return
+            yield run
+
+    def _records_of(self, wanted: RunFilter) -> list[JobRecord]:
+        """Return the jobs that a filter names. A removed job counts if no other has its name."""
+        found = [*self._all_named(wanted.namespace, wanted.id)]
+        if found and wanted.namespace is not None and wanted.id is not None:
+            return found
+        for (namespace, name), records in self._tables.removed.items():
+            if wanted.namespace in (None, namespace) and wanted.id in (None, name):
+                found += records
+        return found
+
+    def _is_named(self, run: StoredRun, wanted: RunFilter) -> bool:
+        job = self._tables.jobs[run.uid].job
+        return wanted.namespace in (None, job.namespace) and wanted.id in (None, job.id)
+
+    def _row(self, run: StoredRun) -> RunRow:
+        job = self._tables.jobs[run.uid].job
+        return run_row(
+            run.id,
+            job.id,
+            job.namespace,
+            run.scheduled_for,
+            run.started_at,
+            run.finished_at,
+            run.attempt,
+            run.trigger,
+            run.outcome,
+            run.reason,
+            run.missed,
+            run.error,
+            run.message,
+            run.exit_code,
+            run.node,
+            run.claimed_at,
+            run.result,
+            run.progress,
+            run.progress_message,
+            run.after,
+        )
+
+    def details_of(self, run: int) -> RunDetails:
+        tables = self._tables
+        row = tables.runs.get(run)
+        if row is None:
+            return RunDetails()
+        record = tables.jobs[row.uid]
+        changes = (tables.changes[number] for number in record.changes)
+        edits = (change.before for change in changes if change.at >= row.claimed_at and change.before is not None)
+        return details_of_run(row.traceback, row.payload, edits, record.job.description.payload_json)
+
+    def runs_about(self, uid: int, start: Micros, end: Micros) -> list[RunRow]:
+        record = self._tables.jobs.get(uid)
+        if record is None:
+            return []
+        stretches = [(start, end)]
+        found: dict[int, StoredRun] = {}
+        rows = [self._tables.runs[number] for number in record.runs]
+        skips = sorted((run for run in rows if run.attempt == 0 and run.scheduled_for < end), key=_occurrence)
+        about = (run for run in reversed(skips[-MOST_SKIPS:]) if run.finished_at is not None)
+        skip = next((run for run in about if run.finished_at is not None and run.finished_at >= start), None)
+        if skip is not None:
+            found[skip.id] = skip
+            # A claim writes the row of its run before those of the occurrences that it skips.
+            before = next((run for run in reversed(rows) if run.id < skip.id and run.attempt > 0), None)
+            if before is not None and before.claimed_at == skip.claimed_at:
+                stretches.append((before.scheduled_for, before.scheduled_for + 1))
+        for first, last in stretches:
+            within = sorted((run for run in rows if first <= run.scheduled_for < last), key=_occurrence)
+            for are_attempts in (True, False):
+                some = (run for run in within if run.is_attempt is are_attempts)
+                found |= {run.id: run for run in islice(some, MOST_ATTEMPTS)}
+        return [self._row(found[number]) for number in sorted(found, reverse=True)]
+
+
+def _occurrence(run: StoredRun) -> Micros:
+    return run.scheduled_for
+
+
+def _is_rare(wanted: RunFilter) -> bool:
+    """Return whether rows with the wanted outcome may be few, so that all are looked at."""
+    return wanted.outcome is not None and wanted.outcome not in USUAL_OUTCOMES
+
+
+def _is_wanted(run: StoredRun, wanted: RunFilter) -> bool:
+    return (
+        (wanted.outcome is None or run.outcome == wanted.outcome)
+        and (wanted.trigger is None or run.trigger == wanted.trigger)
+        and (wanted.since is None or run.claimed_at >= wanted.since)
+        and (wanted.until is None or run.claimed_at <= wanted.until)
+        and (wanted.before is None or run.id < wanted.before)
+    )

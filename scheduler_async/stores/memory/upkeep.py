@@ -1,0 +1,113 @@
+"""Upkeep: purge old rows, end pauses, and disable jobs without a user."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from heapq import nsmallest
+
+from msgspec.structs import replace
+
+from scheduler_async.jobs.history import THE_SCHEDULER, Action
+from scheduler_async.jobs.job import Job
+from scheduler_async.rules.terms import Transition
+from scheduler_async.stores.change_codec import disablings, plain_record, resumptions
+from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself
+from scheduler_async.stores.memory.base import DISABLED
+from scheduler_async.stores.memory.jobs import JobWork
+from scheduler_async.stores.memory.records import JobRecord, StoredRun
+from scheduler_async.stores.messages import PURGED
+from scheduler_async.timekeeping.instants import Micros
+
+
+class UpkeepWork(JobWork):
+    """The transactions of upkeep. For their purpose, see `Store`."""
+
+    def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
+        jobs = (record.job for record in self._all_named(None))
+        found = [job for job in jobs if job.user_id is None and job.state.phase is not DISABLED]
+        edits = [disabled_by(job, reason, now) for job in found]
+        for edit in edits:
+            self._put(edit.job)
+        self._write_skips((edit.job, edit.skips, now) for edit in edits)
+        self._write_changes(disablings((job, edit, now) for job, edit in zip(found, edits, strict=True)))
+        return [edit.job for edit in edits]
+
+    def resume_paused(self, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
+        jobs = [self._tables.jobs[uid].job for uid in self._paused.take(now, limit)]
+        paused = [job for job in jobs if is_readable(job)]
+        edits = [resumed_by_itself(job, now) for job in paused]
+        for edit in edits:
+            self._put(edit.job)
+        self._write_skips((edit.job, edit.skips, now) for edit in edits)
+        self._write_changes(resumptions(zip(paused, edits, strict=True)))
+        return edits, now if len(edits) == limit else self._paused.first
+
+    def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
+        jobs = self._tables.jobs
+        return [uid for uid in uids if uid in jobs and len(jobs[uid].runs) > keep]
+
+    def purge_runs(self, uids: Sequence[int], keep: int, now: Micros) -> None:
+        for uid in self.overgrown(uids, keep):
+            record = self._tables.jobs[uid]
+            rows = (self._tables.runs[number] for number in record.runs[: len(record.runs) - keep])
+            # Runs from before the clock was set back are kept until their time has come again: they do not run twice.
+            old = [run for run in rows if run.outcome is not None and run.scheduled_for <= now]
+            self._note_forgotten(record, old)
+            self._delete_runs(record, {run.id for run in old})
+
+    def _note_forgotten(self, record: JobRecord, old: Collection[StoredRun]) -> None:
+        """Note the time up to which rows are missing."""
+        job = record.job
+        moments = [run.scheduled_for for run in old if run.is_attempt]
+        until = max((at for at in (job.state.forgotten_until, *moments) if at is not None), default=None)
+        self._put(job.with_state(replace(job.state, forgotten_until=until)))
+
+    def purge_removed(self, before: Micros, limit: int) -> int:
+        tables = self._tables
+        old = (
+            record
+            for records in tables.removed.values()
+            for record in records
+            if record.removed_at is not None and record.removed_at < before and not record.held
+        )
+        gone = nsmallest(limit, old, key=lambda record: record.removed_at or 0)
+        for record in gone:
+            self._delete(record)
+        return len(gone)
+
+    def _delete(self, record: JobRecord) -> None:
+        """Delete a removed job with its runs, its changes and its backfills."""
+        tables, job = self._tables, record.job
+        for number in record.runs:
+            del tables.runs[number]
+        for number in record.changes:
+            del tables.changes[number]
+        for number in [one.number for one in tables.backfills.values() if one.uid == job.uid]:
+            del tables.backfills[number]
+        del tables.jobs[job.uid]
+        name = job.namespace, job.id
+        tables.removed[name] = [one for one in tables.removed[name] if one is not record]
+        if not tables.removed[name]:
+            del tables.removed[name]
+
+    def purge_disabled(
+        self,
+        before: Micros,
+        limit: int,
+        now: Micros,
+        *,
+        ended: bool,
+        spared: Collection[tuple[str, str]] = (),
+    ) -> list[Job]:
+        disabled = self._disabled[ended]
+        jobs: list[Job] = []
+        others: list[Job] = []
+        while len(jobs) < limit and (some := disabled.take(before - 1, limit - len(jobs))):
+            for job in (self._tables.jobs[uid].job for uid in some):
+                (jobs if can_be_purged(job, spared) and not job.is_running else others).append(job)
+        for job in others:  # they do not hide other jobs
+            disabled.put(job.uid, job.state.disabled_at)
+        for job in jobs:
+            self._let_go(self._tables.jobs[job.uid], now)
+        self._write_changes(plain_record(job.uid, now, Action.REMOVE, THE_SCHEDULER, PURGED[ended]) for job in jobs)
+        return jobs

@@ -255,3 +255,36 @@ def test_importing_the_package_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (["--help"], ["asyncio", "sqlite3", "msgspec", "rich", "logging", "scheduler_async.scheduler"]),
+        (["list", "--help"], ["asyncio", "sqlite3", "msgspec", "rich", "logging", "scheduler_async.scheduler"]),
+        (["next", "0 9 * * *"], ["sqlite3", "aiosqlite", "scheduler_async.scheduler"]),
+        (
+            ["list"],
+            [
+                "croniter",
+                "anyio",
+                "asyncpg",
+                "holidays",
+                "scheduler_async.stores.postgres",
+                "scheduler_async.stores.copying",
+            ],
+        ),
+    ],
+    ids=" ".join,
+)
+def test_a_command_loads_only_what_it_needs(arguments: list[str], unneeded: list[str], tmp_path: Path) -> None:
+    """A person waits for each module."""
+    program = [sys.executable, "-X", "importtime", "-m", "scheduler_async"]
+    if arguments == ["list"]:
+        subprocess.run([*program, "add", "one", "true", "--every", "5m"], check=True, cwd=tmp_path, capture_output=True)
+
+    done = subprocess.run([*program, *arguments], capture_output=True, text=True, check=True, cwd=tmp_path)
+
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "scheduler_async.cli.app" in loaded
+    assert loaded.isdisjoint(unneeded), loaded.intersection(unneeded)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from msgspec import structs
+
 from scheduler_async.engine.engine import Engine
 from scheduler_async.engine.health import Health, judge
 from scheduler_async.engine.outlook import Outlook
@@ -91,10 +93,10 @@ class Reading:
             in_progress = [
                 job
                 for status in ((Status.RUNNING, Status.QUEUED) if wanted.status is None else (wanted.status,))
-                for job in await self._ask(self._store.list_jobs(replace(wanted, status=status, limit=None)))
+                for job in await self._ask(self._store.list_jobs(structs.replace(wanted, status=status, limit=None)))
             ]
             if in_progress:  # the store may have counted some of them before jobs that run earlier
-                more = replace(wanted, limit=wanted.limit + len(in_progress))
+                more = structs.replace(wanted, limit=wanted.limit + len(in_progress))
                 found = await self._ask(self._store.list_jobs(more))
             found = list({job.uid: job for job in (*found, *in_progress)}.values())
         now = self._engine.setting.clock.micros()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING
 
 from scheduler_async.jobs.answers import Explanation, Node, PassSummary, Upcoming
 from scheduler_async.jobs.job import Job
@@ -16,7 +17,9 @@ from scheduler_async.jobs.statistics import RunStats
 from scheduler_async.rules.explaining import after_pause
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.stores.copy_records import Verdict
-from scheduler_async.stores.copying import Copy
+
+if TYPE_CHECKING:
+    from scheduler_async.stores.copying import Copy
 
 
 def listed_form(job: Job) -> Form:

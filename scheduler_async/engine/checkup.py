@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.claimer import Claimer
@@ -21,8 +22,7 @@ COUNT_EVERY = 1.0  # seconds
 MOST_COUNTED = 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoreAnswer:
+class StoreAnswer(Struct, frozen=True, kw_only=True):
     """The answer of the store to a check-up."""
 
     earliest_due: Micros | None = None

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from scheduler_async.timekeeping.durations import describe_duration
 
 # A machine may be busy, and a store locked, for some seconds. Anything longer is a failure.
@@ -43,8 +45,7 @@ class Health:
         return {"ok": self.ok, **asdict(self)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signs:
+class Signs(Struct, frozen=True, kw_only=True):
     """The signs of a scheduler's health. Durations are in seconds."""
 
     status: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from logging import ERROR, INFO
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from scheduler_async.engine.agenda import Agenda
@@ -40,8 +40,7 @@ MOST_AT_ONCE = 500
 RETRY_FLOOR: Micros = SECOND
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     """Runs that are recorded together."""
 
     runs: Sequence[ActiveRun]

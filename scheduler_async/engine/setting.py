@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from scheduler_async.jobs.events import Events
 from scheduler_async.outbox import Outbox
@@ -20,8 +21,7 @@ from scheduler_async.timekeeping.instants import Micros
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """The limits of a scheduler."""
 
     max_concurrent: int | None = None
@@ -48,8 +48,7 @@ class Limits:
         return self.group_limit is not None or bool(self.group_limits)
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """The status and the counters that `Scheduler.state` shows. They outlive the sessions."""
 
     status: str = "stopped"
@@ -60,8 +59,7 @@ class Progress:
     trigger_count: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """What all parts of the engine use, and none of them replaces."""
 
     store: Store

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import BackfillNotFoundError
@@ -114,8 +116,7 @@ class SinglePass:
         return await self._engine.session.claimer.claim(self._moment, limit)
 
 
-@dataclass
-class Tally:
+class Tally(Struct):
     """The counts of a pass, as it goes."""
 
     executed: int = 0
@@ -148,7 +149,7 @@ class Tally:
 
     def summary(self) -> PassSummary:
         """Return the counts so far."""
-        return PassSummary(**vars(self))
+        return PassSummary(**asdict(self))
 
 
 def _is_tried_again(active: ActiveRun) -> bool:

@@ -13,8 +13,9 @@ has started (`Claimer.begun_elsewhere`, called by `engine/editor.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
@@ -41,8 +42,7 @@ CROWD = 64
 FIRST_GUESS = 0.000_200  # seconds
 
 
-@dataclass(slots=True)
-class Expected:
+class Expected(Struct):
     """The next time at which jobs are due, and how many, as far as they are known."""
 
     at: Micros | None = None

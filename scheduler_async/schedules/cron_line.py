@@ -16,11 +16,12 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from scheduler_async.errors import CronParseError, quoted
 from scheduler_async.schedules.month_days import MonthDays
@@ -308,8 +309,7 @@ _EPOCH = datetime(1970, 1, 1)
 _shared_days = lru_cache(maxsize=256)(Days)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FieldKind:
+class FieldKind(Struct, frozen=True, kw_only=True):
     """The values that one of the six fields may have."""
 
     name: str
@@ -337,8 +337,7 @@ DAY_OF_WEEK = FieldKind(name="day-of-week", low=0, high=7, example="MON-FRI", na
 KINDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """One field of a line: its text, and the values that match, in order."""
 
     kind: FieldKind

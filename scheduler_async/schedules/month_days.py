@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import calendar
-from dataclasses import dataclass
 from datetime import date
+
+from msgspec import Struct
 
 _EPOCH = date(1970, 1, 1).toordinal()
 # The longest wait is for 29 February: eight years, around 2100.
 MOST_MONTHS = 50 * 12
 
 
-@dataclass(frozen=True, kw_only=True)
-class MonthDays:
+class MonthDays(Struct, frozen=True, kw_only=True):
     """Days that depend on the length of a month and on its weekdays, which croniter does not find."""
 
     months: tuple[int, ...]

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, Self
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from scheduler_async.errors import StoreError
 from scheduler_async.jobs.enums import Outcome, Priority, Status, Trigger
 from scheduler_async.jobs.history import NodeFate
@@ -84,8 +87,7 @@ class Decision(NamedTuple):
     adds: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+class Claims(Struct, frozen=True, kw_only=True):
     """The result of a claim."""
 
     runs: Sequence[ClaimedRun] = ()
@@ -104,8 +106,7 @@ class Claims:
     """Whether runs must be cancelled, perhaps of this node, to make room for occurrences that are due."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimTerms:
+class ClaimTerms(Struct, frozen=True, kw_only=True):
     """The conditions under which a claim may take due jobs."""
 
     node: int
@@ -120,7 +121,7 @@ class ClaimTerms:
     """The limit for counting the jobs that are due next."""
     group_limit: int | None = None
     """The concurrency limit of a group within a namespace, unless `group_limits` has one."""
-    group_limits: Mapping[str, int] = field(default_factory=dict)
+    group_limits: Mapping[str, int] = struct_field(default_factory=dict)
     """The concurrency limits by group name. The key "*/name" limits a group across all namespaces."""
     group_rates: Rates = NO_RATES
     """How many runs of a group may start in a period."""
@@ -141,8 +142,7 @@ class ClaimTerms:
         return Rooms(self.group_limit, self.group_limits, running, self.group_rates.counts, started)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeIdentity:
+class NodeIdentity(Struct, frozen=True, kw_only=True):
     """A process that shares the store."""
 
     name: str
@@ -235,8 +235,7 @@ class NodeRow:
         return self.beat == NEVER_BEAT and not self.identity.host
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatus:
+class NodeStatus(Struct, frozen=True, kw_only=True):
     """A node, with the facts that only the store knows."""
 
     node: NodeRow
@@ -250,8 +249,7 @@ class NodeStatus:
     """How far its clock was ahead of the store's clock at the last heartbeat. Zero if all nodes share one clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
+class JobFilter(Struct, frozen=True, kw_only=True):
     """A filter for jobs. None means any."""
 
     status: Status | None = None
@@ -290,8 +288,7 @@ def _is_same_json(one: object, other: object) -> bool:
     return one == other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
+class RunFilter(Struct, frozen=True, kw_only=True):
     """A filter for rows of the run log, newest first. None means any."""
 
     run: int | None = None
@@ -343,8 +340,7 @@ class RunDetails(NamedTuple):
     payload: Json = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeFilter:
+class ChangeFilter(Struct, frozen=True, kw_only=True):
     """A filter for changes of jobs, newest first. None means any."""
 
     namespace: str | None = None
@@ -360,8 +356,7 @@ FEW_JOBS = 1000
 newest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLife:
+class NodeLife(Struct, frozen=True, kw_only=True):
     """A row of the lives of nodes."""
 
     identity: NodeIdentity

@@ -7,11 +7,11 @@ import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler_async import Every, Health, JobSpec, Manual, Scheduler, SchedulerError, SQLiteStore, Store, StoreError
 from scheduler_async.engine.health import Signs, judge

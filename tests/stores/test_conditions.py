@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import fields
 from itertools import combinations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from scheduler_async import Every, Job, JobSpec, Outcome, Priority, Status
 from scheduler_async.jobs.enums import Phase

@@ -6,9 +6,10 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from scheduler_async import Manual, Scheduler
 from scheduler_async.stores.liveness import BEAT, LEASE, MARGIN, Watch, is_gone, may_live, new_identity, node_of, retire

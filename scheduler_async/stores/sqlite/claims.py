@@ -6,18 +6,20 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.policies import USUAL as USUAL_POLICY
 from scheduler_async.jobs.run import ClaimedRun
+from scheduler_async.rules.claiming import CLAIMED_FIELDS
 from scheduler_async.rules.groups import Rooms
 from scheduler_async.rules.plans import has_room
 from scheduler_async.rules.rates import NO_RATES, Rates
 from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
-from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state, state_values
+from scheduler_async.stores.codec import Row, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import (
     after_repeat,
     are_due,
@@ -36,10 +38,11 @@ from scheduler_async.stores.sqlite.base import (
     INSERT_REQUEST,
     LAST_RUN,
     SELECT_STATE,
+    USUAL,
     WRITE_STATE,
     free_values,
 )
-from scheduler_async.stores.sqlite.bulk_writes import inserting
+from scheduler_async.stores.sqlite.bulk_writes import inserting, updating
 from scheduler_async.stores.sqlite.rates import RateWork
 from scheduler_async.stores.sqlite.successors import SuccessorWork
 from scheduler_async.timekeeping.instants import LAST, Micros
@@ -152,6 +155,9 @@ EARLIEST_DUE: Final = f"""
       FROM handler h
      WHERE :handlers IS NULL OR h.name IN (SELECT value FROM json_each(:handlers))
 """
+# The state of a claimed job, with the run and the node that hold it.
+HOLD_STATE: Final = updating("state", ["uid"], *CLAIMED_FIELDS, "run", "node", always="touched = 0", usual=USUAL)
+_claimed_values: Final = attrgetter("activity._value_", *CLAIMED_FIELDS[1:])
 INSERT_RUN: Final = inserting(
     "run",
     *("id", "uid", "scheduled_for", "attempt", "trigger", "claimed_at", "started_at", "node"),
@@ -225,7 +231,7 @@ class ClaimWork(SuccessorWork, RateWork):
         if plan.instances:
             self._hold_instances(db, plan, terms.node)
         else:
-            WRITE_STATE.all(db, (held_values(run, terms.node) for run in runs))
+            HOLD_STATE.all(db, (held_values(run, terms.node) for run in runs))
         repeated: set[int] = set()
         if INSERT_RUN.all(db, (inserted_values(run, name) for run in runs)) != len(runs):
             repeated = self._undo_repeated(db, runs, until)
@@ -293,7 +299,7 @@ class ClaimWork(SuccessorWork, RateWork):
     def _hold_instances(self, db: sqlite3.Connection, plan: ClaimPlan, node: int) -> None:
         """Write the claimed jobs, of which some may have several runs. Such a job may be due again at once."""
         several = {run.id for run in plan.instances}
-        WRITE_STATE.all(db, (held_values(run, node) for run in plan.runs if run.id not in several))
+        HOLD_STATE.all(db, (held_values(run, node) for run in plan.runs if run.id not in several))
         WRITE_STATE.all(db, (free_values(run.job) for run in plan.instances))
         for job in plan.still_due:
             self._add_if_due(job)
@@ -393,7 +399,7 @@ class ClaimWork(SuccessorWork, RateWork):
             WRITE_STATE.one(db, *free_values(run.job))
             db.execute(ADD_INSTANCES, (run.id, run.uid, node))
         else:
-            WRITE_STATE.one(db, *held_values(run, node))
+            HOLD_STATE.one(db, *held_values(run, node))
 
     def _require_node(self, db: sqlite3.Connection, node: int) -> str:
         row = db.execute("SELECT name FROM node WHERE number = ?", (node,)).fetchone()
@@ -444,6 +450,6 @@ def inserted_values(run: ClaimedRun, node: str) -> Row:
 
 
 def held_values(run: ClaimedRun, node: int) -> Row:
-    """Return the columns of `WRITE_STATE` for the claimed job of *run*."""
+    """Return the columns of `HOLD_STATE` for the claimed job of *run*."""
     job = run.job
-    return (*state_values(job.state), run.id, node, job.uid)
+    return (*_claimed_values(job.state), run.id, node, job.uid)

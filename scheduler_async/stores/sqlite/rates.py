@@ -46,6 +46,8 @@ class RateWork(WorkBase):
         self, db: sqlite3.Connection, runs: Sequence[ClaimedRun], rates: Rates, now: Micros
     ) -> Counter[tuple[str, Micros]]:
         """Count the starts of claimed *runs* whose groups have a rate. Forget those that no longer count."""
+        if not rates:
+            return Counter()
         claimed = ((group_key(run.job.namespace, run.job.group), run.claimed_at) for run in runs)
         counted = rates.starts(claimed)
         if counted:

@@ -735,6 +735,25 @@ async def test_a_damaged_row_of_a_handler_keeps_no_job_waiting(
     assert 'of table "handler": column "name": it is "wrok", but its jobs have the handler "work"' in warning
 
 
+async def test_a_run_whose_owner_names_another_job_neither_holds_up_that_job_nor_is_cancelled_for_it(
+    made: str, new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+) -> None:
+    long = new_scheduler(made)
+    worker.takes = "1h"
+    await long.add_job(Manual(), handler="work", id="long", max_instances=2)
+    await long.add_job(Every("1h", anchor=clock.now(), start=clock.now()), handler="work", id="late", overlap="cancel")
+    await long.start()
+    run = await long.trigger_job("long")
+    worker.takes = None
+    await sql(made, "UPDATE instance SET uid = (SELECT uid FROM job WHERE id = 'late')")
+
+    await clock.advance("1h", wait_for_runs=False)
+
+    (late,) = await long.run_log("late")
+    row = await long.wait_for_run(run)
+    assert (late.outcome, row.outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
+
+
 @pytest.mark.parametrize(
     ("change", "column"),
     [

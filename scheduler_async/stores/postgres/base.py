@@ -80,8 +80,12 @@ ADD_INSTANCES: Final = """
     INSERT INTO instance (run, uid, node) SELECT run, uid, $1 FROM unnest($2::bigint[], $3::bigint[]) AS c (run, uid)
 """
 ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[]) AND backfill IS NULL"
+# A damaged row may name another job, which must not wait for that run, nor cancel it.
 COUNT_INSTANCES: Final = """
-    SELECT uid, count(*) FROM instance WHERE uid = ANY($1::bigint[]) AND backfill IS NULL GROUP BY uid
+    SELECT i.uid, count(*)
+      FROM instance i JOIN run r ON r.id = i.run AND r.uid = i.uid
+     WHERE i.uid = ANY($1::bigint[]) AND i.backfill IS NULL
+  GROUP BY i.uid
 """
 FREE_INSTANCES: Final = "DELETE FROM instance WHERE run = ANY($1::bigint[])"
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"

@@ -219,10 +219,10 @@ NEW_RUN: Final = "SELECT nextval('run_id')"
 # Ask the owners of the oldest runs of these jobs to cancel them.
 CANCEL_OLDEST: Final = """
     INSERT INTO request (run, uid, kind, reason, at)
-    SELECT min(run), uid, 'cancel', $2, $3
-      FROM instance
-     WHERE uid = ANY($1::bigint[]) AND backfill IS NULL
-  GROUP BY uid
+    SELECT min(i.run), i.uid, 'cancel', $2, $3
+      FROM instance i JOIN run r ON r.id = i.run AND r.uid = i.uid
+     WHERE i.uid = ANY($1::bigint[]) AND i.backfill IS NULL
+  GROUP BY i.uid
         ON CONFLICT DO NOTHING
 """
 LATEST_RUN: Final = """

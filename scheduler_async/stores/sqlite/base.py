@@ -80,10 +80,13 @@ CROSS JOIN state s ON s.uid = i.uid
 """
 ADD_INSTANCES: Final = "INSERT INTO instance (run, uid, node) VALUES (?, ?, ?)"
 ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run IN (SELECT value FROM json_each(?)) AND backfill IS NULL"
+# A damaged row may name another job, which must not wait for that run, nor cancel it.
 COUNT_INSTANCES: Final = """
-    SELECT uid, count(*) FROM instance INDEXED BY instance_of_job
-     WHERE uid IN (SELECT value FROM json_each(?)) AND backfill IS NULL
-  GROUP BY uid
+    SELECT i.uid, count(*)
+      FROM instance i INDEXED BY instance_of_job
+CROSS JOIN run r ON r.id = i.run AND r.uid = i.uid
+     WHERE i.uid IN (SELECT value FROM json_each(?)) AND i.backfill IS NULL
+  GROUP BY i.uid
 """
 FREE_INSTANCES: Final = "DELETE FROM instance WHERE run IN (SELECT value FROM json_each(?))"
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"

@@ -166,9 +166,11 @@ INSERT_RUN: Final = inserting(
 # Ask the owner of the oldest run of a job to cancel it.
 CANCEL_OLDEST: Final = """
     INSERT OR IGNORE INTO request (run, uid, kind, reason, at)
-    SELECT run, ?, 'cancel', ?, ? FROM instance INDEXED BY instance_of_job
-     WHERE uid = ? AND backfill IS NULL
-  ORDER BY run
+    SELECT i.run, i.uid, 'cancel', ?, ?
+      FROM instance i INDEXED BY instance_of_job
+CROSS JOIN run r ON r.id = i.run AND r.uid = i.uid
+     WHERE i.uid = ? AND i.backfill IS NULL
+  ORDER BY i.run
      LIMIT 1
 """
 LATEST_RUN: Final = """
@@ -242,7 +244,7 @@ class ClaimWork(SuccessorWork, RateWork):
         self._write_changes(db, plan.changes)
         for (key, _), count in self._count_starts(db, plan.runs, terms.group_rates, now).items():
             started[key] += count
-        db.executemany(CANCEL_OLDEST, [(uid, OVERLAPPED, now, uid) for uid in plan.overlapped])
+        db.executemany(CANCEL_OLDEST, [(OVERLAPPED, now, uid) for uid in plan.overlapped])
         are_many = self._are_many_handlers
         due = {"now": until, "handlers": handlers}
         next_due, known = db.execute(NEXT_DUE_OF_MANY if are_many else NEXT_DUE, due).fetchone()

@@ -102,7 +102,8 @@ class ChangeRow:
     before: Mapping[str, Json] = field(default_factory=dict)
     """The fields that changed, as they were. Values have their JSON form."""
     after: Mapping[str, Json] = field(default_factory=dict)
-    """The fields that changed, as they are since. For a new job, the fields that differ from their defaults."""
+    """The fields that changed, as they are since. For a new job, the fields that differ from their defaults; for a
+    removed job, *before* holds those."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the change as a dict of JSON values."""

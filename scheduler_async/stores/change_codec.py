@@ -96,10 +96,19 @@ def resumptions(changed: Iterable[tuple[Job, Transition]]) -> list[ChangeRecord]
     ]
 
 
+def removal(job: Job, at: Micros, by: Actor, reason: str | None = None) -> ChangeRecord:
+    """Return the record of a removed job, with the fields that a new job with its schedule would not have."""
+    schedule = "null" if job.description.lacks("schedule") else job.schedule.json_text()
+    was = {"schedule": schedule, "handler": _text(job.handler)}
+    _note_descriptions(job, _NEW, was, {})
+    _note_states(job.state, _NEW.state, None, was, {})
+    return (job.uid, at, Action.REMOVE.value, by.name, by.via, reason, _object(was), None)
+
+
 def plain_record(
     uid: int, at: Micros, action: Action, by: Actor, reason: str | None = None, *, run: int | None = None
 ) -> ChangeRecord:
-    """Return the record of a change without fields: a removal, or a trigger or a cancellation of a *run*."""
+    """Return the record of a change without fields: a trigger or a cancellation of a *run*."""
     return (uid, at, action.value, by.name, by.via, reason, None, None if run is None else after_of_run(run))
 
 

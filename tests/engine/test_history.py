@@ -455,6 +455,39 @@ async def test_a_payload_that_was_too_large_to_keep_is_unknown(scheduler: Schedu
     assert row.payload is None
 
 
+async def test_a_removal_tells_what_the_job_was(scheduler: Scheduler) -> None:
+    """It has no other trace once its earlier changes are gone, and somebody may want it back."""
+    await scheduler.add_job(Every("5m"), handler="work", id="a", payload={"to": "ops"}, priority="high")
+    await scheduler.update_job("a", timeout="10m", max_instances=2)
+    await scheduler.pause_job("a", reason="repairs")
+
+    await scheduler.remove_job("a")
+
+    row = (await scheduler.changes("a"))[0]
+    assert (row.action, row.after) == ("remove", {})
+    assert row.before == {
+        "schedule": EVERY_5M,
+        "handler": "work",
+        "payload": {"to": "ops"},
+        "priority": "high",
+        "timeout": "10m",
+        "max_instances": 2,
+        "status": "paused",
+        "paused_reason": "repairs",
+    }
+
+
+async def test_a_large_payload_is_known_after_the_job_was_removed(scheduler: Scheduler) -> None:
+    """The record of the removal has only a note of its size."""
+    await scheduler.add_job(Every("1h", immediately=True), handler="work", id="a", payload="x" * 70_000)
+    await scheduler.run_pending()
+    (run,) = await scheduler.run_log("a")
+
+    await scheduler.remove_job("a")
+
+    assert getattr(await scheduler.get_run(run.id), "payload", None) == "x" * 70_000
+
+
 async def test_a_job_that_is_added_again_does_not_inherit_the_past(scheduler: Scheduler) -> None:
     for name in ("first", "second"):
         await scheduler.add_job(Manual(), handler="work", id="a", name=name)

@@ -14,7 +14,7 @@ from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import plain_record
+from scheduler_async.stores.change_codec import removal
 from scheduler_async.stores.decisions import reviewed_all, rows_of_removal
 from scheduler_async.stores.edit_plan import EditPlan
 from scheduler_async.stores.memory.base import above
@@ -75,7 +75,7 @@ class JobWork(SuccessorWork):
             return None
         job = record.job
         self._let_go(record, now)
-        self._write_changes([plain_record(job.uid, now, Action.REMOVE, by)])
+        self._write_changes([removal(job, now, by)])
         others = [run for run in record.held if run != own_run]
         for run in others:
             self._cancel_run(run, now)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
 
+from scheduler_async.jobs.history import Action
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.stores.memory.base import WorkBase
 from scheduler_async.stores.memory.records import JobRecord, StoredRun
@@ -98,7 +99,8 @@ class RunLogWork(WorkBase):
             return RunDetails()
         record = tables.jobs[row.uid]
         changes = (tables.changes[number] for number in record.changes)
-        edits = (change.before for change in changes if change.at >= row.claimed_at and change.before is not None)
+        since = (change for change in changes if change.at >= row.claimed_at and change.before is not None)
+        edits = (change.before for change in since if change.action != Action.REMOVE)
         return details_of_run(row.traceback, row.payload, edits, record.job.description.payload_json)
 
     def runs_about(self, uid: int, start: Micros, end: Micros) -> list[RunRow]:

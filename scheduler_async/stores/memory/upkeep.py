@@ -7,10 +7,10 @@ from heapq import nsmallest
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.history import THE_SCHEDULER, Action
+from scheduler_async.jobs.history import THE_SCHEDULER
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import disablings, plain_record, resumptions
+from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself
 from scheduler_async.stores.memory.base import DISABLED
 from scheduler_async.stores.memory.jobs import JobWork
@@ -109,5 +109,5 @@ class UpkeepWork(JobWork):
             disabled.put(job.uid, job.state.disabled_at)
         for job in jobs:
             self._let_go(self._tables.jobs[job.uid], now)
-        self._write_changes(plain_record(job.uid, now, Action.REMOVE, THE_SCHEDULER, PURGED[ended]) for job in jobs)
+        self._write_changes(removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs)
         return jobs

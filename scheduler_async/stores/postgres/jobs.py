@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_async.jobs.enums import Phase
-from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
+from scheduler_async.jobs.history import NO_ACTOR, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import content_of_new_job, plain_record
+from scheduler_async.stores.change_codec import content_of_new_job, removal
 from scheduler_async.stores.codec import (
     description_values,
     edited_values,
@@ -241,7 +241,7 @@ class JobWork(SuccessorWork):
         await db.execute(REMOVE_JOBS, [job.uid], now)
         await db.execute(UNLINK, [job.uid])
         await self._write_skips(db, [(job, rows_of_removal(job, now), now)])
-        await self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
+        await self._write_changes(db, [removal(job, now, by)])
         await db.execute(CANCEL_REQUESTED, job.uid, now, REMOVED)
         runs = {run for (run,) in await db.fetch(RUNS_OF_JOB, job.uid)}
         others = [run for run in runs if run != own_run]

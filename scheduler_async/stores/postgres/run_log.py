@@ -54,7 +54,7 @@ SELECT_DETAILS: Final = """
 EDITS_SINCE: Final = f"""
     SELECT c.before
       FROM change c
-     WHERE c.uid = $1 AND {IS_DECISION} AND c.at >= $2 AND c.before LIKE '%"payload"%'
+     WHERE c.uid = $1 AND {IS_DECISION} AND c.action <> 'remove' AND c.at >= $2 AND c.before LIKE '%"payload"%'
   ORDER BY number
      LIMIT 100
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from scheduler_async.jobs.history import THE_SCHEDULER, Action
+from scheduler_async.jobs.history import THE_SCHEDULER
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import disablings, plain_record, resumptions
+from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
 from scheduler_async.stores.messages import PURGED, REMOVED
@@ -161,7 +161,7 @@ class UpkeepWork(WorkBase):
             await db.execute(UNLINK, [job.uid for job in jobs])
             await self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
             await db.executemany(CANCEL_REQUESTED, [(job.uid, now, REMOVED) for job in jobs])
-            records = [plain_record(job.uid, now, Action.REMOVE, THE_SCHEDULER, PURGED[ended]) for job in jobs]
+            records = [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs]
             await self._write_changes(db, records)
             await self._delete_removed(db, jobs)
         return jobs

@@ -9,12 +9,12 @@ from itertools import count
 from typing import Final
 
 from scheduler_async.jobs.enums import Phase
-from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
+from scheduler_async.jobs.history import NO_ACTOR, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import content_of_new_job, plain_record
+from scheduler_async.stores.change_codec import content_of_new_job, removal
 from scheduler_async.stores.codec import (
     STATE_FIELDS,
     Row,
@@ -240,7 +240,7 @@ class JobWork(SuccessorWork):
         db.execute(REMOVE, (now, job.uid))
         db.execute(UNLINK, (job.uid,))
         self._write_skips(db, [(job, rows_of_removal(job, now), now)])
-        self._write_changes(db, [plain_record(job.uid, now, Action.REMOVE, by)])
+        self._write_changes(db, [removal(job, now, by)])
         db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid))
         db.execute(FORGET_REQUESTED, (job.uid,))
         runs = {run for (run,) in db.execute(RUNS_OF_JOB, (job.uid, job.uid))}

@@ -65,7 +65,7 @@ EDITS_SINCE: Final = f"""
     {chained("SELECT last_change FROM job WHERE uid = :uid", "decision", f":since - {CHANGES.disorder}")}
     SELECT c.before
       FROM chain CROSS JOIN change c USING (number)
-     WHERE c.at >= :since AND c.before LIKE '%"payload"%'
+     WHERE c.at >= :since AND c.action <> 'remove' AND c.before LIKE '%"payload"%'
   ORDER BY c.number
      LIMIT 100
 """

@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from scheduler_async.jobs.history import THE_SCHEDULER, Action
+from scheduler_async.jobs.history import THE_SCHEDULER
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import disablings, plain_record, resumptions
+from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.codec import has_unreadable_state, state_values
 from scheduler_async.stores.conditions import HAS_ENDED
 from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
@@ -133,8 +133,6 @@ class UpkeepWork(WorkBase):
         self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
         db.executemany(CANCEL_REQUESTED, [(now, REMOVED, job.uid) for job in jobs])
         db.executemany(FORGET_REQUESTED, [(job.uid,) for job in jobs])
-        self._write_changes(
-            db, [plain_record(job.uid, now, Action.REMOVE, THE_SCHEDULER, PURGED[ended]) for job in jobs]
-        )
+        self._write_changes(db, [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs])
         self._delete_removed(db, jobs)
         return jobs

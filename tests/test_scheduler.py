@@ -1447,6 +1447,13 @@ async def test_another_scheduler_on_the_store_may_run_a_job(new_scheduler: NewSc
     assert (await asking.explain("a")).reason is SkipReason.NOT_DUE
     await running.add_job(At(NOON), handler="unknown", id="b")
     assert (await asking.explain("b")).reason is SkipReason.NO_HANDLER
+    await running.add_job(At(NOON + HOUR), handler="unknown", id="c")
+    not_due = await asking.explain("c")
+    assert (not_due.reason, not_due.until) == (SkipReason.NO_HANDLER, NOON + HOUR)
+    assert 'does not run: no running scheduler has its handler "unknown". It runs once at' in str(not_due)
+    then = await asking.explain("c", at=NOON + HOUR)
+    assert then.reason is SkipReason.NO_HANDLER
+    assert "should run at 2026-01-05 13:00 UTC, but would not now: no handler is registered" in str(then)
     await running.stop()
     assert (await asking.explain("a")).reason is SkipReason.NO_SCHEDULER
 

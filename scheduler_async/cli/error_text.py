@@ -81,7 +81,7 @@ def explained(job: Job, explanation: Explanation) -> str:
             remedy = '"scheduler-async run" makes passes until you stop it, and "scheduler-async cron" makes one.'
         case _:
             remedy = explanation.remedy or ""
-    parts = (explanation.sentence, remedy, assumption(job, explanation.reason))
+    parts = (explanation.sentence, remedy, assumption(job, explanation))
     return " ".join(part for part in parts if part)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler_async.command import HANDLER
-from scheduler_async.jobs.answers import Upcoming
+from scheduler_async.jobs.answers import Explanation, Upcoming
 from scheduler_async.jobs.enums import Misfire, SkipReason, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules import explaining
@@ -45,9 +45,10 @@ def would_run(job: Job, now: Micros) -> bool | None:
     return patient if patient is strict else None
 
 
-def assumption(job: Job, reason: SkipReason | None) -> str | None:
-    """Return a sentence that names the rule assumed for *reason*; None if the reason depends on none."""
-    if reason in _ABOUT_MISFIRES and is_skipped_by_program(job):
+def assumption(job: Job, explanation: Explanation) -> str | None:
+    """Return a sentence that names the rule assumed for an *explanation*; None if it depends on none."""
+    reason, is_due = explanation.reason, explanation.until is None
+    if reason in _ABOUT_MISFIRES and is_due and is_skipped_by_program(job):
         name = "misfire_grace"
     elif reason in _ABOUT_RETRIES and is_retried_by_program(job) and job.consecutive_errors:
         name = "retry"

@@ -46,6 +46,8 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
         return SkipReason.UNKNOWN_SCHEDULE, later
     if not room.has_scheduler:
         return SkipReason.NO_SCHEDULER, later
+    if not room.has_handler and (later is not None or state.next_run_at is None):
+        return SkipReason.NO_HANDLER, later
     if state.next_run_at is None:
         return SkipReason.NOT_DUE, None
     if not room.clock_is_believed:
@@ -111,7 +113,10 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         if until is None
         else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
         SkipReason.STOPPING: "is due, but the scheduler is stopping and starts no new runs.",
-        SkipReason.NO_HANDLER: f"is due, but no running scheduler has its handler {quoted(job.handler)}.",
+        SkipReason.NO_HANDLER: f"is due, but no running scheduler has its handler {quoted(job.handler)}."
+        if until is None and state.next_run_at is not None
+        else f"does not run: no running scheduler has its handler {quoted(job.handler)}. It runs "
+        f"{job.schedule.describe(zone)}" + ("." if until is None else f", next {when}."),
         SkipReason.RATE_LIMITED: f"is due, but its group {quoted(job.group or '')} has reached its rate; the next run "
         f"may start {when}.",
         SkipReason.GROUP_FULL: f"is due, but its group {quoted(job.group or '')} is full; it starts when a slot frees.",

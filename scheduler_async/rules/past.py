@@ -87,17 +87,33 @@ class Then(Struct, frozen=True, gc=False, kw_only=True):
     """Whether the store knows the schedule that the job had then."""
 
     @classmethod
-    def of(cls, job: Job, changes: Sequence[ChangeRow], at: Micros) -> Self:
-        """Return *job* as it was at *at*, before the later ones of its *changes*, which come newest first."""
-        if at >= job.anchor or job.schedule.runs_once:
+    def in_moment(
+        cls, job: Job, changes: Sequence[ChangeRow], start: Micros, end: Micros
+    ) -> tuple[Self, Micros | None]:
+        """Return *job* as it was from *start* to *end*, and its first occurrence in that time.
+
+        If its schedule was edited in that time, occurrences of the earlier one count until then.
+        """
+        edits = sorted(at for at in _edits_of_schedule(changes) if start <= at < end)
+        begins = (start - 1, *edits)
+        found = [cls._since(job, changes, begin) for begin in begins]
+        for then, begin, stop in zip(found, begins, (*(at + 1 for at in edits), end), strict=True):
+            occurrence = then.occurrence_in(max(start, begin), stop)
+            if occurrence is not None:
+                return then, occurrence
+        return found[0], None
+
+    @classmethod
+    def _since(cls, job: Job, changes: Sequence[ChangeRow], at: Micros) -> Self:
+        """Return *job* as it was from *at*, before the later ones of its *changes*, which come newest first."""
+        if at >= job.anchor or job.schedule.runs_once or job.anchor == job.created:
             return cls(job=job)
-        later = [change for change in changes if to_micros(change.at) >= at and "schedule" in change.before]
+        later = [change for change in changes if to_micros(change.at) > at and "schedule" in change.before]
         try:
             schedule = Schedule.from_json(json.dumps(later[-1].before["schedule"]))
         except (IndexError, SchedulerError):  # the record is purged or damaged, or a later version wrote it
             return cls(job=job, is_known=False)
-        set_at = (to_micros(change.at) for change in changes if "schedule" in change.after)
-        anchor = next((time for time in set_at if time < at), job.created)
+        anchor = next((edit for edit in _edits_of_schedule(changes) if edit <= at), job.created)
         description = replace(job.description, schedule=schedule)
         return cls(job=replace(job, description=description, anchor=anchor), is_other_schedule=True)
 
@@ -119,6 +135,11 @@ class Then(Struct, frozen=True, gc=False, kw_only=True):
         return at if at is not None and at < end else None
 
 
+def _edits_of_schedule(changes: Sequence[ChangeRow]) -> list[Micros]:
+    """Return when the schedule was changed, newest first."""
+    return [to_micros(change.at) for change in changes if "schedule" in change.before and "schedule" in change.after]
+
+
 def moment_of(at: Micros) -> tuple[Micros, Micros]:
     """Return the time that a person means by *at*: a whole minute means all of that minute, otherwise a second."""
     return at, min(at + (MINUTE if at % MINUTE == 0 else SECOND), LAST)
@@ -127,7 +148,7 @@ def moment_of(at: Micros) -> tuple[Micros, Micros]:
 def stretch_of(job: Job, changes: Sequence[ChangeRow], at: Micros) -> tuple[Micros, Micros]:
     """Return the stretch of time in which the rows about *at* lie. Jitter moves an occurrence out of its minute."""
     start, end = moment_of(at)
-    occurrence = Then.of(job, changes, at).occurrence_in(start, end)
+    _, occurrence = Then.in_moment(job, changes, start, end)
     return start, end if occurrence is None else max(end, occurrence + 1)
 
 
@@ -141,10 +162,9 @@ class _Telling:
 
     def __init__(self, evidence: Evidence, at: Micros, now: Micros, zone: tzinfo) -> None:
         self._evidence, self._at, self._now, self._zone = evidence, at, now, zone
-        self._then = Then.of(evidence.job, evidence.changes, at)
-        self._job = self._then.job
         self._start, self._end = moment_of(at)
-        self._occurrence = self._then.occurrence_in(self._start, self._end)
+        self._then, self._occurrence = Then.in_moment(evidence.job, evidence.changes, self._start, self._end)
+        self._job = self._then.job
         self._when = self._words(at)
 
     def tell(self) -> Explanation:
@@ -256,7 +276,8 @@ class _Telling:
         by, first = self._evidence.change_at(row.claimed_at), to_micros(row.scheduled_for)
         if reason in (SkipReason.PAUSED, SkipReason.DISABLED):
             if self._evidence.pause_before(first) is not None or by is None or not _keeps_from_running(by):
-                return self._answer(reason, f"was {reason} at {self._when} since {self._since_by_and_why(first)}.")
+                since = self._since_by_and_why(first if self._occurrence is None else self._occurrence)
+                return self._answer(reason, f"was {reason} at {self._when} since {since}.")
             words = f"was due at {self._when}, and had not started when it was {reason} at "
             return self._answer(reason, f"{words}{self._since_by_and_why(to_micros(by.at))}.{self._outage()}")
         words = _WHY_SKIPPED.get(reason, f"it was skipped ({reason})")

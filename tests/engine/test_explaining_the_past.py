@@ -23,7 +23,7 @@ from scheduler_async import (
 )
 from scheduler_async.engine import outlook
 from scheduler_async.testing import VirtualClock
-from tests.cast import DAY, HOUR, MINUTE, NOON, NewScheduler, Worker
+from tests.cast import DAY, HOUR, MINUTE, NOON, SECOND, NewScheduler, Worker
 
 pytestmark = pytest.mark.once  # the version of Python does not matter
 
@@ -347,14 +347,42 @@ async def test_the_time_at_which_it_was_added_is_no_occurrence(running: Schedule
 
 
 async def test_the_last_word_about_a_pause_counts(running: Scheduler, clock: VirtualClock) -> None:
+    """While the pause lasts, and after it."""
     await running.add_job(Every("1h"), handler="work", id="a")
     for actor in ("anna", "bob"):
         with acting_as(actor):
             await running.pause_job("a", reason=f"{actor} says so")
-        await clock.advance("10m")
+        await clock.advance("70m")
+
+    during = [str(await explained(running, minutes)) for minutes in (60, 120)]
+    await running.resume_job("a")
+    after = [str(await explained(running, minutes)) for minutes in (60, 120)]
+
+    assert after == during
+    assert "since 2026-01-05 12:00 UTC, by anna: anna says so" in during[0]
+    assert "since 2026-01-05 13:10 UTC, by bob: bob says so" in during[1]
+
+
+async def test_what_came_due_when_the_schedule_was_edited_belongs_to_the_schedule_before(
+    running: Scheduler, clock: VirtualClock
+) -> None:
+    """Also when the edit came within the minute that is asked about."""
+    await running.add_job(Every("1h"), handler="work", id="a")
+    await running.pause_job("a", reason="a move")
+    await clock.advance("1h")
+    await running.update_job("a", schedule=Every("90m"))
+    await running.add_job(Every("10m", anchor=NOON + 30 * SECOND), handler="work", id="b")
+    await clock.advance("10m")
+    await clock.advance("20s")
+    await running.update_job("b", schedule=Every("15s"))
     await clock.advance("1h")
 
-    assert "by bob: bob says so" in str(await explained(running, 60))
+    at_the_edit = await explained(running, 60)
+    in_its_minute = await explained(running, 70, "b")
+
+    assert (at_the_edit.reason, at_the_edit.run) == (SkipReason.PAUSED, None)
+    assert in_its_minute.run is not None
+    assert in_its_minute.run.scheduled_for == NOON + 70 * MINUTE + 35 * SECOND
 
 
 async def test_after_a_catch_up_that_was_retried_the_run_is_its_last_attempt(

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason
+from scheduler_async import After, At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason
 from scheduler_async.rules.claiming import claim
 from scheduler_async.rules.edits import pause
 from scheduler_async.rules.explaining import MAX_UPCOMING, decide, explain, upcoming
@@ -76,6 +76,20 @@ DECISIONS: list[Any] = [
     pytest.param(lambda: a_job(Every("1h"), misfire="skip"), NOON + 90 * MINUTE, OPEN, "misfire", None, id="misfire"),
     pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(stopping=True), "stopping", None, id="stopping"),
     pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(has_handler=False), "no_handler", None, id="no handler"),
+    pytest.param(
+        lambda: a_job(Every("1h")), NOON, Room(has_handler=False), "no_handler", NOON + HOUR, id="no handler, not due"
+    ),
+    pytest.param(
+        lambda: failing(Every("10s"), Retry.backoff()),
+        NOON + 39 * SECOND,
+        Room(has_handler=False),
+        "no_handler",
+        NOON + 40 * SECOND,
+        id="no handler, backing off",
+    ),
+    pytest.param(
+        lambda: a_job(After("b")), NOON, Room(has_handler=False), "no_handler", None, id="no handler, after another"
+    ),
     pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(free_in_group=0), "group_full", None, id="group full"),
     pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(free_in_group=1), None, None, id="room in the group"),
     pytest.param(lambda: a_job(Every("1h")), NOON + HOUR, Room(free_slots=0), "at_capacity", None, id="at capacity"),

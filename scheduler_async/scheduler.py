@@ -280,6 +280,10 @@ class Scheduler(Reading, Overviewing, Steering):
         """The state of the scheduler: "stopped", "running" or "stopping"."""
         return self._engine.progress.status
 
+    def now(self) -> datetime:
+        """Return the time by the clock of the scheduler, in UTC. On PostgreSQL, it is that of the database server."""
+        return self._clock.now()
+
     async def start(self) -> None:
         """Open the store, recover interrupted runs, add the declared jobs, and begin to run what is due."""
         await self._engine.start()

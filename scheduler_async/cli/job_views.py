@@ -12,7 +12,7 @@ from datetime import timedelta
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
 
-from scheduler_async.cli import json_output
+from scheduler_async.calls import json_output
 from scheduler_async.cli.error_text import explained
 from scheduler_async.cli.job_names import names_of
 from scheduler_async.cli.long_text import LONG_TEXT, SHORT_TEXT, shortened

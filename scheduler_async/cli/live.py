@@ -10,7 +10,7 @@ from functools import partial
 
 from rich.console import RenderableType
 
-from scheduler_async.cli import json_output
+from scheduler_async.calls import json_output
 from scheduler_async.cli.job_names import name_of
 from scheduler_async.cli.printing import put_json_line
 from scheduler_async.cli.run_views import RunLines, Shows

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 
-from scheduler_async.cli import json_output
+from scheduler_async.calls import json_output
 from scheduler_async.cli.error_text import explained
 from scheduler_async.cli.job_names import name_of
 from scheduler_async.cli.job_views import shortened_sentence, warnings_about

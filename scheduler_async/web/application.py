@@ -15,8 +15,10 @@ from starlette.types import Receive, Scope, Send
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.logs import say
-from scheduler_async.web import feed, health, static_files
+from scheduler_async.web import feed, health, metrics, static_files
 from scheduler_async.web.access import Access, Asking, Client, Rule, check_rule
+from scheduler_async.web.api import acting, around, jobs, managing, openapi, runs
+from scheduler_async.web.api.parameters import check_names
 from scheduler_async.web.errors import ContentTypeError, NoAccessError
 from scheduler_async.web.guards import HEADERS, SAFE_METHODS, check_host, check_same_site, hosts_of, read_body
 from scheduler_async.web.links import Links
@@ -33,7 +35,19 @@ if TYPE_CHECKING:
 
     from scheduler_async.scheduler import Scheduler
 
-ROUTES = Routes([*PAGES, *feed.ROUTES, *health.ROUTES, *static_files.ROUTES])
+API = [*jobs.ROUTES, *runs.ROUTES, *around.ROUTES, *acting.ROUTES, *managing.ROUTES]
+
+ROUTES = Routes(
+    [
+        *PAGES,
+        *API,
+        *openapi.routes_for(API),
+        *feed.ROUTES,
+        *metrics.ROUTES,
+        *health.ROUTES,
+        *static_files.ROUTES,
+    ]
+)
 """All routes of the application."""
 
 NOBODY = Access("nobody", "look", namespaces=())
@@ -139,6 +153,8 @@ class PageApplication:
             raise missing
         visit = Visit(site=visit.site, access=access, request=request, links=visit.links, names=names)
         visit.require(route.action)
+        if route.is_described:
+            check_names(visit, route.parameters)
         if request.method in SAFE_METHODS:
             return visit, route
         body = await read_body(request.stream(), request.headers)

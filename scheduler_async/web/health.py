@@ -25,7 +25,7 @@ async def readyz(visit: Visit) -> Response:
 
 async def _state(visit: Visit) -> str:
     if visit.site.is_standalone:
-        await visit.scheduler.nodes()  # it opens the store; a StoreError is answered with 503
+        await visit.scheduler.mark()  # it opens the store; a StoreError is answered with 503
         return "ok"
     return (await visit.scheduler.health()).status
 

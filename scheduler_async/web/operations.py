@@ -7,10 +7,12 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from scheduler_async.errors import quoted
 from scheduler_async.jobs.history import Action, acting_as
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.run import RunRow
+from scheduler_async.web.errors import ForbiddenError
 from scheduler_async.web.visit import Visit
 
 VIA = "page"
@@ -74,6 +76,24 @@ async def remove(visit: Visit, namespace: str, id: str) -> Job:
     await visit.job(namespace, id)
     with recorded(visit):
         return await visit.scheduler.remove_job(id, namespace=namespace)
+
+
+async def add(visit: Visit, namespace: str, id: str | None, described: Mapping[str, Any]) -> Job:
+    """Add a job. One in a namespace that the visitor cannot see is refused."""
+    visit.require(Action.ADD)
+    if not visit.access.sees(namespace):
+        raise ForbiddenError(
+            f"You may not add jobs to the namespace {quoted(namespace)}.", "Choose a namespace of yours.", "namespace"
+        )
+    with recorded(visit):
+        return await visit.scheduler.add_job(id=id, namespace=namespace, **described)
+
+
+async def edit(visit: Visit, job: Job, changes: Mapping[str, Any]) -> Job:
+    """Change fields of a job that the visitor has found."""
+    visit.require(Action.EDIT)
+    with recorded(visit):
+        return await visit.scheduler.update_job(job.id, namespace=job.namespace, **changes)
 
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote
 
 from starlette.types import Scope
@@ -14,6 +16,15 @@ from scheduler_async.web.links import name_of
 from scheduler_async.web.visit import Handler
 
 API = "api"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter behind the question mark of an address of the API."""
+
+    name: str
+    schema: Mapping[str, Any]
+    about: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +41,12 @@ class Route:
     """Whether it needs no access at all."""
     takes: tuple[str, ...] = ()
     """The content types of bodies. Without one, a body is ignored."""
-    form: bool = False
-    """Whether it is sent by a form of a page."""
+    parameters: tuple[Parameter, ...] = ()
+    body: Mapping[str, Any] | None = None
+    """The JSON schema of the body, for the description of the API."""
+    answer: str | None = None
+    """The name of the schema of the answer, likewise."""
+    status: int = HTTPStatus.OK
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -42,6 +57,11 @@ class Route:
     def is_api(self) -> bool:
         """Whether errors are answered for programs."""
         return self.segments[0] == API or self.is_open or self.path in ("feed", "metrics")
+
+    @property
+    def is_described(self) -> bool:
+        """Whether it belongs to the API."""
+        return self.segments[0] == API
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -73,6 +73,16 @@ class Visit:
             )
 
     # ============================================================ what the visitor can see
+
+    def seen(self, namespace: str | None = None) -> Collection[str] | None:
+        """Return the namespaces to look at: *namespace*, if the visitor can see it, or all that they can see."""
+        if namespace is None:
+            return self.access.namespaces
+        return (namespace,) if self.access.sees(namespace) else ()
+
+    async def named_job(self) -> Job:
+        """Return the job that the path names."""
+        return await self.job(self.names["namespace"], self.names["id"])
 
     async def job(self, namespace: str, id: str) -> Job:
         """Return a job. One in a namespace that the visitor cannot see is not found."""

@@ -37,14 +37,6 @@ def is_server_ending() -> bool:
     return getattr(server, "should_exit", False) is True
 
 
-async def mark_of(scheduler: Scheduler, sight: Sight) -> str:
-    """Return a text that changes with what can be seen."""
-    rows = [row for row in await scheduler.run_log(limit=50) if sight is None or row.namespace in sight]
-    edits = [row for row in await scheduler.changes(limit=50) if sight is None or row.namespace in sight]
-    ended = sum(row.outcome is not None for row in rows)
-    return f"{rows[0].id if rows else 0}-{ended}-{edits[0].number if edits else 0}"
-
-
 class Feed:
     """What is waiting for a change in this process, and the task that looks for one while something is."""
 
@@ -64,7 +56,7 @@ class Feed:
     async def change_after(self, mark: str, access: Access, client: str) -> str | None:
         """Return the new mark of what *access* sees once it is not *mark*, or None after two seconds."""
         sight: Sight = None if access.namespaces is None else frozenset(access.namespaces)
-        found = await mark_of(self._scheduler, sight)
+        found = await self._scheduler.mark(namespaces=sight)
         if found != mark or self._is_closed:
             return found if found != mark else None
         with self._place(client):
@@ -124,7 +116,7 @@ class Feed:
 
     async def _look(self, sight: Sight) -> None:
         try:
-            found = await mark_of(self._scheduler, sight)
+            found = await self._scheduler.mark(namespaces=sight)
         except SchedulerError as error:  # each request reports it
             for change in self._waiting.get(sight, ()):
                 if not change.done():

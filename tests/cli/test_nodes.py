@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from scheduler_async import Node
-from scheduler_async.cli import job_views, json_output
+from scheduler_async.calls import json_output
+from scheduler_async.cli import job_views
 from tests.cast import NOON
 
 

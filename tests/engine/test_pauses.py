@@ -20,7 +20,7 @@ from scheduler_async import (
     SkipReason,
     Status,
 )
-from scheduler_async.cli.json_output import listed_form
+from scheduler_async.calls.json_output import listed_form
 from scheduler_async.rules.explaining import after_pause
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON, NewScheduler, Worker, job_of

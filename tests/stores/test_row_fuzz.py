@@ -36,7 +36,8 @@ from scheduler_async import (
     StoreError,
     acting_as,
 )
-from scheduler_async.cli import change_views, json_output, run_views
+from scheduler_async.calls import json_output
+from scheduler_async.cli import change_views, run_views
 from scheduler_async.jobs.json_forms import Form
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.messages import ClaimTerms, NodeIdentity

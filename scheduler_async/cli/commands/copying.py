@@ -38,7 +38,8 @@ def copy(
     import asyncio
     from contextlib import aclosing
 
-    from scheduler_async.cli import copy_report, json_output, live
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import copy_report, live
     from scheduler_async.signals import told_of_signals
     from scheduler_async.stores.copying import Copy, recover_dead_nodes
     from scheduler_async.timekeeping.clock import SystemClock

@@ -34,7 +34,8 @@ def preview(
     as_json: JsonOption = False,
 ) -> None:
     """Show which jobs run now and within the window, in order. This runs and changes nothing."""
-    from scheduler_async.cli import json_output, outlook_views, terminal
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import outlook_views, terminal
     from scheduler_async.cli.program_rules import as_far_as_known
     from scheduler_async.timekeeping.durations import parse_interval
     from scheduler_async.timekeeping.instants import to_micros

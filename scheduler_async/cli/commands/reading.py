@@ -55,7 +55,8 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List the jobs, ordered by their next run."""
-    from scheduler_async.cli import job_views, json_output, terminal
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import job_views, terminal
 
     if watch and (as_json or not sys.stdout.isatty()):
         misused("--watch needs a terminal, and does not go with --json.")
@@ -116,7 +117,8 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Explain why a job is not running right now, or what became of it at another time."""
-    from scheduler_async.cli import job_views, json_output
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import job_views
     from scheduler_async.cli.error_text import explained
 
     zone = zone_of(tz)
@@ -164,7 +166,8 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """Show the runs and the skipped occurrences, newest first. With --follow, oldest first."""
-    from scheduler_async.cli import json_output, run_views
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import run_views
 
     if follow and (until is not None or before is not None):
         misused("--follow goes on with new runs. It does not go with --until and --before.")
@@ -234,7 +237,8 @@ def stats(
     as_json: JsonOption = False,
 ) -> None:
     """Show statistics of runs: count, success rate, duration and delay."""
-    from scheduler_async.cli import json_output, run_views
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import run_views
 
     async def read() -> list[tuple[Job, Any]]:
         async with open_scheduler(store) as scheduler:
@@ -254,7 +258,8 @@ def stats(
 
 def nodes(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the schedulers that share the store."""
-    from scheduler_async.cli import job_views, json_output
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import job_views
 
     async def read() -> list[Any]:
         async with open_scheduler(store) as scheduler:

@@ -55,7 +55,8 @@ def trigger(
 
     The job runs in this process, or with --anywhere in any running scheduler that has its handler.
     """
-    from scheduler_async.cli import json_output, run_views
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import run_views
     from scheduler_async.cli.ownership import acting_as_user
     from scheduler_async.cli.run_following import follow_run
     from scheduler_async.command import HANDLER
@@ -114,7 +115,8 @@ def cron(
 
     Without --jobs, one job runs after the other.
     """
-    from scheduler_async.cli import json_output, live, terminal
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import live, terminal
 
     check_limit(target, jobs)
 

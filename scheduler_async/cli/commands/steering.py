@@ -27,7 +27,8 @@ def cancel(
     as_json: JsonOption = False,
 ) -> None:
     """Cancel a run, in whichever process it goes on. It is not run again; its schedule goes on."""
-    from scheduler_async.cli import json_output, run_views, terminal
+    from scheduler_async.calls import json_output
+    from scheduler_async.cli import run_views, terminal
     from scheduler_async.cli.run_following import ended_soon
 
     async def cancel_it() -> tuple[Any, Any]:

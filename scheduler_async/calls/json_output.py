@@ -1,4 +1,4 @@
-"""What the command line prints with `--json`: the names of the library, and values that JSON knows. Pure.
+"""Values as `--json` prints them and the HTTP API answers: the names of the library, and JSON values. Pure.
 
 Jobs and runs look like what their `to_json()` returns.
 """

@@ -1,0 +1,51 @@
+"""What the API answers: JSON values, and parts of lists with a link to the next part. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.json_forms import plain
+from scheduler_async.jobs.pages import Page
+from scheduler_async.texts import json_text
+from scheduler_async.web.forms import job_form
+from scheduler_async.web.visit import Visit
+
+JSON = "application/json"
+
+
+def answer(value: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:
+    """Return *value* as JSON."""
+    return Response(json_text(value), status, dict(headers or {}), JSON)
+
+
+def listed(visit: Visit, page: Page[Any], items: Iterable[Any], **more: object) -> Response:
+    """Return a part of a list, with a link to the next part."""
+    headers = {}
+    if page.next is not None:
+        given = {**visit.query, "after": page.next}
+        headers["link"] = f'<?{urlencode(given)}>; rel="next"'
+    looked_back_to = None if page.looked_back_to is None else plain(page.looked_back_to)
+    return answer({"items": list(items), "next": page.next, "looked_back_to": looked_back_to, **more}, headers=headers)
+
+
+def all_of(items: Iterable[Any], **more: object) -> Response:
+    """Return a list that has no further parts."""
+    return answer({"items": list(items), "next": None, "looked_back_to": None, **more})
+
+
+def tag_of(job: Job) -> str:
+    """Return the revision of a job as an entity tag."""
+    return f'"{job.revision}"'
+
+
+def job_answer(
+    visit: Visit, job: Job, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a job, with its revision as the entity tag."""
+    return answer(job_form(visit, job), status, {"etag": tag_of(job), **(headers or {})})

@@ -111,6 +111,10 @@ def store_of(store: str | Path | Store) -> Store:
             from scheduler_async.stores.postgres.store import PostgresStore  # noqa: PLC0415 - few need it
 
             return PostgresStore(text)
+        if text == ":memory:":
+            from scheduler_async.stores.memory.store import MemoryStore  # noqa: PLC0415 - the command line never does
+
+            return MemoryStore()
         if not text:
             raise SchedulerError(A_STORE)
         return SQLiteStore(text)

@@ -24,7 +24,7 @@ def guard(store: SQLiteStore, *, trusted: bool) -> None:
 
     A file that everyone can write to is opened, with a warning the first time.
     """
-    if sys.platform == "win32" or store.path == ":memory:":
+    if sys.platform == "win32":
         return
     open_file = store.open
     is_warned = False

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_async import SQLiteStore
+from scheduler_async import MemoryStore
 from scheduler_async.cli.copy_report import copied, copied_so_far
 from scheduler_async.stores.copy_records import Verdict
 from scheduler_async.stores.copying import Copy
 
 
 def a_copy(runs_added: int, **verdicts: int) -> Copy:
-    store = SQLiteStore(":memory:")
+    store = MemoryStore()
     copy = Copy(store, store)
     copy.verdicts.update({Verdict(name): count for name, count in verdicts.items()})
     copy.jobs = copy.jobs_seen = sum(verdicts.values())

@@ -29,6 +29,7 @@ from scheduler_async import (
     JobExistsError,
     JobNotFoundError,
     Manual,
+    MemoryStore,
     Outcome,
     Retry,
     Run,
@@ -70,7 +71,7 @@ class Failure:
 class FailingStore:
     """A store that counts what it is asked, and fails when it is told to."""
 
-    def __init__(self, inner: SQLiteStore, failure: Failure | None) -> None:
+    def __init__(self, inner: Store, failure: Failure | None) -> None:
         self.inner = inner
         self.failure = failure
         self.calls: list[str] = []
@@ -154,9 +155,10 @@ class World:
 
     async def definition_of(self, job_id: str) -> tuple[object, ...] | None:
         """What only a user changes about a job."""
-        if self.store.inner._reader is None:
+        try:
+            job = await self.store.inner.get("default", job_id)
+        except StoreError:  # it is closed
             return None
-        job = await self.store.inner.get("default", job_id)
         return None if job is None else (job.description, job.handler, job.revision, job.state.phase, job.anchor)
 
     async def advance(self, duration: str) -> None:
@@ -307,7 +309,7 @@ async def tell(
 ) -> World:
     """Tell a story, check what came of it while the scheduler runs on, and stop."""
     logged.clear()
-    inner = SQLiteStore(path)
+    inner = MemoryStore() if path == ":memory:" else SQLiteStore(path)
     world = World(FailingStore(inner, failure), logged=logged)
     try:
         await story(world)
@@ -509,7 +511,7 @@ async def test_the_error_reaches_the_caller_and_says_what_failed(
     happens: bool, logged: list[logging.LogRecord]
 ) -> None:
     """A user call is not retried behind the user's back: whether to ask again is for the user to decide."""
-    world = World(FailingStore(SQLiteStore(":memory:"), None), logged=logged)
+    world = World(FailingStore(MemoryStore(), None), logged=logged)
     await world.scheduler.add_job(Manual(), handler="work", id="a")
     try:
         world.store.failure = Failure(0, 1_000_000, happens)

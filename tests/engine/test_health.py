@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from scheduler_async import Every, Health, JobSpec, Manual, Scheduler, SchedulerError, SQLiteStore, Store, StoreError
+from scheduler_async import Every, Health, JobSpec, Manual, MemoryStore, Scheduler, SchedulerError, Store, StoreError
 from scheduler_async.engine.health import Signs, judge
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.messages import ClaimTerms
@@ -41,7 +41,7 @@ class MoodyStore:
     """A store that answers when it likes to."""
 
     def __init__(self) -> None:
-        self.inner = SQLiteStore(":memory:")
+        self.inner = MemoryStore()
         self.is_shared = False
         self.hangs_at: set[str] = set()
         self.fails_at: set[str] = set()

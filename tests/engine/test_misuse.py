@@ -174,9 +174,9 @@ class Unrecordable(SQLiteStore):
 
 
 async def test_an_ending_that_cannot_be_recorded_does_not_hold_up_the_others(
-    new_scheduler: NewScheduler, store: str, clock: VirtualClock
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock
 ) -> None:
-    scheduler = new_scheduler(Unrecordable(store))
+    scheduler = new_scheduler(Unrecordable(path))
     await scheduler.start()
     await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=name) for name in "abc"])
     await clock.advance()

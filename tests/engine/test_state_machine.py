@@ -44,6 +44,7 @@ from scheduler_async import (
     JobAlreadyRunningError,
     JobDisabledError,
     Manual,
+    MemoryStore,
     Outcome,
     PostgresStore,
     Retry,
@@ -464,6 +465,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.complaints: list[str] = []
         self.loop.set_exception_handler(lambda _, context: self.complaints.append(repr(context)))
         self.directory = tempfile.TemporaryDirectory()
+        self.memory = MemoryStore()
         self.listener = _Listener(self.complaints)
         logger = logging.getLogger("scheduler_async")
         self.log_level = logger.level
@@ -555,7 +557,7 @@ class EngineMachine(RuleBasedStateMachine):
     def new_store(self) -> Store:
         if self.kind == "postgres":
             return PostgresStore(url_of_schema(self.directory.name))
-        return SQLiteStore(Path(self.directory.name, "jobs.db") if self.kind == "file" else ":memory:")
+        return self.memory if self.kind == "memory" else SQLiteStore(Path(self.directory.name, "jobs.db"))
 
     async def work(self, run: Run) -> object:
         if run.job.uid in self.handling:  # what a handler raises is a failure like any other
@@ -636,8 +638,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert {row.id: row for row in log} == model.rows, "the log was rewritten"
         await self.halt("waits")
         assert not self.calls
-        if self.kind != "memory":
-            await self.check_what_is_left()
+        await self.check_what_is_left()
 
     def let_go(self) -> None:
         for released in self.hanging:
@@ -926,7 +927,7 @@ class EngineMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------ what happens to processes
 
     def can_be_left(self) -> bool:
-        return self.is_running_here() and self.kind != "memory"
+        return self.is_running_here()
 
     def was_left(self) -> bool:
         return hasattr(self, "clock") and not self.is_up

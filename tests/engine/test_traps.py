@@ -58,7 +58,7 @@ async def advance(clock: VirtualClock, duration: str | timedelta = timedelta(0))
 class Meddling(SQLiteStore):
     """A store in which something happens while the loop looks at it: after the answer is made, before it arrives."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.meddle: Callable[[], Any] | None = None
 
@@ -71,10 +71,10 @@ class Meddling(SQLiteStore):
 
 
 async def test_trap_1_a_job_added_while_the_loop_looks_is_not_slept_over(
-    store: str, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
+    path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
 ) -> None:
     """Clearing the event after looking would lose the wake-up, and the job would wait for the sleep to end."""
-    meddling = Meddling(store)
+    meddling = Meddling(path)
     scheduler = new_scheduler(meddling)
     meddling.meddle = lambda: scheduler.add_job(At(NOON), handler="work", id="a")
 
@@ -85,10 +85,10 @@ async def test_trap_1_a_job_added_while_the_loop_looks_is_not_slept_over(
 
 
 async def test_trap_1_a_job_due_soon_that_is_added_while_the_loop_looks_is_in_time(
-    store: str, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
+    path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
 ) -> None:
     """The answer that is under way knows nothing of it, and says to sleep for an hour."""
-    meddling = Meddling(store)
+    meddling = Meddling(path)
     scheduler = new_scheduler(meddling)
     await scheduler.add_job(Every("1h"), handler="work", id="hourly")
     meddling.meddle = lambda: scheduler.add_job(At(NOON + MINUTE), handler="work", id="a")
@@ -100,10 +100,10 @@ async def test_trap_1_a_job_due_soon_that_is_added_while_the_loop_looks_is_in_ti
 
 
 async def test_trap_1_a_handler_registered_while_the_loop_looks_is_used(
-    store: str, new_scheduler: NewScheduler, clock: VirtualClock
+    path: Path, new_scheduler: NewScheduler, clock: VirtualClock
 ) -> None:
     """What was asked with the old list of handlers must be asked again."""
-    meddling = Meddling(store)
+    meddling = Meddling(path)
     scheduler = new_scheduler(meddling)
     calls: list[str] = []
     await scheduler.add_job(At(NOON), handler="late", id="a")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -223,9 +224,9 @@ class Refusing(SQLiteStore):
 
 
 async def test_an_ending_that_the_store_refuses_is_the_fault_of_its_run(
-    new_scheduler: NewScheduler, store: str, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scheduler = new_scheduler(Refusing(store))
+    scheduler = new_scheduler(Refusing(path))
     await scheduler.start()
     await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=name) for name in "abcd"])
     await clock.advance()
@@ -258,10 +259,10 @@ class Full(SQLiteStore):
 
 @pytest.mark.usefixtures("leases_in_virtual_time")
 async def test_a_store_that_fails_for_a_while_changes_no_ending(
-    new_scheduler: NewScheduler, store: str, clock: VirtualClock
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock
 ) -> None:
     """It is not the fault of any run: what could not be written is written later, as it was."""
-    scheduler = new_scheduler(Full(store))
+    scheduler = new_scheduler(Full(path))
     await scheduler.start()
     await scheduler.add_jobs([JobSpec(At(NOON), handler="work", id=name) for name in "ab"])
     await clock.advance("1m")
@@ -294,10 +295,10 @@ async def test_stores_tell_what_they_cannot_keep_from_their_own_failures(
 
 
 async def test_a_message_that_is_too_long_for_sqlite_is_no_failure_of_the_store(
-    new_scheduler: NewScheduler, store: str, worker: Worker, clock: VirtualClock
+    new_scheduler: NewScheduler, path: Path, worker: Worker, clock: VirtualClock
 ) -> None:
     """It may have been built with a lower limit than ours."""
-    kept = SQLiteStore(store)
+    kept = SQLiteStore(path)
     scheduler = new_scheduler(kept)
     worker.answer = Result(message="x" * 30_000)
     await scheduler.start()

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler_async import Every, Manual, Outcome, Retry, Run, Scheduler, SQLiteStore, acting_as
+from scheduler_async import Every, Manual, MemoryStore, Outcome, Retry, Run, Scheduler, acting_as
 from scheduler_async.jobs.description import Description
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Job, JobState
@@ -240,7 +240,7 @@ def test_a_copy_of_anything_is_the_same_and_a_copy_of_that_is_nothing(
     history: tuple[list[Job], list[RunRecord]], jobs_at_once: int, runs_at_once: int
 ) -> None:
     async def work() -> None:
-        stores = [SQLiteStore(":memory:") for _ in range(3)]
+        stores = [MemoryStore() for _ in range(3)]
         first, second, third = stores
         for store in stores:
             await store.open()

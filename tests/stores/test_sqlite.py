@@ -180,7 +180,12 @@ def test_a_store_shows_where_it_is(path: Path) -> None:
     """It is named in the logs, and only a file is shared."""
     assert repr(SQLiteStore(path)) == f"SQLiteStore({str(path)!r})"
     assert SQLiteStore(path).is_shared
-    assert not SQLiteStore(":memory:").is_shared
+
+
+def test_memory_is_not_a_file() -> None:
+    """SQLite itself would take the name for a database of its own, which each connection has for itself."""
+    with pytest.raises(StoreError, match=r"Use MemoryStore\(\)"):
+        SQLiteStore(":memory:")
 
 
 async def test_an_old_sqlite_is_refused_with_its_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -648,12 +653,6 @@ async def test_opening_again_after_a_replacement_reads_the_new_file(path: Path) 
         await store.close()
 
 
-async def test_memory_cannot_be_replaced() -> None:
-    """There is no file to look at."""
-    async with opened(":memory:") as store:
-        await store.check()
-
-
 # ---------------------------------------------------------------- other processes
 
 
@@ -668,7 +667,7 @@ async def test_a_file_that_another_process_prepares_meanwhile_is_recognised(
         started.append(True)
         other = sqlite3.connect(path, isolation_level=None, timeout=0, factory=as_it_was)
         with contextlib.suppress(sqlite3.OperationalError):  # locked out is as good
-            sqlite._prepare(other, "NORMAL", True)
+            sqlite._prepare(other, "NORMAL")
         other.close()
 
     class Overtaken(sqlite_connection._Connection):

@@ -1,4 +1,4 @@
-"""The store in a SQLite file, or in memory.
+"""The store in a SQLite file.
 
 `store` contains the connections, the errors, and one method for each method of the protocol. `schema` contains the
 tables, and `bulk_writes` the statements that write many rows. `work` combines the transactions of `jobs`,

@@ -129,7 +129,7 @@ class HistoryWork(WorkBase):
         return change
 
     def node_lives(
-        self, db: sqlite3.Connection, since: Micros | None, limit: int | None, now: Micros | None
+        self, db: sqlite3.Connection, since: Micros | None, limit: int | None, now: Micros
     ) -> list[NodeLife]:
         rows: list[Row] = []
         for query in (RUNNING, ENDED):
@@ -137,10 +137,10 @@ class HistoryWork(WorkBase):
             rows += db.execute(query, {"since": FIRST if since is None else since, "limit": left})
         return [self._life(row, now) for row in sorted(rows, reverse=True, key=itemgetter(0))]
 
-    def lives_about(self, db: sqlite3.Connection, start: Micros, end: Micros, now: Micros | None) -> list[NodeLife]:
+    def lives_about(self, db: sqlite3.Connection, start: Micros, end: Micros, now: Micros) -> list[NodeLife]:
         return [self._life(row, now) for row in db.execute(LIVES_ABOUT, {"start": start, "end": end})]
 
-    def _life(self, row: Row, now: Micros | None) -> NodeLife:
+    def _life(self, row: Row, now: Micros) -> NodeLife:
         life, problem = read_life(row, now)
         if problem is not None:
             self.unreadable_rows.add("node_span", row[0], problem)

@@ -171,12 +171,12 @@ class NodeWork(WorkBase):
         if db.execute("DELETE FROM node WHERE number = ?", (node,)).rowcount:
             db.execute(END_LIFE, (now, NodeFate.LEFT.value, node))
 
-    def nodes(self, db: sqlite3.Connection, now: Micros | None) -> list[NodeStatus]:
+    def nodes(self, db: sqlite3.Connection, now: Micros) -> list[NodeStatus]:
         running = dict(db.execute(RUNNING_BY_NODE).fetchall())
         return [
             NodeStatus(
                 node=self._node(row),
-                age=0 if now is None or not is_moment(beat_at) else now - beat_at,
+                age=now - beat_at if is_moment(beat_at) else 0,
                 running=running.get(row[0], 0),
                 handlers=read_handlers(handlers),
             )

@@ -1,4 +1,4 @@
-"""The store in a SQLite file, or in memory: its connections and its errors. `work` contains the queries.
+"""The store in a SQLite file: its connections and its errors. `work` contains the queries.
 
 aiosqlite passes each piece of work to the thread of the connection. A piece is a whole transaction. So it takes one hop
 for any number of jobs, transactions never mix, and a cancelled caller leaves no transaction open.
@@ -90,7 +90,7 @@ def recording(transaction: Transaction[P, T]) -> Operation[P, T]:
 
 
 class SQLiteStore:
-    """Stores jobs in a SQLite file. Every process on this machine can share it. ":memory:" is private to one process.
+    """Stores jobs in a SQLite file. Every process on this machine can share it.
 
     A new file has mode 0600: only its owner can read it. An existing file keeps its mode. With `synchronous="NORMAL"`,
     a killed process loses nothing, and a power cut may lose the last commits. "FULL" survives a power cut, and costs a
@@ -101,8 +101,9 @@ class SQLiteStore:
         self.path = str(path)
         if synchronous.upper() not in ("NORMAL", "FULL", "EXTRA"):
             raise StoreError(f'synchronous must be "NORMAL", "FULL" or "EXTRA", not {synchronous!r}.')
+        if self.path == ":memory:":
+            raise StoreError('":memory:" is not a file. Use MemoryStore() to keep jobs in memory.')
         self._synchronous = synchronous.upper()
-        self._in_memory = self.path == ":memory:"
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None  # the event loop of the connections
@@ -116,7 +117,7 @@ class SQLiteStore:
     @property
     def is_shared(self) -> bool:
         """Whether other processes can change the store."""
-        return not self._in_memory
+        return True
 
     @property
     def clock(self) -> None:
@@ -132,7 +133,7 @@ class SQLiteStore:
             oldest = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(f"The store needs SQLite {oldest} or newer; this Python has {sqlite3.sqlite_version}.")
         await self.close()  # an earlier attempt may have failed
-        self._work = Work()  # the file may have been replaced, and memory is empty again
+        self._work = Work()  # the file may have been replaced
         try:
             # aiosqlite drops a connection if its caller is cancelled.
             await carried_through(self._open())
@@ -148,21 +149,16 @@ class SQLiteStore:
 
     async def _open(self) -> None:
         self._event_loop = asyncio.get_running_loop()
-        if not self._in_memory:
-            _create_file(self.path)
-        if self._in_memory:
-            await self._open_writer()
-            self._reader = self._writer
-        else:
-            # Side by side: each waits for a thread of its own to start.
-            opened = await asyncio.gather(self._open_writer(), self._open_reader(), return_exceptions=True)
-            for problem in filter(None, opened):
-                raise problem
-            self._inode = self._identify_file()
+        _create_file(self.path)
+        # Side by side: each waits for a thread of its own to start.
+        opened = await asyncio.gather(self._open_writer(), self._open_reader(), return_exceptions=True)
+        for problem in filter(None, opened):
+            raise problem
+        self._inode = self._identify_file()
 
     async def _open_writer(self) -> None:
         self._writer = await self._connect()
-        version = await self._call(self._writer, _prepare, self._synchronous, not self._in_memory)
+        version = await self._call(self._writer, _prepare, self._synchronous)
         if 0 < version < newest():
             say(INFO, MIGRATED, self.path, version, newest())
 
@@ -171,10 +167,10 @@ class SQLiteStore:
         await self._call(self._reader, _prepare_reader)
 
     async def _close(self) -> None:
-        connections = {id(connection): connection for connection in (self._reader, self._writer) if connection}
+        connections = [connection for connection in (self._reader, self._writer) if connection]
         self._writer = self._reader = None
         is_abandoned = self._event_loop is not asyncio.get_running_loop()
-        for connection in connections.values():
+        for connection in connections:
             await (abandon(connection) if is_abandoned else connection.close())
 
     async def _connect(self) -> aiosqlite.Connection:
@@ -315,16 +311,15 @@ class SQLiteStore:
 
     async def nodes(self) -> list[NodeStatus]:
         """Return all nodes, including dead ones, ordered by when they joined."""
-        # In a store of one process, nodes send no heartbeats.
-        return await self._read(self._work.nodes, None if self._in_memory else self._clock.micros())
+        return await self._read(self._work.nodes, self._clock.micros())
 
     async def node_lives(self, since: Micros | None = None, limit: int | None = None) -> list[NodeLife]:
         """Return the lives of nodes, newest first: all of them, or those that did not end before *since*."""
-        return await self._read(self._work.node_lives, since, limit, None if self._in_memory else self._clock.micros())
+        return await self._read(self._work.node_lives, since, limit, self._clock.micros())
 
     async def lives_about(self, start: Micros, end: Micros) -> list[NodeLife]:
         """Return the lives of nodes about a time, newest first."""
-        return await self._read(self._work.lives_about, start, end, None if self._in_memory else self._clock.micros())
+        return await self._read(self._work.lives_about, start, end, self._clock.micros())
 
     recover = writing(Work.recover)
     interrupt_unknown = recording(Work.interrupt_unknown)
@@ -412,11 +407,10 @@ def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> 
             db.execute("ROLLBACK")
 
 
-def _prepare(db: sqlite3.Connection, synchronous: str, on_disk: bool) -> int:
+def _prepare(db: sqlite3.Connection, synchronous: str) -> int:
     """Set up the connection, and migrate the schema. Return its previous version."""
     version = _in_snapshot(db, recognise)  # another process may be creating it
-    if on_disk:
-        _use_wal(db)
+    _use_wal(db)
     db.execute(f"PRAGMA synchronous = {synchronous}")
     if version < newest():
         db.execute("PRAGMA foreign_keys = OFF")  # while a table is replaced, references to it are missing

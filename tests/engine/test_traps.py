@@ -930,7 +930,7 @@ async def test_trap_16_a_stop_that_is_cancelled_does_not_cancel_the_pass_it_wait
     path: Path, new_scheduler: NewScheduler, worker: Worker, clock: VirtualClock
 ) -> None:
     """What the pass has claimed would be nobody's, and the next stop would find a loop that was shot."""
-    meddling, gate = Meddling(str(path)), asyncio.Event()
+    meddling, gate = Meddling(path), asyncio.Event()
     scheduler = new_scheduler(meddling)
     await scheduler.add_job(At(NOON), handler="work", id="a")
     claimed = asyncio.Event()

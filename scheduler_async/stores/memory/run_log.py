@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 
 from scheduler_async.jobs.history import Action
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.stores.memory.base import WorkBase
 from scheduler_async.stores.memory.records import JobRecord, StoredRun
 from scheduler_async.stores.messages import (
+    FEW_JOBS,
     LOOK_BACK,
     MOST_ATTEMPTS,
     MOST_SKIPS,
@@ -27,31 +29,27 @@ class RunLogWork(WorkBase):
     """The transactions that read the run log. For their purpose, see `Store`."""
 
     def list_runs(self, wanted: RunFilter) -> list[RunRow]:
-        found = (run for run in self._newest(wanted) if _is_wanted(run, wanted))
-        return [self._row(run) for run in islice(found, wanted.limit)]
-
-    def _newest(self, wanted: RunFilter) -> Iterator[StoredRun]:
-        """Iterate over the rows that may be wanted, newest first."""
         runs = self._tables.runs
+        found = (run for number in self._newest(wanted) if (run := runs.get(number)) is not None)
+        since = None if wanted.since is None else wanted.since - RUNS.disorder
+        recent = found if since is None else takewhile(lambda run: run.claimed_at >= since, found)
+        return [self._row(run) for run in islice((run for run in recent if self._is_wanted(run, wanted)), wanted.limit)]
+
+    def _newest(self, wanted: RunFilter) -> Iterable[int]:
+        """Return the numbers of the rows that may be wanted, newest first."""
+        tables = self._tables
         if wanted.run is not None:
-            found = runs.get(wanted.run)
-            yield from () if found is None or not self._is_named(found, wanted) else (found,)
-            return
+            return (wanted.run,)
+        before = tables.last_run + 1 if wanted.before is None else wanted.before
         if wanted.names_jobs:
             records = self._records_of(wanted)
-            rows: Iterable[StoredRun] = (
-                map(runs.__getitem__, reversed(records[0].runs))
-                if len(records) == 1
-                else map(runs.__getitem__, merge(*(reversed(record.runs) for record in records), reverse=True))
-            )
-        else:
-            rows = reversed(runs.values())
-            if wanted.selects_among_all and wanted.limit is not None and not _is_rare(wanted):
-                rows = islice(rows, LOOK_BACK)
-        for run in rows:
-            if wanted.since is not None and run.claimed_at < wanted.since - RUNS.disorder:
-                return
-            yield run
+            if len(records) <= FEW_JOBS:
+                rows = (record.runs[: bisect_left(record.runs, before)] for record in records)
+                return merge(*map(reversed, rows), reverse=True)
+        first = next(iter(tables.runs), before)
+        if wanted.selects_among_all and wanted.limit is not None and not wanted.is_bounded_by_time:
+            first = first if _is_rare(wanted) else max(first, before - LOOK_BACK)
+        return range(min(before - 1, tables.last_run), first - 1, -1)
 
     def _records_of(self, wanted: RunFilter) -> list[JobRecord]:
         """Return the jobs that a filter names. A removed job counts if no other has its name."""
@@ -63,9 +61,17 @@ class RunLogWork(WorkBase):
                 found += records
         return found
 
-    def _is_named(self, run: StoredRun, wanted: RunFilter) -> bool:
+    def _is_wanted(self, run: StoredRun, wanted: RunFilter) -> bool:
         job = self._tables.jobs[run.uid].job
-        return wanted.namespace in (None, job.namespace) and wanted.id in (None, job.id)
+        return (
+            wanted.namespace in (None, job.namespace)
+            and wanted.id in (None, job.id)
+            and wanted.outcome in (None, run.outcome)
+            and wanted.trigger in (None, run.trigger)
+            and (wanted.since is None or run.claimed_at >= wanted.since)
+            and (wanted.until is None or run.claimed_at <= wanted.until)
+            and (wanted.before is None or run.id < wanted.before)
+        )
 
     def _row(self, run: StoredRun) -> RunRow:
         job = self._tables.jobs[run.uid].job
@@ -134,13 +140,3 @@ def _occurrence(run: StoredRun) -> Micros:
 def _is_rare(wanted: RunFilter) -> bool:
     """Return whether rows with the wanted outcome may be few, so that all are looked at."""
     return wanted.outcome is not None and wanted.outcome not in USUAL_OUTCOMES
-
-
-def _is_wanted(run: StoredRun, wanted: RunFilter) -> bool:
-    return (
-        (wanted.outcome is None or run.outcome == wanted.outcome)
-        and (wanted.trigger is None or run.trigger == wanted.trigger)
-        and (wanted.since is None or run.claimed_at >= wanted.since)
-        and (wanted.until is None or run.claimed_at <= wanted.until)
-        and (wanted.before is None or run.id < wanted.before)
-    )

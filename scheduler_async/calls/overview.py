@@ -51,6 +51,10 @@ class Overviewing:
     def __init__(self, engine: Engine) -> None:
         self.__engine, self.__survey = engine, Survey(engine, Outlook(engine))
 
+    def now(self) -> datetime:
+        """Return the time, by the clock that the scheduler goes by."""
+        return from_micros(self.__survey.now)
+
     async def jobs_page(
         self,
         *,

@@ -1,0 +1,62 @@
+"""What a visitor sees of jobs, runs and concerns: secrets are masked, and errors and outputs need `payloads`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from scheduler_async.jobs.answers import Explanation
+from scheduler_async.jobs.history import ChangeRow
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.pages import Concern
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.web import forms
+from scheduler_async.web.visit import Visit
+
+HIDDEN = "(hidden)"
+
+# Pages show the beginning of long texts, so no more of them needs to be searched for secrets.
+LONGEST = 2_000
+
+
+def text_for(visit: Visit, text: str | None, longest: int = LONGEST) -> str | None:
+    """Return the beginning of an error, a message or an output as the visitor sees it."""
+    if text is None:
+        return None
+    return visit.site.redaction.text(text[:longest]) if visit.access.payloads else HIDDEN
+
+
+def row_for(visit: Visit, row: RunRow) -> RunRow:
+    """Return a row of the run log as the visitor sees it in a list."""
+    if row.error is None and row.message is None and row.progress_message is None:
+        return row
+    return replace(
+        row,
+        error=text_for(visit, row.error),
+        message=text_for(visit, row.message),
+        progress_message=text_for(visit, row.progress_message),
+    )
+
+
+def rows_for(visit: Visit, rows: Iterable[RunRow]) -> list[RunRow]:
+    """Return rows of the run log as the visitor sees them in a list."""
+    return [row_for(visit, row) for row in rows]
+
+
+def concern_for(visit: Visit, concern: Concern) -> Concern:
+    """Return a concern as the visitor sees it."""
+    cause, effect = (forms.sentence(visit, text[:LONGEST]) or "" for text in (concern.cause, concern.effect))
+    return replace(concern, cause=cause, effect=effect)
+
+
+def explanation_for(visit: Visit, job: Job, explanation: Explanation) -> str:
+    """Return the sentence of an explanation as the visitor sees it."""
+    run = explanation.run
+    errors = [job.last_error, None if run is None else run.error]
+    return forms.sentence(visit, explanation.sentence[:LONGEST], errors) or ""
+
+
+def change_for(visit: Visit, row: ChangeRow) -> ChangeRow:
+    """Return a change as the visitor sees it."""
+    form = forms.change_form(visit, row)
+    return replace(row, before=form["before"], after=form["after"], reason=form["reason"])

@@ -1,0 +1,115 @@
+"""The timeline: a day back and a day ahead, a lane for each job, and one for each node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from anyio.lowlevel import checkpoint
+from markupsafe import Markup
+from starlette.responses import Response
+
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.schedules.clock_shifts import changes, seconds_of
+from scheduler_async.timekeeping.instants import SECOND, from_micros
+from scheduler_async.timekeeping.zones import find_zone
+from scheduler_async.web.pages import lanes, lines
+from scheduler_async.web.pages.kinds import Sign, sign_of_job
+from scheduler_async.web.pages.moments import Moments
+from scheduler_async.web.pages.parameters import checked, whole
+from scheduler_async.web.pages.showing import moments_of, show
+from scheduler_async.web.visit import Visit
+
+LANES, MOST_LANES = 25, 50
+ROWS = 120  # of each job
+MOST_NODES = 30
+
+
+class JobLane(NamedTuple):
+    """A lane of a job."""
+
+    job: Job
+    name: str
+    sign: Sign
+    drawing: Markup
+
+
+class NodeLane(NamedTuple):
+    """A lane of a node."""
+
+    name: str
+    drawing: Markup
+
+
+async def timeline(visit: Visit) -> Response:
+    """Show the day before and the day after now."""
+    query = checked(visit, "text", "status", "order", "after", "limit")
+    namespaces = visit.access.namespaces
+    moments = moments_of(visit)
+    zone, window = moments.zone(), lanes.Window.around(moments.now)
+    mark = await visit.scheduler.mark(namespaces=namespaces)
+    page = await visit.scheduler.jobs_page(
+        order=query.get("order", "next"),
+        text=query.get("text"),
+        status=query.get("status"),
+        namespaces=namespaces,
+        after=query.get("after"),
+        limit=whole(query, "limit", LANES, most=MOST_LANES),
+    )
+    recent = await visit.scheduler.recent_runs([(job.namespace, job.id) for job in page.items], n=ROWS)
+    found = []
+    for job, rows in zip(page.items, recent, strict=True):
+        found.append(_lane(job, rows, window, moments))
+        await checkpoint()  # the scheduler goes on between two lanes
+    return show(
+        visit,
+        "timeline.html",
+        moments,
+        tab="timeline",
+        mark=mark,
+        page=page,
+        query=query,
+        jobs=found,
+        nodes=await _nodes(visit, window, moments),
+        scale=lanes.ticks(window, zone),
+        labels=lanes.labels(window, zone),
+        shifts=_shifts(moments, window),
+        zone_name=f"{moments.now.astimezone(zone):%Z}",
+    )
+
+
+def _lane(job: Job, rows: tuple[RunRow, ...], window: lanes.Window, moments: Moments) -> JobLane:
+    planned = (
+        [] if job.status.value in ("paused", "disabled") else lanes.planned_of(job.schedule, job.next_run_at, window)
+    )
+    lane = lanes.lane_of(rows, planned, window, moments.now, are_all=len(rows) < ROWS)
+    name = lines.name_of(job.namespace, job.id)
+    label = f"{name}: {lanes.summary_of(lane)}"
+    return JobLane(job, name, sign_of_job(job, moments.now), lanes.drawing_of(lane, window, label))
+
+
+async def _nodes(visit: Visit, window: lanes.Window, moments: Moments) -> list[NodeLane]:
+    """Return the lanes of nodes, and first the one that shows when none was there. Tenants do not see nodes."""
+    if visit.access.namespaces is not None:
+        return []
+    spans = await visit.scheduler.node_history(since=window.first, limit=MOST_NODES)
+    by_node, gaps = lanes.presence(spans, window, moments.now)
+    found = []
+    if gaps:
+        label = f"No scheduler was running in {len(gaps)} stretches of the last day"
+        found.append(NodeLane("no scheduler", lanes.presence_drawing(gaps, window, label, is_gap=True)))
+    return found + [
+        NodeLane(name, lanes.presence_drawing(bars, window, f"When {name} was running"))
+        for name, bars in by_node.items()
+    ]
+
+
+def _shifts(moments: Moments, window: lanes.Window) -> list[str]:
+    """Return the clock changes of the chosen zone in these two days, in words."""
+    if moments.choice.name != "mine" or moments.choice.mine is None:
+        return []
+    zone = find_zone(moments.choice.mine)
+    return [
+        f"{from_micros(change.at * SECOND).astimezone(moments.zone()):%a %d %b}: {change.words} ({moments.choice.mine})"
+        for change in changes(zone, seconds_of(window.first), seconds_of(window.last))
+    ]

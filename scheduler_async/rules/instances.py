@@ -18,7 +18,7 @@ from scheduler_async.rules import claiming, finishing
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.missed import merged_and_next, next_regular, passed_over
 from scheduler_async.rules.next_run import counted_since, retry_policy, uncounted, with_cursor
-from scheduler_async.rules.plans import Plan, fitted, is_exclusive, plan_of, planned
+from scheduler_async.rules.plans import Plan, fitted, has_run_enough, is_exclusive, plan_of, planned
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
@@ -56,20 +56,18 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
             return replace(taken, job=job.with_state(_planned_anew(job, taken.state, plan, now, goes_on)))
         plan = plan._replace(regular=_following(job, taken.state, now), not_before=None)
         plan = plan._replace(owed_until=taken.state.owed_until)
+        if taken.state.owed_until is not None and has_run_enough(job, taken.state):  # the others do not run any more
+            left_out = passed_over(job, taken.state.regular_at, now, SkipReason.ENDED)
+            taken, plan = replace(taken, skips=taken.skips + left_out), plan._replace(owed_until=None)
     begun = replace(taken.state, running=state.running + 1)
     return replace(taken, job=job.with_state(_planned_anew(job, begun, plan, now, goes_on)))
 
 
 def _following(job: Job, taken: JobState, now: Micros) -> Micros | None:
     """Return the regular occurrence after a claim. None if there is none, or if the job has run as often as it may."""
-    if _has_run_enough(job, taken):
+    if has_run_enough(job, taken):
         return None
     return taken.regular_at if taken.owed_until is not None else next_regular(job, now)
-
-
-def _has_run_enough(job: Job, state: JobState) -> bool:
-    most = job.description.policy.max_runs
-    return most is not None and state.occurrences_run >= most
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:
@@ -192,7 +190,7 @@ def _after_overlap(
     began = job.state.last_run_at or run.claimed_at
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
-    is_last = _has_run_enough(job, state)
+    is_last = has_run_enough(job, state)
     if plan.regular is None and is_last and state.running:
         return plan, ()
     if plan.regular is None:  # the claim did not plan it

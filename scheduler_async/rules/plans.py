@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import Overlap, Status
+from scheduler_async.jobs.enums import Overlap, Phase, Status
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.next_run import with_next_run
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
-CANCEL, IDLE, RUNNING = Overlap.CANCEL, Status.IDLE, Status.RUNNING
+CANCEL, DISABLED, IDLE, RUNNING = Overlap.CANCEL, Phase.DISABLED, Status.IDLE, Status.RUNNING
 
 # More retries than this wait only if runs fail much faster than they can be repeated. The oldest are dropped.
 MOST_RETRIES = 10_000
@@ -52,6 +52,12 @@ class Plan(NamedTuple):
     def with_retry(self, at: Micros, of: Micros, attempts: int) -> Plan:
         """Return the plan with another retry."""
         return self._replace(retries=(*self.retries, PendingRetry(at, of, attempts))[-MOST_RETRIES:])
+
+
+def has_run_enough(job: Job, state: JobState) -> bool:
+    """Return whether the job has run as often as it may."""
+    most = job.description.policy.max_runs
+    return most is not None and state.occurrences_run >= most
 
 
 def is_exclusive(job: Job) -> bool:
@@ -122,6 +128,8 @@ def fitted(job: Job, state: JobState) -> JobState:
     policy = job.description.policy
     is_full = state.running >= policy.max_instances and policy.overlap is not CANCEL
     awaits_ending = state.next_run_at is None and job.schedule.runs_by_itself
+    if state.phase is DISABLED and awaits_ending:  # it has no next run, but would have one if it was resumed
+        awaits_ending = is_exclusive(job) or has_run_enough(job, state)
     activity = RUNNING if state.running and (is_full or awaits_ending) else IDLE
     return state if state.activity is activity else replace(state, activity=activity)
 

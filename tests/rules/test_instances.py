@@ -352,6 +352,33 @@ def test_an_undone_claim_of_a_retry_owes_the_retry() -> None:
     assert undone.job == before
 
 
+@pytest.mark.parametrize("meanwhile", ["edited", "one run ends"])
+def test_a_job_that_was_disabled_runs_on_when_it_is_resumed_though_a_run_goes_on(meanwhile: str) -> None:
+    """It has other instances left, so the next occurrence does not wait for the end of that run."""
+    story = Several(Every("1m"), max_instances=4)
+    first, _ = story.started_at(1, 2)
+    story.change(disable(story.job, "enough", NOON + 2 * MINUTE))
+    if meanwhile == "edited":
+        story.change(an_edit(story.job, NOON + 2 * MINUTE, max_instances=3, enabled=False))
+    else:
+        story.end_at(NOON + 2 * MINUTE + 1, first)
+
+    story.change(resume(story.job, NOON + 150 * SECOND))
+
+    assert story.job.state.activity is Status.IDLE
+    assert story.next_at == 3
+
+
+def test_missed_occurrences_beyond_max_runs_get_their_row() -> None:
+    story = Several(Every("1m"), max_instances=4, misfire="run_all", max_runs=2)
+
+    story.started_at(6, 6)
+
+    assert [run.scheduled_for for run in story.open] == [NOON + MINUTE, NOON + 2 * MINUTE]
+    (row,) = story.skips
+    assert (row.reason, row.scheduled_for, row.missed) == (SkipReason.ENDED, NOON + 3 * MINUTE, 4)
+
+
 # ---------------------------------------------------------------- random stories
 
 OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual()]

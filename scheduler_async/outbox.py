@@ -42,12 +42,7 @@ class QuietLock(asyncio.Lock):
 
     async def __aenter__(self) -> None:
         await self.acquire()
-        section = _current_section()
-        if section is None:
-            section = _Section(self._outbox)
-            _section.set(section)
-        section.locks_held += 1
-        self._holder = section
+        self._holder = self._begin_section()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -55,9 +50,16 @@ class QuietLock(asyncio.Lock):
         section, self._holder = self._holder, None  # not by the context: a task that is destroyed has lost its own
         self.release()
         assert section is not None
-        section.locks_held -= 1
-        if not section.locks_held:
-            section.outbox.deliver()
+        section.end_part()
+
+    def _begin_section(self) -> _Section:
+        """Begin a section of the calling code, or a part of the one that it is in."""
+        section = _current_section()
+        if section is None:
+            section = _Section(self._outbox)
+            _section.set(section)
+        section.locks_held += 1
+        return section
 
 
 def call_without_locks(call: Callable[[], object]) -> None:
@@ -77,6 +79,12 @@ class _Section:
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
         self.locks_held = 0
+
+    def end_part(self) -> None:
+        """Note that a lock was released. The last one ends the section."""
+        self.locks_held -= 1
+        if not self.locks_held:
+            self.outbox.deliver()
 
 
 # A task that a section starts inherits the section, because the section may wait for that task.

@@ -9,7 +9,7 @@
 - `editor` changes jobs. `single_pass` and `manual_run` run them without the loop. `outlook` tells what would run.
 - `requests` cancels runs for other processes, `run_waits` waits for runs of any process, `reporter` stores progress.
 - `clock_watch` notices jumps of the wall clock, `troubles` failures of the store. `checkup` and `health` report both.
-- `setting`, `locks` and `tasks` are used by all parts.
+- `setting`, `locks` and `tasks` are used by all parts. Edits share a lock that claims take alone (`shared_lock`).
 
 What happens to a job is decided in `rules`. `stores` keep jobs and runs, `running` calls handlers, and `scheduler` is
 the API for users.

@@ -15,12 +15,12 @@ from scheduler_async.engine.lookahead import Lookahead
 from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.rated_starts import RatedStarts
 from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.shared_lock import SharedLock
 from scheduler_async.errors import JobNotFoundError, SchedulerError, SchedulerStoppingError, quoted
 from scheduler_async.jobs.enums import Status
 from scheduler_async.jobs.history import current_actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
-from scheduler_async.outbox import QuietLock
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.running.active_run import ENDED, ActiveRun
 from scheduler_async.shielding import carried_through
@@ -39,7 +39,7 @@ class Claimer:
     def __init__(
         self,
         setting: Setting,
-        lock: QuietLock,
+        lock: SharedLock,
         node: OwnNode,
         agenda: Agenda,
         announcer: Announcer,
@@ -50,6 +50,7 @@ class Claimer:
     ) -> None:
         """*lock* is held during a claim, and by everything that must not happen during one."""
         self._setting, self._lock, self._node = setting, lock, node
+        self._putting_back = asyncio.Lock()
         self._agenda, self._announcer, self._clock_watch = agenda, announcer, clock_watch
         self._launcher, self._runner, self._ended, self._rated = launcher, launcher.runner, ended, rated
         self.lookahead = Lookahead(setting.limits, agenda, launcher.waiting)
@@ -148,12 +149,16 @@ class Claimer:
         return None if limit is None else max(limit - len(self._runner), 0)
 
     @asynccontextmanager
-    async def _claiming(self, now: Micros) -> AsyncIterator[int]:
-        """Make one claim at a time. If it fails, the next one settles what the store may have claimed all the same."""
-        async with self._lock:
+    async def _claiming(self, now: Micros, *, shares: bool = False) -> AsyncIterator[int]:
+        """Make one claim at a time, or several that share the lock.
+
+        If one fails, the next that is alone settles what the store may have claimed all the same.
+        """
+        async with self._lock.shared() if shares else self._lock:
             if not self._node.has_joined or self._runner.stopping.is_set():
                 raise SchedulerStoppingError
-            await self.settle(now)
+            if not shares:
+                await self.settle(now)
             node = self._node.required_id()
             try:
                 yield node
@@ -218,7 +223,9 @@ class Claimer:
     async def claim_one(self, namespace: str, id: str, payload_json: str | None) -> ActiveRun | None:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is already running."""
         setting, now = self._setting, self._setting.clock.micros()
-        async with self._claiming(now) as node:
+        # With a limit, each call must know how many slots the one before it has left.
+        shares = setting.limits.max_concurrent is None and not self._is_unsure
+        async with self._claiming(now, shares=shares) as node:
             await self.put_back({(namespace, id)})  # its regular run is claimed again later
             queued = self._free_slots() == 0
             rates = setting.limits.group_rates
@@ -250,6 +257,10 @@ class Claimer:
 
     async def put_back(self, names: Collection[tuple[str, str]]) -> None:
         """Undo the claims of these jobs that were made ahead of time. Call it under the lock."""
+        async with self._putting_back:  # when it returns, what other calls put back is on record too
+            await self._put_back(names)
+
+    async def _put_back(self, names: Collection[tuple[str, str]]) -> None:
         waiting = self._launcher.waiting
         runs = [active for active in waiting if active.is_held and active.claimed.name in names]
         if not runs:

@@ -322,9 +322,10 @@ class Engine:
     async def undisturbed(self, names: Collection[tuple[str, str]], change: Callable[[], Awaitable[T]]) -> T:
         """Put back the runs of these jobs that were claimed ahead of time, and call *change* while nothing is claimed.
 
-        Meanwhile, these jobs are idle or their handlers are running.
+        Meanwhile, these jobs are idle or their handlers are running. Other changes may be made at the same time: the
+        store lets those share a commit.
         """
-        async with self.locks.claiming:
+        async with self.locks.claiming.shared():
             await self.session.claimer.put_back(names)  # in the session that is open by now
             return await change()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler_async.engine.shared_lock import SharedLock
 from scheduler_async.outbox import Outbox, QuietLock
 
 
@@ -15,6 +16,7 @@ class Locks:
     def __init__(self, outbox: Outbox) -> None:
         """*outbox* keeps what must not be delivered under a lock."""
         self.opening = QuietLock(outbox)  # opening, starting and stopping
-        self.claiming = QuietLock(outbox)  # claiming, and whatever must not happen during a claim
+        # Claiming takes it alone. What must not happen during a claim shares it: edits, and runs by hand.
+        self.claiming = SharedLock(outbox)
         self.rejoining = QuietLock(outbox)
         self.recording = QuietLock(outbox)

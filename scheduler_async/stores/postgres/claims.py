@@ -92,8 +92,8 @@ def newly_due(left_alone: str) -> str:
     return f"s.next_run_at <= $3 AND s.uid <> ALL({left_alone}::bigint[])"
 
 
-def claim_due(candidates: str) -> str:
-    """Return the statement of a claim, for these *candidates*.
+def claim_due(candidates: str, lock: str = "FOR UPDATE SKIP LOCKED", also: str = "") -> str:
+    """Return the statement of a claim, for these *candidates*, with a *lock* of their rows, and *also* other columns.
 
     Its result contains the name of the node, the next due time, jobs without a handler, and the claimed rows.
 
@@ -107,15 +107,15 @@ def claim_due(candidates: str) -> str:
     to_come = due_of(LOOKED_AT, "s.next_run_at", f"s.next_run_at > $3 AND s.next_run_at <= {LAST}", "1")
     with_it = due_of(LOOKED_AT, "s.next_run_at", "s.next_run_at = (SELECT at FROM next)", "$6::bigint")
     return f"""
-        WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 FOR KEY SHARE),
+        WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 {lock and "FOR KEY SHARE"}),
              line AS MATERIALIZED ({candidates}),
              taken AS MATERIALIZED (
                  SELECT s.*, c.rank AS "1", c.last_run_at AS "2", c.id AS "3"
                    FROM (SELECT * FROM line WHERE fits ORDER BY rank, last_run_at NULLS FIRST, id) AS c
-             CROSS JOIN LATERAL ({SELECT_STATE}
+             CROSS JOIN LATERAL ({SELECT_STATE}{also}
                                    FROM state s
                                   WHERE s.uid = c.uid AND {STILL_DUE} AND s.next_run_at <= $3
-                                    FOR UPDATE SKIP LOCKED) AS s
+                                        {lock}) AS s
                   WHERE EXISTS (SELECT FROM me)
                   LIMIT $4),
              next AS MATERIALIZED (SELECT min(d.next_run_at) AS at FROM {to_come})
@@ -131,9 +131,8 @@ def claim_due(candidates: str) -> str:
     """
 
 
-CLAIM_DUE: Final = claim_due(
-    f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, newly_due('$7'), '$5')}"  # in any group
-)
+IN_ANY_GROUP: Final = f"SELECT d.*, true AS fits FROM {due_of(KNOWN, IN_LINE, newly_due('$7'), '$5')}"
+CLAIM_DUE: Final = claim_due(IN_ANY_GROUP)
 # The name of a group, which follows the namespace in its key.
 GROUP_NAME: Final = "substr({0}.group_key, strpos({0}.group_key, chr(10)) + 1)"
 NOT_FULL: Final = "({0}.group_key IS NULL OR {0}.group_key <> ALL({1}::text[]) AND {name} <> ALL({2}::text[]))"
@@ -185,19 +184,24 @@ CLAIM_TYPES: Final = {
 }
 CLAIMED: Final = (*CLAIMED_FIELDS, "run")
 _claimed_state: Final = attrgetter("activity._value_", *CLAIMED_FIELDS[1:])
-# $1 is the number of the node, $2 its name. The rest are the claims, as of the last run of each job. A counter
-# announces claims and endings to other processes without a lock.
+# `c` are the claims, as of the last run of each job, and $1 is the number of the node.
+SET_CLAIMED: Final = f"""
+    UPDATE state AS t SET {set_to(CLAIMED)}, node = $1, touched = false FROM c WHERE t.uid = c.uid
+"""
+INSERT_CLAIMED_RUNS: Final = """
+    INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
+    SELECT run, uid, scheduled_for, attempt, trigger, last_run_at,
+           CASE WHEN activity = 'running' THEN last_run_at END, {node}
+      FROM c
+        ON CONFLICT DO NOTHING
+ RETURNING id
+"""
+# $2 is the name of the node, and the rest are the claims. A counter announces claims and endings to other processes
+# without a lock.
 WRITE_CLAIMS: Final = f"""
     WITH c AS MATERIALIZED (SELECT * FROM {rows_of(CLAIM_TYPES, first=3)}),
-         states AS (UPDATE state AS t SET {set_to(CLAIMED)}, node = $1, touched = false
-                      FROM c
-                     WHERE t.uid = c.uid),
-         runs AS (INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, started_at, node)
-                  SELECT run, uid, scheduled_for, attempt, trigger, last_run_at,
-                         CASE WHEN activity = 'running' THEN last_run_at END, $2
-                    FROM c
-                      ON CONFLICT DO NOTHING
-               RETURNING id)
+         states AS ({SET_CLAIMED}),
+         runs AS ({INSERT_CLAIMED_RUNS.format(node="$2")})
     SELECT nextval('activity'), array_agg(id) FROM runs
 """
 RUN_TYPES: Final = {
@@ -355,7 +359,7 @@ class ClaimWork(SuccessorWork, RateWork):
         several = [run for run in runs if run.is_instance]
         if several:
             return await self._write_claims_of_several(db, runs, several, node, name)
-        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, *columns_of([_claim(run) for run in runs]))
+        _, written = await db.fetchrow(WRITE_CLAIMS, node, name, *columns_of([claim_columns(run) for run in runs]))
         self.counted += 1
         return set(written or ())
 
@@ -461,7 +465,7 @@ def _window(terms: ClaimTerms) -> int:
     return max(LEAST_WINDOW, 2 * terms.limit)
 
 
-def _claim(run: ClaimedRun) -> tuple[Any, ...]:
+def claim_columns(run: ClaimedRun) -> tuple[Any, ...]:
     """Return the columns of `CLAIM_TYPES`."""
     attempt = run.scheduled_for, run.attempt, run.trigger._value_
     return (run.uid, run.id, *attempt, *_claimed_state(run.job.state))

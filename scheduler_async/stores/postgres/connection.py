@@ -53,6 +53,10 @@ class Link:
         """Do *work* in a transaction that *begin* starts. Roll back if it raises."""
         return await self._use(self._in_transaction, work, begin, *args)
 
+    async def tell(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Do *work* of one statement that changes something. It is not repeated if the connection is lost."""
+        return await self._use(self._once, work, *args)
+
     async def ask(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Do *work* that changes nothing."""
         return await self._use(self._first, work, *args)
@@ -70,6 +74,9 @@ class Link:
         answer = await work(connection, *args)
         await connection.execute("COMMIT")
         return answer
+
+    async def _once(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
+        return await work(await self._ready(), *args)
 
     async def _first(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Do *work* that changes nothing. Use a new connection if the old one was lost while idle."""

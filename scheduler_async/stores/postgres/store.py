@@ -21,12 +21,14 @@ from scheduler_async.shielding import carried_through
 from scheduler_async.stores.addresses import A_URL, read_url
 from scheduler_async.stores.messages import (
     MIGRATED,
+    Claims,
     ClaimTerms,
     NodeRow,
     UnstorableError,
 )
 from scheduler_async.stores.postgres.base import NOTIFY, REQUEST, HandlersForgotten
 from scheduler_async.stores.postgres.connection import LOST, Link
+from scheduler_async.stores.postgres.lone_claims import Look
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
 from scheduler_async.stores.postgres.work import Work
 from scheduler_async.stores.protocol import documented
@@ -406,7 +408,22 @@ class PostgresStore:
     rate_free_at = reading(Work.rate_free_at, EDITS)
     settle_starts = recording(Work.settle_starts, EDITS)
 
-    claim_due = writing(Work.claim_due, RUNS)
+    async def claim_due(self, now: Micros, terms: ClaimTerms) -> Claims:
+        """Claim due jobs for a node, within its limits and those of groups."""
+        look = await self._ask(self._runs, self._work.look_for_due, now, terms)
+        if look is not None and not look.plan.runs:
+            return Claims(next_due=look.next_due, next_count=look.next_count)
+        claims = (
+            None if look is None else await self._call(self._runs, self._runs.tell, self._claim_seen, look, now, terms)
+        )
+        return claims if claims is not None else await self._transact(self._runs, self._work.claim_due, now, terms)
+
+    async def _claim_seen(self, db: Connection, look: Look, now: Micros, terms: ClaimTerms) -> Claims | None:
+        try:
+            return await self._work.claim_seen(db, look, now, terms)
+        except asyncpg.DivisionByZeroError:
+            return None
+
     count_due = reading(Work.count_due, EDITS)
     earliest_due = reading(Work.earliest_due, EDITS)
     claim_one = writing(Work.claim_one, RUNS)

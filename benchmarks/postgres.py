@@ -6,6 +6,8 @@ same run, by turns, the same number of jobs goes through pgqueuer and procrastin
     burst     many jobs are due at one instant; for us the time runs from that instant, for the others from the moment
               that the first handler is called, and for all until no job is left that has not ended for good. What we
               claim in the half second before that instant is counted, and so is the rate from the first claim on
+    backlog   many overdue jobs are there at once, as after downtime: the time runs from our first claim until no job is
+              left. Compare with the burst of the others, which wait for no moment: theirs is a backlog, too
     steady    2,000 jobs that run every second, spread over it: handler start minus due time
     added     jobs that are due at once, added one by one by a process that runs none: handler start minus the moment
               before they are added
@@ -72,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--due", type=int, help="10,000, or 2,000 with --quick")
     parser.add_argument("--steady", type=int, help="seconds of a steady load: 20, or 5 with --quick")
     parser.add_argument("--idle", type=int, help="seconds of idling: 60, or 5 with --quick")
-    parser.add_argument("--courses", default="burst,steady,added,idle")
+    parser.add_argument("--courses", default="burst,backlog,steady,added,idle")
 
 
 def main() -> None:
@@ -102,6 +104,7 @@ def measure(race: Race, url: str, options: argparse.Namespace) -> None:
     ask(url, "VACUUM (ANALYZE)")  # as the server does by itself within a minute or two
     courses: dict[str, Callable[[], object]] = {
         "burst": lambda: race_a_burst(race, url, due, options.repetitions),
+        "backlog": lambda: race_a_backlog(race, url, due, options.repetitions),
         "steady": lambda: keep(race, "steady", steady(url, min(2_000, stored), options.steady)),
         "added": lambda: keep(race, "added", added(url, 50 if options.quick else 300)),
         "idle": lambda: keep(race, "idle", idle(url, options.idle)),
@@ -167,6 +170,38 @@ def burst(url: str, due: int, repetition: int) -> Figures:
         "claimed_ahead": early / due,
         "last_handler_s": max(begun) - moment,
         "statements_per_run": statements / due,
+        "cpu_nodes_s": sum(node["cpu_s"] for node in told),
+        "cpu_server_s": work,
+        "share_least": min(len(node["begun"]) for node in told) / due,
+    }
+
+
+def race_a_backlog(race: Race, url: str, due: int, repetitions: int) -> None:
+    """Our part by turns. What the peers do in a burst is a backlog: they wait for no moment."""
+    for repetition in range(repetitions):
+        race.found[OURS.name, f"backlog, {NODES} processes"].append(backlog(url, due, repetition))
+
+
+def backlog(url: str, due: int, repetition: int) -> Figures:
+    """Until every outcome is durable, from the first claim: all jobs are an hour late when they are added."""
+    with Fleet(OURS, NODES, url) as fleet, Questions(url) as questions:
+        fleet.ask()
+        work = cpu_of_server()
+        before = questions.ask(CLAIMED_SO_FAR)
+        moment = time.time() - 3600
+        asyncio.run(add(url, [(f"backlog-{repetition}-{number}", moment) for number in range(due)]))
+        while questions.ask(CLAIMED_SO_FAR) - before < due or not questions.ask(OURS_IS_DONE):
+            time.sleep(0.005)
+        ended, work = time.time(), cpu_of_server() - work
+        told = fleet.ask()
+    which = f"{RUNS} AND j.id LIKE 'backlog-{repetition}-%'"
+    count, first_claim = ask(url, f"SELECT count(*) FROM {which}"), ask(url, f"SELECT min(claimed_at) FROM {which}")
+    assert count == due, f"{count} of {due} ended well"
+    took = ended - first_claim / 1e6
+    return {
+        "durable_s": took,
+        "durable_per_s": due / took,
+        "statements_per_run": sum(node["statements"] for node in told) / due,
         "cpu_nodes_s": sum(node["cpu_s"] for node in told),
         "cpu_server_s": work,
         "share_least": min(len(node["begun"]) for node in told) / due,
@@ -312,6 +347,8 @@ def tell(race: Race, stored: int, due: int) -> None:
     sizes = {size for _, size in race.found}
     if bursts := [size for size in sizes if str(size).startswith("burst")]:
         table(race, f"{due:,} jobs due at one instant, {stored:,} stored with us", bursts, columns)
+    if backlogs := [size for size in sizes if str(size).startswith("backlog")]:
+        table(race, f"{due:,} overdue jobs, {stored:,} stored with us", backlogs, columns)
     spread = {f"{name}_ms": f"{name} ms|.2f" for name in ("p50", "p90", "p99", "max")}
     costs = {"runs_per_s": "runs/s|,.0f", "statements_per_run": "statements/run|.3f"}
     if "steady" in sizes or "added" in sizes:
@@ -329,6 +366,8 @@ def tell(race: Race, stored: int, due: int) -> None:
     for peer, times in ((PGQUEUER, 1), (PROCRASTINATE, 20)):
         best = max((race.median(peer, size, "durable_per_s") or 0 for size in bursts), default=0)
         race.expect(f"the same, times {peer.name} at its best", ratio(rate, best), at_least=times)
+        backlog_rate = race.median(OURS, f"backlog, {NODES} processes", "durable_per_s")
+        race.expect(f"a backlog, times {peer.name} at its best", ratio(backlog_rate, best), at_least=1)
     race.expect("statements per run of the burst", race.median(OURS, ours, "statements_per_run"), at_most=0.1)
     race.expect("steady load, p99 of lateness", race.median(OURS, "steady", "p99_ms"), at_most=25, unit=" ms")
     race.expect("added on another node, p99 of lateness", race.median(OURS, "added", "p99_ms"), at_most=25, unit=" ms")

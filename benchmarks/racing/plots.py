@@ -15,7 +15,25 @@ COLOURS = {contestant.name: contestant.colour for contestant in (*KEEPING_OR_NOT
 Points = Sequence[tuple[float, float]]
 
 
-def lines(title: str, across: str, up: str, series: Mapping[str, Points], *, log_across: bool = True) -> str:
+# For lines that are no contestants'.
+OTHER_COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#17becf")
+
+
+def over_time(title: str, across: str, series: Mapping[str, Points]) -> str:
+    """A line for each of the *series*, whose names say what they count."""
+    colours = dict(zip(series, OTHER_COLOURS, strict=False))
+    return lines(title, across, "", series, log_across=False, colours=colours)
+
+
+def lines(
+    title: str,
+    across: str,
+    up: str,
+    series: Mapping[str, Points],
+    *,
+    log_across: bool = True,
+    colours: Mapping[str, str] = COLOURS,
+) -> str:
     """A line for each of the *series*. What follows a comma in its name tells lines of one contestant apart."""
     known = {name: [(x, y) for x, y in points if y > 0] for name, points in series.items()}
     every_x = sorted({x for points in known.values() for x, _ in points}) or [1.0]
@@ -29,7 +47,9 @@ def lines(title: str, across: str, up: str, series: Mapping[str, Points], *, log
     marks = every_x if len(every_x) <= 8 else [every_x[round(i * (len(every_x) - 1) / 5)] for i in range(6)]
     drawn = [_text(place(x, 10**low)[0], HEIGHT - BOTTOM + 18, _number(x), "middle") for x in marks]
     for number, (name, points) in enumerate(known.items()):
-        colour, dash = COLOURS[name.partition(",")[0]], ' stroke-dasharray="5 3"' if "," in name else ""
+        of_contestant = name not in colours
+        colour = colours[name.partition(",")[0] if of_contestant else name]
+        dash = ' stroke-dasharray="5 3"' if of_contestant else ""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
         drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
         if len(points) <= 8:

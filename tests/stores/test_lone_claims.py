@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from scheduler_async import PostgresStore, StoreOutdatedError
+from scheduler_async import PostgresStore, StoreError, StoreOutdatedError
 from scheduler_async.rules import edits
 from scheduler_async.stores.messages import Claims, NodeLost
 from scheduler_async.stores.postgres import store as postgres
@@ -221,7 +221,7 @@ async def test_a_lost_connection_does_not_repeat_a_claim(
         raise asyncpg.ConnectionDoesNotExistError("lost")
 
     monkeypatch.setattr(store._work, "claim_seen", claim_and_lose)
-    with pytest.raises(postgres.StoreError):
+    with pytest.raises(StoreError):
         await claim(store, node)
 
     assert times == 1
@@ -252,11 +252,10 @@ async def test_nodes_that_claim_few_jobs_at_once_claim_each_once(store: Postgres
     for round_ in range(6):
         names = [f"{round_}-{number}" for number in range(FEW)]
         await store.change([adding(name) for name in names], NOON)
-        pause = change_state(store, names[0], edits.pause)
-        found = await asyncio.gather(
-            pause, *(claim(each, node, NOON) for each, node in zip(stores, nodes, strict=True))
-        )
-        claimed += [name for claims in found[1:] for name in claimed_ids(claims)]  # type: ignore[union-attr]
+        pausing = asyncio.create_task(change_state(store, names[0], edits.pause))
+        found = await asyncio.gather(*(claim(each, node, NOON) for each, node in zip(stores, nodes, strict=True)))
+        await pausing
+        claimed += [name for claims in found for name in claimed_ids(claims)]
         claimed += claimed_ids(await claim(store, nodes[0], NOON + SOON))
     for each in stores:
         await each.close()

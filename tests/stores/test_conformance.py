@@ -1,6 +1,9 @@
 """What every store promises, whatever it is made of: one suite, run on each. Only the protocol of `store.py` is used.
 
-A new store joins by a name in `STORES`, one in `SHARED` if several processes can open it, and a line in `store_at`.
+A new store joins by a name in `STORES`, one in `SHARED` if several processes can open it, and a line in `store_at`. To
+test a store of another project, name the function that makes one: STORE_UNDER_TEST="package.module:function". It gets a
+directory, and returns a store that is not open; called again with the same directory, another connection to the same
+store, if it is shared.
 """
 
 # ruff: noqa: A001 - id is the public name of an id
@@ -9,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -88,19 +93,30 @@ HOURLY = Every("1h")
 SUCCESS = Ending(outcome=Outcome.SUCCESS)
 ERROR = Ending(outcome=Outcome.ERROR, error="ValueError: no")
 
-STORES = ["memory", "file", pytest.param("postgres", marks=pytest.mark.once)]
-SHARED = ["file", pytest.param("postgres", marks=pytest.mark.once)]
+UNDER_TEST = os.environ.get("STORE_UNDER_TEST")
+
+STORES = [UNDER_TEST] if UNDER_TEST else ["memory", "file", pytest.param("postgres", marks=pytest.mark.once)]
 
 T = TypeVar("T")
 
 
 def store_at(kind: str, directory: Path) -> Store:
     """A store of this kind; asked again, another connection to the same one, if it is shared."""
+    if kind == UNDER_TEST:
+        module, _, function = kind.partition(":")
+        made: Store = getattr(import_module(module), function)(directory)
+        return made
     if kind == "postgres":
         return PostgresStore(url_of_schema(str(directory)))
     if kind == "memory":
         return MemoryStore()
     return SQLiteStore(directory / "jobs.db")
+
+
+SHARED = ["file", pytest.param("postgres", marks=pytest.mark.once)]
+if UNDER_TEST:
+    is_private = not store_at(UNDER_TEST, Path()).is_shared
+    SHARED = [pytest.param(UNDER_TEST, marks=pytest.mark.skipif(is_private, reason="only one process can open it"))]
 
 
 @pytest.fixture(params=STORES)
@@ -3128,7 +3144,7 @@ def test_two_nodes_share_jobs_in_any_order_of_events(kind: str, tmp_path: Path) 
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples={"memory": 50, "file": 10, "postgres": 5}[kind],
+            max_examples={"memory": 50, "postgres": 5}.get(kind, 10),
             stateful_step_count=30,
             phases=set(Phases) - {Phases.explain},  # which traces every line, and takes minutes
         ),

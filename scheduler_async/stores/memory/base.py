@@ -112,9 +112,8 @@ class WorkBase:
 
     def _recounted(self, job: Job) -> Job:
         """Return *job* with the number of its runs, if it may have several. Their owners decide."""
-        owners = self._tables.owners
-        held = self._tables.jobs[job.uid].held
-        count = sum(owners[run].is_instance and owners[run].backfill is None for run in held)
+        held = map(self._tables.owners.__getitem__, self._tables.jobs[job.uid].held)
+        count = sum([owner.is_instance and owner.backfill is None for owner in held])
         return job if count == job.state.running else job.with_state(replace(job.state, running=count))
 
     # -------------------------------------------------------- owners of runs

@@ -39,7 +39,7 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
         started = self._live_starts(now) if terms.group_rates else Counter()
         due = self._due.take(until, terms, lambda: self._rooms(terms, started))
         plan = ClaimPlan(now, terms)
-        first = run_id = self._tables.last_run + 1
+        run_id = self._tables.last_run + 1
         try:
             for job in due:
                 run_id += plan.claim(self._recounted(job) if job.description.has_instances else job, run_id)
@@ -48,8 +48,9 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
                 self._put(job)
             raise
         self._tables.last_run = max(self._tables.last_run, run_id - 1)
-        repeated = self._find_repeated(plan.runs, until) if first < run_id else {}
-        plan.drop(repeated)
+        repeated = self._find_repeated(plan.runs, until)
+        if repeated:
+            plan.drop(repeated)
         for job in (*plan.passed_over, *repeated.values()):
             self._put(job)
         for run in plan.runs:
@@ -58,8 +59,9 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
             self._hold(run, terms.node)
         self._write_skips(plan.skipped)
         self._write_changes(plan.changes)
-        for (key, _), count in self._count_starts(plan.runs, terms.group_rates, now).items():
-            started[key] += count
+        if terms.group_rates:
+            for (key, _), count in self._count_starts(plan.runs, terms.group_rates, now).items():
+                started[key] += count
         for uid in plan.overlapped:
             self._cancel_oldest(uid, now)
         next_due, next_count = self._outlook(plan, started, terms, now)
@@ -93,6 +95,8 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
         repeated = {}
         for run in runs:
             record = self._tables.jobs[run.uid]
+            if run.scheduled_for not in record.attempts:  # the usual case
+                continue
             if any(row.attempt == run.attempt for row in self._attempts_at(record, run.scheduled_for)):
                 latest = max((at for at in record.attempts if at <= until), default=None)
                 repeated[run.uid] = after_repeat(run, latest, until)

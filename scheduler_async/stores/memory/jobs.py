@@ -12,6 +12,7 @@ from scheduler_async.jobs.backfill import BackfillState
 from scheduler_async.jobs.enums import Outcome, Phase
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import removal
@@ -74,7 +75,7 @@ class JobWork(SuccessorWork):
         if record is None:
             return None
         job = record.job
-        self._let_go(record, now)
+        self._let_go(record, rows_of_removal(job, now), now)
         self._write_changes([removal(job, now, by)])
         others = [run for run in record.held if run != own_run]
         for run in others:
@@ -90,10 +91,9 @@ class JobWork(SuccessorWork):
             record.job = job.with_state(replace(job.state, **gone, **told))
         return job
 
-    def _let_go(self, record: JobRecord, now: Micros) -> None:
+    def _let_go(self, record: JobRecord, skips: Sequence[Skip], now: Micros) -> None:
         """Remove a job that may have runs in progress, but cancel those that no node has taken up."""
         job = record.job
-        skips = rows_of_removal(job, now)
         self._remove(record, now)
         self._unlink(job)
         self._write_skips([(job, skips, now)])

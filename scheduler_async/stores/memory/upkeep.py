@@ -11,7 +11,7 @@ from scheduler_async.jobs.history import THE_SCHEDULER
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import disablings, removal, resumptions
-from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself
+from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
 from scheduler_async.stores.memory.base import DISABLED
 from scheduler_async.stores.memory.jobs import JobWork
 from scheduler_async.stores.memory.records import JobRecord, StoredRun
@@ -33,8 +33,8 @@ class UpkeepWork(JobWork):
         return [edit.job for edit in edits]
 
     def resume_paused(self, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
-        jobs = [self._tables.jobs[uid].job for uid in self._paused.take(now, limit)]
-        paused = [job for job in jobs if is_readable(job)]
+        jobs = (self._tables.jobs[uid].job for uid in self._paused.until(now))
+        paused = nsmallest(limit, filter(is_readable, jobs), key=lambda job: job.state.paused_until or 0)
         edits = [resumed_by_itself(job, now) for job in paused]
         for edit in edits:
             self._put(edit.job)
@@ -99,15 +99,17 @@ class UpkeepWork(JobWork):
         ended: bool,
         spared: Collection[tuple[str, str]] = (),
     ) -> list[Job]:
-        disabled = self._disabled[ended]
-        jobs: list[Job] = []
-        others: list[Job] = []
-        while len(jobs) < limit and (some := disabled.take(before - 1, limit - len(jobs))):
-            for job in (self._tables.jobs[uid].job for uid in some):
-                (jobs if can_be_purged(job, spared) and not job.is_running else others).append(job)
-        for job in others:  # they do not hide other jobs
+        disabled, jobs = self._disabled[ended], self._tables.jobs
+        looked_at: list[Job] = []
+        gone: list[Job] = []
+        while len(gone) < limit and (some := disabled.take(before - 1, limit - len(gone))):
+            looked_at += [jobs[uid].job for uid in some]
+            found = (jobs[uid].job for uid in some)
+            gone += [job for job in found if can_be_purged(job, spared) and not job.is_running]
+        for job in looked_at:  # what remains does not hide other jobs, and is here the next time
             disabled.put(job.uid, job.state.disabled_at)
-        for job in jobs:
-            self._let_go(self._tables.jobs[job.uid], now)
-        self._write_changes(removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs)
-        return jobs
+        skips = {job.uid: rows_of_removal(job, now) for job in gone}
+        for job in gone:
+            self._let_go(jobs[job.uid], skips[job.uid], now)
+        self._write_changes(removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in gone)
+        return gone

@@ -19,6 +19,7 @@
     ├── RunTimeoutError            (TimeoutError)  the wait was too short      .run_id .timeout
     ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace .requested_run
     ├── JobDisabledError           (RuntimeError)  nothing to pause            .job_id .namespace
+    ├── JobChangedError            (RuntimeError)  edited in the meantime      .job_id .namespace .revision
     ├── SchedulerStoppingError     (RuntimeError)  no new run starts
     ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
     ├── RunsNotSettledError        (TimeoutError)  advance() ran out of time   .jobs .timeout
@@ -180,6 +181,21 @@ class JobDisabledError(_JobError, RuntimeError):
 
     pattern = "Job {job} is disabled, so it cannot be paused."
     remedy = "It does not start until you call resume_job()."
+
+
+class JobChangedError(_JobError, RuntimeError):
+    """The job was edited since the caller read it: it has another *revision*."""
+
+    pattern = "Job {job} was edited in the meantime."
+    remedy = "Read it again with get_job(), then edit it."
+
+    def __init__(self, job_id: str, namespace: str = "default", revision: int = 0) -> None:
+        self.pattern = f"Job {{job}} was edited in the meantime: its revision is {revision}."
+        super().__init__(job_id, namespace)
+        self.revision = revision
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.job_id, self.namespace, self.revision)
 
 
 class JobNotFoundError(_JobError, LookupError):

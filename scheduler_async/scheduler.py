@@ -30,6 +30,7 @@ from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.options import (
     JobChanges,
     JobOptions,
+    check_count,
     check_key,
     check_limits,
     check_quota,
@@ -435,16 +436,20 @@ class Scheduler(Reading, Overviewing, Steering):
         """Add many jobs in one transaction: all of them, or none if one cannot be added."""
         return await self._editor.add(check_specs(specs))
 
-    async def update_job(self, id: str, *, namespace: str = "default", **changes: Unpack[JobChanges]) -> Job:
+    async def update_job(
+        self, id: str, *, namespace: str = "default", revision: int | None = None, **changes: Unpack[JobChanges]
+    ) -> Job:
         """Change the fields that are given, and no others; return the changed job.
 
         The fields are the schedule, the handler, and the options of `add_job`:
         `await scheduler.update_job("daily", timeout="10m", payload={"to": "dev"})`. A changed schedule counts from
         now. A run in progress goes on as it began. *cursor* sets the JSON value that the next run finds in
         `Run.cursor`; None clears it. The cursor of a run in progress does not replace it.
+
+        With *revision*, the `Job.revision` that you have read, raise `JobChangedError` if the job was edited since.
         """
         check_key(id, namespace)
-        return await self._editor.update(namespace, id, changes)
+        return await self._editor.update(namespace, id, changes, revision=check_count(revision, "revision"))
 
     async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
         """Remove a job, and return it as it was. `run_log` and `changes` keep its rows for `keep_removed`.

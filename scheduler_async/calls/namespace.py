@@ -24,7 +24,7 @@ from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.jobs.statistics import RunStats
-from scheduler_async.options import JobChanges, JobFilters, JobOptions, check_key, check_specs
+from scheduler_async.options import JobChanges, JobFilters, JobOptions, check_count, check_key, check_specs
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.running.signature import Handler
 from scheduler_async.schedules.base import Schedule
@@ -164,7 +164,7 @@ class Namespace:
         own = [spec.in_namespace(self.name, self._user_id) for spec in check_specs(specs)]
         return await self._editor.add(own, self._quota)
 
-    async def update_job(self, id: str, **changes: Unpack[JobChanges]) -> Job:
+    async def update_job(self, id: str, *, revision: int | None = None, **changes: Unpack[JobChanges]) -> Job:
         """Change the fields that are given, and no others; return the changed job. See `Scheduler.update_job`.
 
         Raise `QuotaError` if the view does not allow the handler of the job, or its new payload, metadata or cursor.
@@ -172,7 +172,7 @@ class Namespace:
         if "namespace" in changes:
             raise TypeError("Namespace.update_job() takes no namespace: it changes jobs of its own. Leave it out.")
         check_key(id, self.name)
-        return await self._editor.update(self.name, id, changes, self._quota)
+        return await self._editor.update(self.name, id, changes, self._quota, check_count(revision, "revision"))
 
     async def remove_job(self, id: str) -> Job:
         """Remove a job, and return it as it was. See `Scheduler.remove_job`."""

@@ -47,6 +47,7 @@ COMMANDS = {
     "cancel": ("steering", "cancel"),
     "cron": ("running", "cron"),
     "run": ("running", "run"),
+    "web": ("web", "web"),
 }
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}

@@ -74,4 +74,9 @@ EXAMPLES = {
         "scheduler-async run --jobs 4 --timeout 1m",
         "scheduler-async run myapp:scheduler",
     ),
+    "web": (
+        "scheduler-async web",
+        "scheduler-async web --store postgresql://me@db/jobs --read-only",
+        "scheduler-async web --uds /run/user/1000/jobs.sock --allow-host jobs.example.com",
+    ),
 }

@@ -90,6 +90,11 @@ def statuses(files: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
 
 def acting_as_user() -> AbstractContextManager[None]:
     """Record the changes in this block as those of the user who runs the program."""
+    return acting_as(own_name(), via="cli")
+
+
+def own_name() -> str:
+    """Return the name of the user who runs the program."""
     from getpass import getuser
 
     try:
@@ -97,7 +102,7 @@ def acting_as_user() -> AbstractContextManager[None]:
     except (KeyError, OSError, ImportError):  # a user without a name, as in many containers
         name = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     usable = "".join(letter for letter in name if letter.isprintable()).strip()[:MAX_NAME_LENGTH]
-    return acting_as(usable or "unknown", via="cli")
+    return usable or "unknown"
 
 
 def user_name(number: int) -> str:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import (
     InvalidJobError,
+    JobChangedError,
     JobDisabledError,
     JobExistsError,
     JobNotFoundError,
@@ -112,9 +113,22 @@ class Editor:
 
     # ============================================================ editing
 
-    async def update(self, namespace: str, id: str, changes: Mapping[str, Any], quota: Quota | None = None) -> Job:
-        """Apply *changes* to a job, and nothing else, if *quota* allows it."""
-        return await self.update_by(namespace, id, lambda _: changes, quota)
+    async def update(
+        self,
+        namespace: str,
+        id: str,
+        changes: Mapping[str, Any],
+        quota: Quota | None = None,
+        revision: int | None = None,
+    ) -> Job:
+        """Apply *changes* to a job, and nothing else, if *quota* allows it and if the job has this *revision*."""
+
+        def changes_of(job: Job) -> Mapping[str, Any]:
+            if revision is not None and job.revision != revision:
+                raise JobChangedError(id, namespace, job.revision)
+            return changes
+
+        return await self.update_by(namespace, id, changes_of, quota)
 
     async def update_by(
         self,

@@ -15,15 +15,15 @@ from starlette.types import Receive, Scope, Send
 from scheduler_async.errors import InvalidJobError, SchedulerError, quoted
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.logs import say
-from scheduler_async.web import feed, health, metrics, static_files
+from scheduler_async.web import feed, health, login, metrics, static_files
 from scheduler_async.web.access import Access, Asking, Client, Rule, check_rule
 from scheduler_async.web.api import acting, around, jobs, managing, openapi, runs
 from scheduler_async.web.api.parameters import check_names
-from scheduler_async.web.errors import ContentTypeError, NoAccessError
+from scheduler_async.web.errors import ContentTypeError, InternalError, NoAccessError
 from scheduler_async.web.guards import HEADERS, SAFE_METHODS, check_host, check_same_site, hosts_of, read_body
 from scheduler_async.web.links import Links
 from scheduler_async.web.pages import ROUTES as PAGES
-from scheduler_async.web.problems import CONTENT_TYPE, InternalError, headers_of, problem_of, status_of
+from scheduler_async.web.problems import CONTENT_TYPE, headers_of, problem_of, status_of
 from scheduler_async.web.redaction import Redact, redaction_of
 from scheduler_async.web.routing import Place, Route, Routes, place_of
 from scheduler_async.web.templating import environment
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aiohttp.web import Application
 
     from scheduler_async.scheduler import Scheduler
+    from scheduler_async.web.login_link import LoginLink
 
 API = [*jobs.ROUTES, *runs.ROUTES, *around.ROUTES, *acting.ROUTES, *managing.ROUTES]
 
@@ -45,6 +46,7 @@ ROUTES = Routes(
         *feed.ROUTES,
         *metrics.ROUTES,
         *health.ROUTES,
+        *login.ROUTES,
         *static_files.ROUTES,
     ]
 )
@@ -68,6 +70,7 @@ class PageApplication:
         access: Rule | None,
         hosts: Collection[str] | None = None,
         redact: Redact | Iterable[str] | None = None,
+        login: LoginLink | None = None,
         is_standalone: bool = False,
     ) -> None:
         check_rule(access)
@@ -78,6 +81,7 @@ class PageApplication:
             redaction=redaction_of(redact),
             feed=Feed(scheduler),
             templates=environment(),
+            login=login,
             is_standalone=is_standalone,
         )
 
@@ -99,6 +103,11 @@ class PageApplication:
         if not isinstance(path, str) or not path.startswith("/") or not path.strip("/"):
             raise InvalidJobError(f'path must be a path such as "/scheduler", not {quoted(path)}.', "path")
         mount(app, path.rstrip("/"), self, self.close)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a request waits for changes, so that the page asks the store for them."""
+        return self._site.feed.is_watching
 
     def close(self) -> None:
         """End the requests that wait for changes, at once, because the server stops."""
@@ -176,9 +185,7 @@ class PageApplication:
 def _check_type(route: Route, content_type: str | None, body: bytes) -> None:
     """Raise `ContentTypeError` if a body has another type than its route takes."""
     kind = (content_type or "").partition(";")[0].strip().lower()
-    if (body or kind) and kind not in route.takes:
-        if not body and not route.takes:
-            return
+    if body and kind not in route.takes:
         accepted = " or ".join(route.takes) or "no body"
         raise ContentTypeError(f"The body must be {accepted}, not {quoted(kind) if kind else 'without a type'}.")
 

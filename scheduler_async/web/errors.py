@@ -1,19 +1,21 @@
 """The errors of the page itself. Each has the status with which it is answered.
 
-SchedulerError
-└── WebError                      .status .sentence .remedy
+    WebError                      .status .sentence .remedy .field
     ├── BadRequestError           400  the request cannot be read
     ├── NoAccessError             401  the access rule does not know the visitor
     ├── ForbiddenError            403  the role of the visitor does not allow it
     ├── CrossSiteError            403  another site made the browser send it
     ├── PageNotFoundError         404
-    ├── MethodNotAllowedError     405  .allowed
-    ├── RevisionError             412  the job was edited in the meantime
+    ├── MethodNotAllowedError     405  .method .allowed
+    ├── RevisionError             412  the job exists although it must not, or the other way round
     ├── BodyTooLargeError         413
-    ├── WrongHostError            421
     ├── ContentTypeError          415
-    ├── ParameterError            422  .field
+    ├── WrongHostError            421
+    ├── ParameterError            422
+    ├── InternalError             500  a bug; the log has its traceback
     └── TooManyWaitingError       503
+
+`problems` gives the errors of the scheduler their statuses.
 """
 
 from __future__ import annotations
@@ -109,3 +111,15 @@ class TooManyWaitingError(WebError):
     """As many requests wait for changes as may."""
 
     status = 503
+
+
+class InternalError(WebError):
+    """A bug. Visitors get this instead of it; the log has the traceback."""
+
+    status = 500
+
+    def __init__(self) -> None:
+        super().__init__("The page failed to answer.", "The log of the program says why.")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), ()

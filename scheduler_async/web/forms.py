@@ -12,6 +12,7 @@ from scheduler_async.jobs.answers import Explanation, Node
 from scheduler_async.jobs.history import THE_SCHEDULER, ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_forms import Form, plain
+from scheduler_async.jobs.pages import ConcernKind
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.web.redaction import HIDDEN_IN_CHANGES, HIDDEN_IN_JOBS, HIDDEN_IN_RUNS, shown
 from scheduler_async.web.visit import Visit
@@ -19,7 +20,10 @@ from scheduler_async.web.visit import Visit
 LEFT_OUT = "…"
 
 # What the scheduler says about a failure ends with the error: "5 failures in a row, the last: ValueError: …".
-_ERROR = re.compile(r"\b(the last|failed|fails|times|time): .*", re.DOTALL)
+_ERROR = re.compile(r"\b(the last|failed|fails): .*", re.DOTALL)
+
+CITING = {ConcernKind.FAILING, ConcernKind.DISABLED, ConcernKind.UNREADABLE}
+"""What needs attention because of an error, which the cause cites behind a colon."""
 
 
 def zone_of(job: Job) -> str:
@@ -79,7 +83,11 @@ def upcoming_forms(job: Job, occurrences: Iterable[Any], zone: tzinfo = UTC) -> 
 
 def concern_form(visit: Visit, form: Mapping[str, Any]) -> Form:
     """Return what needs attention, as the visitor sees it."""
-    return {**form, "cause": sentence(visit, form["cause"]), "effect": sentence(visit, form["effect"])}
+    cause = form["cause"]
+    if form["kind"] in CITING and not visit.access.payloads:
+        said, colon, _ = cause.partition(": ")
+        cause = f"{said}: {LEFT_OUT}" if colon else cause
+    return {**form, "cause": sentence(visit, cause), "effect": sentence(visit, form["effect"])}
 
 
 def node_form(visit: Visit, node: Node) -> Form:

@@ -89,11 +89,11 @@ async def add(visit: Visit, namespace: str, id: str | None, described: Mapping[s
         return await visit.scheduler.add_job(id=id, namespace=namespace, **described)
 
 
-async def edit(visit: Visit, job: Job, changes: Mapping[str, Any]) -> Job:
-    """Change fields of a job that the visitor has found."""
+async def edit(visit: Visit, job: Job, changes: Mapping[str, Any], *, revision: int | None = None) -> Job:
+    """Change fields of a job that the visitor has found, if it still has this *revision*."""
     visit.require(Action.EDIT)
     with recorded(visit):
-        return await visit.scheduler.update_job(job.id, namespace=job.namespace, **changes)
+        return await visit.scheduler.update_job(job.id, namespace=job.namespace, revision=revision, **changes)
 
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]

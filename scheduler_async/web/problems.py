@@ -11,6 +11,7 @@ from scheduler_async.errors import (
     InvalidJobError,
     InvalidScheduleError,
     JobAlreadyRunningError,
+    JobChangedError,
     JobDisabledError,
     JobEndedError,
     JobExistsError,
@@ -30,12 +31,12 @@ RETRY_AFTER = 2  # seconds
 
 # The first class that fits decides.
 STATUSES: tuple[tuple[type[SchedulerError], HTTPStatus], ...] = (
-    (JobEndedError, HTTPStatus.CONFLICT),
     (JobNotFoundError, HTTPStatus.NOT_FOUND),
     (RunNotFoundError, HTTPStatus.NOT_FOUND),
     (BackfillNotFoundError, HTTPStatus.NOT_FOUND),
     (JobExistsError, HTTPStatus.CONFLICT),
     (JobDisabledError, HTTPStatus.CONFLICT),
+    (JobChangedError, HTTPStatus.PRECONDITION_FAILED),
     (JobAlreadyRunningError, HTTPStatus.CONFLICT),
     (RunEndedError, HTTPStatus.CONFLICT),
     (QuotaError, HTTPStatus.FORBIDDEN),
@@ -50,6 +51,7 @@ REMEDIES: Mapping[type[SchedulerError], str] = {
     JobNotFoundError: "The list of jobs shows those that exist.",
     JobExistsError: "Choose another id, or use PUT to replace the job.",
     JobAlreadyRunningError: "Try again when it has ended, or cancel it.",
+    JobChangedError: "Read it again, then edit it.",
     JobDisabledError: "It does not start until you resume it.",
     JobEndedError: "Give it a new schedule, or run it once more.",
     RunNotFoundError: "The list of runs shows those that are kept.",
@@ -63,7 +65,7 @@ def status_of(error: SchedulerError) -> HTTPStatus:
     if isinstance(error, WebError):
         return HTTPStatus(error.status)
     found = (status for kind, status in STATUSES if isinstance(error, kind))
-    return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return next(found, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def remedy_of(error: SchedulerError) -> str | None:
@@ -98,10 +100,3 @@ def headers_of(error: SchedulerError) -> dict[str, str]:
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers["retry-after"] = str(RETRY_AFTER)
     return headers
-
-
-class InternalError(SchedulerError):
-    """A bug. Visitors get this instead of it; the log has the traceback."""
-
-    def __init__(self) -> None:
-        super().__init__("The page failed to answer. The log of the program says why.")

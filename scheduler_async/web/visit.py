@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from scheduler_async.scheduler import Scheduler
+    from scheduler_async.web.login_link import LoginLink
     from scheduler_async.web.watching import Feed
 
 
@@ -34,6 +35,8 @@ class Site:
     redaction: Redaction
     feed: Feed
     templates: Environment
+    login: LoginLink | None = None
+    """How visitors log in, if the page does it by itself."""
     is_standalone: bool = False
     """Whether the schedulers of the store run elsewhere, and this process only shows it."""
 

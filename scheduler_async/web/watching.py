@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from scheduler_async.errors import SchedulerError
 from scheduler_async.timekeeping.clock import SystemClock
 from scheduler_async.web.access import Access
 from scheduler_async.web.errors import TooManyWaitingError
@@ -53,12 +52,19 @@ class Feed:
         """Whether the watcher runs."""
         return self._watcher is not None
 
+    @property
+    def waits(self) -> int:
+        """How many requests wait."""
+        return self._by_client.total()
+
     async def change_after(self, mark: str, access: Access, client: str) -> str | None:
         """Return the new mark of what *access* sees once it is not *mark*, or None after two seconds."""
         sight: Sight = None if access.namespaces is None else frozenset(access.namespaces)
         found = await self._scheduler.mark(namespaces=sight)
         if found != mark or self._is_closed:
             return found if found != mark else None
+        if self._known.get(sight, found) != found:  # the watcher has not noticed yet
+            self._tell(sight, found)
         with self._place(client):
             change: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(sight, set()).add(change)
@@ -84,10 +90,9 @@ class Feed:
     @contextmanager
     def _place(self, client: str) -> Iterator[None]:
         """Keep a place among those that wait, or raise `TooManyWaitingError`."""
-        if self._by_client[client] >= MOST_OF_A_CLIENT or self._by_client.total() >= MOST_WAITING:
+        if self._by_client[client] >= MOST_OF_A_CLIENT or self.waits >= MOST_WAITING:
             raise TooManyWaitingError(
-                f"{self._by_client[client]} requests of this visitor are waiting for changes, "
-                f"{self._by_client.total()} in all.",
+                f"{self._by_client[client]} requests of this visitor are waiting for changes, {self.waits} in all.",
                 "Close some of the windows that show the page.",
             )
         self._by_client[client] += 1
@@ -117,12 +122,17 @@ class Feed:
     async def _look(self, sight: Sight) -> None:
         try:
             found = await self._scheduler.mark(namespaces=sight)
-        except SchedulerError as error:  # each request reports it
+        except Exception as error:  # each request reports it
             for change in self._waiting.get(sight, ()):
                 if not change.done():
                     change.set_exception(error)
             return
         if found != self._known.get(sight, found):
-            for change in self._waiting[sight]:
-                if not change.done():
-                    change.set_result(found)
+            self._tell(sight, found)
+
+    def _tell(self, sight: Sight, mark: str) -> None:
+        """Answer the requests that wait with the new *mark*."""
+        self._known[sight] = mark
+        for change in self._waiting[sight]:
+            if not change.done():
+                change.set_result(mark)

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from scheduler_async.errors import JobNotFoundError, quoted
+from scheduler_async.errors import JobChangedError, JobNotFoundError, quoted
 from scheduler_async.jobs.history import Action
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_forms import plain
@@ -63,18 +63,18 @@ async def put(visit: Visit) -> Response:
     except JobNotFoundError:
         _check_absent(visit)
         return _created(visit, await operations.add(visit, namespace, job_id, described))
-    _check_revision(visit, found)
+    revision = _check_revision(visit, found)
     described.pop("enabled", None)  # pause, disable and resume change it
     kept = () if visit.access.payloads else HIDDEN  # nobody deletes what they cannot see
     usual = {name: value for name, value in USUAL.items() if name not in kept}
-    return answers.job_answer(visit, await operations.edit(visit, found, {**usual, **described}))
+    return answers.job_answer(visit, await operations.edit(visit, found, {**usual, **described}, revision=revision))
 
 
 async def patch(visit: Visit) -> Response:
     """Change the fields that are given, as JSON Merge Patch does: null takes a field away, objects are merged."""
     given = parameters.body(visit, (*WITH_ZONE, "cursor"))
     job = await visit.named_job()
-    _check_revision(visit, job)
+    revision = _check_revision(visit, job)
     changes = {name: merged(_current(job, name), value) for name, value in given.items() if name != "tz"}
     if "tz" in given:
         changes["tz"] = given["tz"]
@@ -88,7 +88,7 @@ async def patch(visit: Visit) -> Response:
     if not given:
         return answers.job_answer(visit, job)
     changed = {**cleared, **(_read(rest) if rest else {}), **cursor}
-    return answers.job_answer(visit, await operations.edit(visit, job, changed))
+    return answers.job_answer(visit, await operations.edit(visit, job, changed, revision=revision))
 
 
 async def remove(visit: Visit) -> Response:
@@ -190,15 +190,17 @@ def _texts(value: Json) -> Iterator[str]:
 # ============================================================ revisions
 
 
-def _check_revision(visit: Visit, job: Job) -> None:
-    """Raise `RevisionError` if the visitor has read another revision, or wants the job not to exist."""
+def _check_revision(visit: Visit, job: Job) -> int | None:
+    """Return the revision that an edit must find, if the visitor asks for one that the job has.
+
+    Raise `RevisionError` if the visitor has read another revision, or wants the job not to exist.
+    """
     wanted, unwanted = (visit.request.headers.get(name) for name in ("if-match", "if-none-match"))
     if wanted is not None and not _matches(wanted, job):
-        raise RevisionError(
-            f"The job was edited in the meantime: its revision is {job.revision}.", "Read it again, then edit it."
-        )
+        raise JobChangedError(job.id, job.namespace, job.revision)
     if unwanted is not None and _matches(unwanted.replace("W/", ""), job):
         raise RevisionError("A job of this name exists.", "Choose another name, or leave out If-None-Match.")
+    return None if wanted is None else job.revision
 
 
 def _check_absent(visit: Visit) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -43,7 +44,8 @@ class _Bridge:
 
     async def answer(self, page: ASGIApp) -> web.StreamResponse:
         """Return the answer of *page*."""
-        await page(self._scope(), self._receive, self._send)
+        with suppress(ConnectionResetError):  # the visitor has left
+            await page(self._scope(), self._receive, self._send)
         assert self._response is not None
         return self._response
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from typing import Any
 
@@ -12,7 +13,7 @@ from scheduler_async.jobs.answers import Explanation, Node
 from scheduler_async.jobs.history import THE_SCHEDULER, ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_forms import Form, plain
-from scheduler_async.jobs.pages import ConcernKind
+from scheduler_async.jobs.pages import Concern, ConcernKind
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.web.redaction import HIDDEN_IN_CHANGES, HIDDEN_IN_JOBS, HIDDEN_IN_RUNS, shown
 from scheduler_async.web.visit import Visit
@@ -81,13 +82,18 @@ def upcoming_forms(job: Job, occurrences: Iterable[Any], zone: tzinfo = UTC) -> 
     ]
 
 
-def concern_form(visit: Visit, form: Mapping[str, Any]) -> Form:
+def concern_form(visit: Visit, concern: Concern) -> Form:
     """Return what needs attention, as the visitor sees it."""
-    cause = form["cause"]
-    if form["kind"] in CITING and not visit.access.payloads:
+    return seen_concern(visit, concern).to_json()
+
+
+def seen_concern(visit: Visit, concern: Concern) -> Concern:
+    """Return what needs attention, with sentences as the visitor sees them."""
+    cause = concern.cause
+    if concern.kind in CITING and not visit.access.payloads:
         said, colon, _ = cause.partition(": ")
         cause = f"{said}: {LEFT_OUT}" if colon else cause
-    return {**form, "cause": sentence(visit, cause), "effect": sentence(visit, form["effect"])}
+    return replace(concern, cause=sentence(visit, cause) or "", effect=sentence(visit, concern.effect) or "")
 
 
 def node_form(visit: Visit, node: Node) -> Form:

@@ -26,10 +26,18 @@ def address_of(route: Route, *, job: str = "default/report", run: str = "1") -> 
     return "/" + re.sub(r"\{\w+\}", "x", path)
 
 
-async def ask(app: Any, route: Route, who: str | None, **options: Any) -> httpx.Response:
+def body_of(route: Route) -> dict[str, Any]:
+    """A body that the route can read."""
+    if not route.takes:
+        return {}
+    text = '{"schedule": "manual", "handler": "talk"}' if route.method == "PUT" else "{}"
+    text = text if "json" in route.takes[0] else ""
+    return {"content": text, "headers": {"Content-Type": route.takes[0]}}
+
+
+async def ask(app: Any, route: Route, who: str | None) -> httpx.Response:
     async with visitor(app, who) as client:
-        body = {"content": "{}", "headers": {"Content-Type": route.takes[0]}} if route.takes else {}
-        return await client.request(route.method, address_of(route), **{**body, **options})
+        return await client.request(route.method, address_of(route), **body_of(route))
 
 
 # ---------------------------------------------------------------- the rule

@@ -26,7 +26,7 @@ async def attention(visit: Visit) -> Response:
     """List what needs attention, each with its cause and its effect."""
     limit = parameters.limit(visit)
     found = await visit.scheduler.attention(namespaces=visit.access.namespaces, limit=limit)
-    return answers.all_of(forms.concern_form(visit, concern.to_json()) for concern in found)
+    return answers.all_of(forms.concern_form(visit, concern) for concern in found)
 
 
 async def tally(visit: Visit) -> Response:

@@ -45,8 +45,7 @@ def rows_for(visit: Visit, rows: Iterable[RunRow]) -> list[RunRow]:
 
 def concern_for(visit: Visit, concern: Concern) -> Concern:
     """Return a concern as the visitor sees it."""
-    cause, effect = (forms.sentence(visit, text[:LONGEST]) or "" for text in (concern.cause, concern.effect))
-    return replace(concern, cause=cause, effect=effect)
+    return forms.seen_concern(visit, replace(concern, cause=concern.cause[:LONGEST]))
 
 
 def explanation_for(visit: Visit, job: Job, explanation: Explanation) -> str:

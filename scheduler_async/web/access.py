@@ -127,9 +127,6 @@ def is_same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode("utf-8", "surrogateescape"), other.encode("utf-8", "surrogateescape"))
 
 
-SHORTEST_TOKEN = 8  # characters
-
-
 def token(
     secret: str,
     role: Role | str = Role.MANAGE,
@@ -144,8 +141,8 @@ def token(
     >>> from scheduler_async.web import token
     >>> page = Scheduler(":memory:").page(access=token("correct-horse-battery", "operate"))
     """
-    if not isinstance(secret, str) or len(secret) < SHORTEST_TOKEN:
-        raise InvalidJobError(f"A token must be a string of at least {SHORTEST_TOKEN} characters.", "token")
+    if not isinstance(secret, str) or not secret.strip():  # an empty variable of the environment must not open the page
+        raise InvalidJobError(f"The token must be a string that is hard to guess, not {quoted(secret)}.", "token")
     granted = Access(who, role, namespaces, payloads)
 
     def by_token(request: Asking) -> Access | None:

@@ -61,7 +61,7 @@ def check_same_site(method: str, headers: Mapping[str, str]) -> None:
     if site is not None:
         is_own = site.strip().lower() in ("same-origin", "none")
     elif origin is not None:
-        is_own = _place_of(origin) == headers.get("host", "").strip().lower()
+        is_own = _is_at(origin, headers.get("host", ""))
     else:  # no browser, or a very old one: it sends cookies along, but no token
         is_own = bearer_of(headers) is not None
     if not is_own:
@@ -98,10 +98,13 @@ def _name_of_host(host: str) -> str:
     return host.rstrip(".")
 
 
-def _place_of(origin: str) -> str | None:
-    """Return the host and port of an Origin header, as a Host header has them."""
+def _is_at(origin: str, host: str) -> bool:
+    """Return whether an Origin header names the host and port of a Host header."""
     try:
         parts = urlsplit(origin.strip().lower())
     except ValueError:
-        return None
-    return parts.netloc if parts.scheme in ("http", "https") and parts.netloc else None
+        return False
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme)
+    if usual is None or not parts.netloc:
+        return False
+    return parts.netloc.removesuffix(usual) == host.strip().lower().removesuffix(usual)

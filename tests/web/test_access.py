@@ -73,9 +73,11 @@ def test_an_access_checks_its_arguments(arguments: dict[str, Any], field: str) -
     assert error.value.field == field
 
 
-def test_a_token_that_can_be_guessed_is_refused() -> None:
-    with pytest.raises(InvalidJobError, match="at least 8 characters"):
-        token("secret")
+@pytest.mark.parametrize("secret", ["", " ", None, 7], ids=repr)
+def test_an_empty_token_opens_nothing(secret: Any) -> None:
+    """As from a variable of the environment that is not set."""
+    with pytest.raises(InvalidJobError, match="hard to guess"):
+        token(secret)
 
 
 async def test_a_rule_may_be_async_and_sees_the_request(shown: Scheduler) -> None:

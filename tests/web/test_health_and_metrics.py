@@ -70,7 +70,7 @@ async def test_a_store_that_fails_is_a_sentence_and_recovers_by_itself(new_sched
         store.get = fails  # type: ignore[method-assign, assignment]
         problem = await anna.get("/api/v1/jobs/default/a")
         paused = await anna.post("/api/v1/jobs/bulk", json={"action": "pause", "ids": ["default/a"]})
-        del store.get  # type: ignore[method-assign]
+        del store.get
         after = await anna.get("/api/v1/jobs/default/a")
 
     assert type(store).get is works

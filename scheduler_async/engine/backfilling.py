@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import BackfillNotFoundError, JobNotFoundError
 from scheduler_async.jobs.backfill import Backfill
@@ -33,7 +35,8 @@ async def add(
     if payload_json is not None:
         engine.handlers.check_payload(job.handler, payload_json)
     now = setting.clock.micros()
-    wanted = occurrences_between(job, start, min(end, now + 1))
+    find = partial(occurrences_between, job, start, min(end, now + 1))
+    wanted = await engine.session.deciding.made(find) if job.schedule.may_be_slow else find()
     asked = setting.store.add_backfill(job, wanted, payload_json, now, max_concurrent=max_concurrent, again=again)
     backfill = await engine.ask_unless_stopped(asked)
     if backfill is None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.deciding import Deciding
 from scheduler_async.engine.ended_runs import EndedRuns
 from scheduler_async.engine.launcher import Launcher
 from scheduler_async.engine.lookahead import Lookahead
@@ -24,6 +25,7 @@ from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.running.active_run import ENDED, ActiveRun
 from scheduler_async.shielding import carried_through
+from scheduler_async.stores.decided import Undecided
 from scheduler_async.stores.messages import Claims, ClaimTerms
 from scheduler_async.timekeeping.instants import SECOND, Micros
 
@@ -47,12 +49,14 @@ class Claimer:
         launcher: Launcher,
         ended: EndedRuns,
         rated: RatedStarts,
+        deciding: Deciding,
     ) -> None:
         """*lock* is held during a claim, and by everything that must not happen during one."""
         self._setting, self._lock, self._node = setting, lock, node
         self._putting_back = asyncio.Lock()
         self._agenda, self._announcer, self._clock_watch = agenda, announcer, clock_watch
         self._launcher, self._runner, self._ended, self._rated = launcher, launcher.runner, ended, rated
+        self._deciding = deciding
         self.lookahead = Lookahead(setting.limits, agenda, launcher.waiting)
         self._is_unsure = False
         self.claimed_at = float("-inf")
@@ -86,6 +90,7 @@ class Claimer:
                 self.claimed_at = elapsed
             started = self._begin(claims.runs, now)
         agenda.end_claim(claims, counted_all=counted_all)
+        self._deciding.begin()
         for edit in claims.edits:
             self._announcer.edited(edit, now)
         agenda.learn_of(edit.job for edit in claims.edits)
@@ -113,6 +118,7 @@ class Claimer:
             except BaseException:
                 agenda.pause_ends_at = known
                 raise
+            self._deciding.begin()
             for edit in resumed:
                 self._announcer.edited(edit, now)
             agenda.learn_of(edit.job for edit in resumed)
@@ -171,7 +177,7 @@ class Claimer:
         if self._is_unsure and self._node.id is not None:
             setting, known = self._setting, {active.claimed.id for active in self._runner}
             lost = await setting.ask(setting.store.interrupt_unknown(self._node.id, known, now, setting.rules))
-            self._is_unsure = False
+            self._is_unsure = bool(self._deciding.begin())  # some are settled later
             self._announcer.interrupted(lost, now)
             self._agenda.learn_of_changes(edit for edit, _ in lost)
             self._agenda.runs_requested = True  # one that was asked for is repeated
@@ -270,9 +276,11 @@ class Claimer:
             active.step(ENDED)
         try:
             await self.release([active.claimed for active in runs])
-        except BaseException:
+        except BaseException as error:
             for active in runs:
                 self._ended.add(active, None)  # the recorder tries again
+            if isinstance(error, Undecided):
+                return
             raise
         for active in runs:
             self._runner.forget(active)

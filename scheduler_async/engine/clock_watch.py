@@ -7,6 +7,7 @@ from logging import WARNING
 
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
+from scheduler_async.engine.deciding import Deciding
 from scheduler_async.engine.setting import Setting
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.run import RunRow
@@ -22,9 +23,9 @@ REVIEW_SLICE = 500
 class ClockWatch:
     """What time is it, and has the wall clock jumped since it was last read?"""
 
-    def __init__(self, setting: Setting, agenda: Agenda, announcer: Announcer) -> None:
+    def __init__(self, setting: Setting, agenda: Agenda, announcer: Announcer, deciding: Deciding) -> None:
         self._setting, self._clock = setting, setting.clock
-        self._agenda, self._announcer = agenda, announcer
+        self._agenda, self._announcer, self._deciding = agenda, announcer, deciding
         self._listeners: list[Callable[[], None]] = []
         self.wall = WallClock()
         self.read_at: Micros = 0
@@ -107,3 +108,5 @@ class ClockWatch:
         except BaseException:
             self.went_back = True
             raise
+        if self._deciding.begin():
+            self.went_back = True  # these jobs are moved when it is decided how

@@ -77,7 +77,7 @@ class Editor:
         changes: list[Change] = []
         with self._handlers.forgotten_on_error() as registered:
             async for some in in_breaths(specs):
-                changes += [_addition(self._fitting(spec, quota, registered), now) for spec in some]
+                changes += [await self._addition(self._fitting(spec, quota, registered), now) for spec in some]
             jobs = await self._change(changes, now, quota)
         self._look_for(registered)
         return jobs
@@ -98,16 +98,23 @@ class Editor:
             await self._disable_without_user(now)
         if not self._declared:
             return
-        declarations = [_declaration(spec, now) for spec in self._declared]
+        declarations = [_declaration(await self._addition(spec, now)) for spec in self._declared]
         by = current_actor()
         by = Actor(via=DECLARED) if by is NO_ACTOR else by
-        for edit in await self._ask(self._store.change(declarations, now, by)):
+
+        async def declare() -> list[Transition | None]:
+            return await self._ask(self._store.change(declarations, now, by))
+
+        for edit in await self._engine.session.deciding.asked(declare):
             self._engine.session.announcer.edited(edit, now)
             if edit is not None:
                 await self._engine.session.claimer.begun_elsewhere(edit.job)
 
     async def _disable_without_user(self, now: Micros) -> None:
-        for job in await self._ask(self._store.disable_without_user(WITHOUT_USER, now)):
+        async def disable() -> list[Job]:
+            return await self._ask(self._store.disable_without_user(WITHOUT_USER, now))
+
+        for job in await self._engine.session.deciding.asked(disable):
             say(WARNING, "Job %s is disabled: %s", job.key, WITHOUT_USER, extra={"job": job.key})
             self._engine.session.announcer.tell(EventKind.DISABLED, now, job=job, reason=WITHOUT_USER)
 
@@ -170,7 +177,9 @@ class Editor:
                 spec = self._checked(spec)
             now = await self._now()
             with suppress(_OutdatedError):
-                (edited,) = await self._change([_Revision(namespace, id, job, spec, now, cursor=cursor)], now)
+                (edited,) = await self._change(
+                    [_Revision(namespace, id, job, spec, now, is_slow=spec.schedule.may_be_slow, cursor=cursor)], now
+                )
                 return edited
 
     async def pause(
@@ -222,7 +231,8 @@ class Editor:
     async def remove(self, namespace: str, id: str) -> Job:
         """Remove a job, and cancel its run unless that run asks for it."""
         await self._engine.ready()
-        job, ran_here = await self._ask(self._remove_and_tell(namespace, id))
+        remove = partial(self._remove_and_tell, namespace, id)
+        job, ran_here = await self._engine.session.deciding.asked(lambda: self._ask(remove()))
         if not ran_here:
             await self._engine.session.claimer.begun_elsewhere(job)
         return job
@@ -301,6 +311,12 @@ class Editor:
                 "user_id",
             )
 
+    async def _addition(self, spec: JobSpec, now: Micros) -> _Addition:
+        addition = _Addition(spec.namespace, spec.id or uuid.uuid4().hex, spec, now)
+        if not addition.is_slow:
+            return addition
+        return addition._replace(new=await self._engine.session.deciding.made(addition.make))
+
     # ============================================================ carrying out
 
     async def _now(self) -> Micros:
@@ -310,7 +326,8 @@ class Editor:
 
     async def _change(self, changes: Sequence[Change], now: Micros, quota: Quota | None = None) -> list[Job]:
         await self._engine.ready()
-        jobs = await self._ask(self._change_and_tell(changes, now, quota))
+        change = partial(self._change_and_tell, changes, now, quota)
+        jobs = await self._engine.session.deciding.asked(lambda: self._ask(change()))
         for place, job in enumerate(jobs):
             if job.is_running:
                 await self._engine.session.claimer.begun_elsewhere(job)
@@ -349,13 +366,23 @@ class _Addition(NamedTuple):
     spec: JobSpec
     now: Micros
     adds: bool = True
+    new: Job | None = None
+    """The new job, if it was made before: its schedule may be slow."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its schedule may be slow."""
+        return self.spec.schedule.may_be_slow
+
+    def make(self) -> Job:
+        """Return the new job."""
+        return edits.add(self.spec, id=self.id, handler=str(self.spec.handler), now=self.now)
 
     def decide(self, existing: Job | None) -> Transition:
         """Return the new job, or what becomes of the one that has this id."""
         spec = self.spec
         if existing is None:
-            added = edits.add(spec, id=self.id, handler=str(spec.handler), now=self.now)
-            return Transition(added, kind=ADDED)
+            return Transition(self.make() if self.new is None else replace(self.new), kind=ADDED)
         if spec.on_conflict is OnConflict.RAISE:
             raise JobExistsError(self.id, self.namespace)
         if spec.on_conflict is OnConflict.KEEP:
@@ -376,6 +403,7 @@ class _Revision(NamedTuple):
     spec: JobSpec
     now: Micros
     adds: bool = False
+    is_slow: bool = False
     cursor: str | None = None
     """The JSON of a new cursor, if there is one."""
 
@@ -391,14 +419,9 @@ class _Revision(NamedTuple):
         return _edited(found, self.spec, self.now)
 
 
-def _addition(spec: JobSpec, now: Micros) -> Change:
-    return _Addition(spec.namespace, spec.id or uuid.uuid4().hex, spec, now)
-
-
-def _declaration(spec: JobSpec, now: Micros) -> Change:
+def _declaration(addition: _Addition) -> Change:
     """Return the change that adds a declared job. If the stored job has the same description, nothing changes."""
-    assert spec.id is not None
-    addition = _addition(spec, now)
+    spec, now = addition.spec, addition.now
 
     def decide(existing: Job | None) -> Transition | None:
         if existing is None:
@@ -409,7 +432,7 @@ def _declaration(spec: JobSpec, now: Micros) -> Change:
             return None
         return _edited(existing, spec.with_enabled(edits.is_wanted(existing)), now)
 
-    return Decision(spec.namespace, spec.id, decide)
+    return Decision(addition.namespace, addition.id, decide, is_slow=addition.is_slow)
 
 
 def _edited(job: Job, spec: JobSpec, now: Micros) -> Transition:

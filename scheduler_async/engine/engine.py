@@ -301,8 +301,9 @@ class Engine:
         if self.progress.status == "stopped":
             if not session.clock_watch.went_back:
                 await self._compare_clock(session)
-            if session.clock_watch.went_back:
+            while session.clock_watch.went_back:
                 await session.clock_watch.go_back(self._clock.micros())
+                await session.deciding.finish()
 
     async def _compare_clock(self, session: Session) -> None:
         """Notice that the clock went back while the scheduler was stopped: the last run is yet to come."""

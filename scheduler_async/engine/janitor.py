@@ -10,10 +10,12 @@ from typing import TypeVar
 
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.deciding import Deciding
 from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import StoreOutdatedError
 from scheduler_async.jobs.events import EventKind
+from scheduler_async.jobs.job import Job
 from scheduler_async.logs import say
 from scheduler_async.stores.messages import PURGED
 from scheduler_async.timekeeping.instants import DAY, Micros, span
@@ -36,8 +38,10 @@ T = TypeVar("T")
 class Janitor:
     """What is old enough to be removed, and when?"""
 
-    def __init__(self, setting: Setting, announcer: Announcer, clock_watch: ClockWatch, troubles: Troubles) -> None:
-        self._setting, self._announcer = setting, announcer
+    def __init__(
+        self, setting: Setting, announcer: Announcer, clock_watch: ClockWatch, troubles: Troubles, deciding: Deciding
+    ) -> None:
+        self._setting, self._announcer, self._deciding = setting, announcer, deciding
         self._clock_watch, self._troubles = clock_watch, troubles
         self._keep_runs = setting.limits.keep_runs
         self.grown: dict[int, int] = {}
@@ -104,7 +108,11 @@ class Janitor:
         ask, clock, store = self._setting.ask, self._setting.clock, self._setting.store
         before = now - span(kept)
         spared = self._setting.declared
-        while gone := await ask(store.purge_disabled(before, UPKEEP_SLICE, now, ended=ended, spared=spared)):
+
+        async def purge() -> list[Job]:
+            return await ask(store.purge_disabled(before, UPKEEP_SLICE, now, ended=ended, spared=spared))
+
+        while gone := await self._deciding.asked(purge):
             for job in gone:
                 self._announcer.tell(EventKind.REMOVED, clock.micros(), job=job, reason=PURGED[ended])
 

@@ -8,17 +8,19 @@ changed meanwhile, and records its runs as interrupted (`stores/*/endings.py`). 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from logging import ERROR, INFO, WARNING
 from typing import TypeVar
 
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.deciding import Deciding
 from scheduler_async.engine.ended_runs import EndedRuns
 from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.recorder import Recorder
 from scheduler_async.engine.setting import Setting
+from scheduler_async.engine.tasks import Tasks
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.errors import SchedulerError, StoreOutdatedError
 from scheduler_async.logs import say
@@ -26,7 +28,7 @@ from scheduler_async.outbox import QuietLock
 from scheduler_async.running.active_run import HELD, RUNNING
 from scheduler_async.running.runner import Runner
 from scheduler_async.stores.liveness import BEAT, LEASE, MARGIN, Watch, new_identity, retire
-from scheduler_async.stores.messages import NodeLost
+from scheduler_async.stores.messages import NodeLost, NodeRow
 
 # How often to look for changes of other processes, which must be noticed within two seconds.
 POLL = 1.0  # seconds
@@ -49,12 +51,17 @@ class Membership:
         clock_watch: ClockWatch,
         troubles: Troubles,
         recorder: Recorder,
+        tasks: Tasks,
+        deciding: Deciding,
     ) -> None:
         """*lock* is held while the node rejoins."""
         self._setting, self._lock, self._node, self._watch = setting, lock, node, Watch()
         self._runner, self._ended, self._recorder = runner, ended, recorder
         self._agenda, self._announcer = agenda, announcer
         self._clock_watch, self._troubles = clock_watch, troubles
+        self._tasks, self._deciding = tasks, deciding
+        self._to_recover: dict[int, NodeRow] = {}  # dead nodes of which some runs are not recovered yet
+        self._recovery: asyncio.Task[None] | None = None
         self._told_handlers: list[str] | None = None  # the handlers that the store knows of
         self._failed_tries = 0  # to rejoin
         self._tries_again_at = float("-inf")  # by the monotonic clock of the machine
@@ -216,10 +223,29 @@ class Membership:
         nodes = await ask(store.beat(own))
         node.trusted_until = max(node.trusted_until, begun + LEASE - MARGIN)
         dead = self._watch.find_dead(nodes, own, machine.monotonic())
-        if dead and self._troubles.outdated is None:
-            now = self._clock_watch.believed_now()
-            self._agenda.look_again()  # even if the answer is lost
-            interrupted = await ask(store.recover(dead, now, self._setting.rules))
-            self._announcer.interrupted(interrupted, now)
-            self._agenda.learn_of(edit.job for edit, _ in interrupted)
-            self._agenda.look_again()
+        if dead and self._troubles.outdated is None and await self._recover(dead):
+            self._to_recover |= {node.id: NodeRow.missing(node.id, node.identity.name) for node in dead}
+            if self._recovery is None or self._recovery.done():
+                self._recovery = self._tasks.spawn(self._recover_rest(), "recovery")
+
+    async def _recover(self, dead: Sequence[NodeRow]) -> bool:
+        """Record the runs of *dead* nodes as interrupted. Return whether some are left for now."""
+        now = self._clock_watch.believed_now()
+        self._agenda.look_again()  # even if the answer is lost
+        interrupted = await self._setting.ask(self._setting.store.recover(dead, now, self._setting.rules))
+        is_left = bool(self._deciding.begin())
+        self._announcer.interrupted(interrupted, now)
+        self._agenda.learn_of(edit.job for edit, _ in interrupted)
+        self._agenda.look_again()
+        return is_left
+
+    async def _recover_rest(self) -> None:
+        """Record runs of nodes whose rows are deleted, as soon as it is decided what becomes of their jobs."""
+        while self._to_recover:
+            await self._deciding.finish()
+            if self._tasks.halt.is_set():
+                return
+            gone = [*self._to_recover.values()]
+            if not await self._recover(gone):
+                for node in gone:
+                    self._to_recover.pop(node.id, None)

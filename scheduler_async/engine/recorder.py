@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.deciding import Deciding
 from scheduler_async.engine.ended_runs import EndedRuns
 from scheduler_async.engine.janitor import Janitor
 from scheduler_async.engine.setting import Setting
@@ -29,6 +30,7 @@ from scheduler_async.outbox import QuietLock
 from scheduler_async.rules.terms import Transition
 from scheduler_async.running.active_run import DISOWNED, ActiveRun
 from scheduler_async.running.runner import Runner
+from scheduler_async.stores.decided import Undecided
 from scheduler_async.stores.messages import UnstorableError
 from scheduler_async.texts import message_of
 from scheduler_async.timekeeping.instants import SECOND, Micros
@@ -71,12 +73,16 @@ class Recorder:
         troubles: Troubles,
         janitor: Janitor,
         release: Callable[[Sequence[ClaimedRun]], Awaitable[None]],
+        deciding: Deciding,
     ) -> None:
         """*lock* is held while a batch is written; *release* gives claims back to the store."""
         self._setting, self._lock, self._runner, self._ended = setting, lock, runner, ended
         self._rules_of_loop = replace(setting.rules, retry_floor=RETRY_FLOOR)
         self._agenda, self._announcer, self._clock_watch = agenda, announcer, clock_watch
         self._troubles, self._janitor, self._release = troubles, janitor, release
+        self._deciding = deciding
+        self._undecided: set[int] = set()  # runs whose endings wait until it is decided what they mean
+        deciding.on_made(self._take_up)
 
     async def write_endings(self) -> None:
         """Group commit: record all endings that have arrived since the last commit."""
@@ -84,7 +90,7 @@ class Recorder:
         ended, troubles = self._ended, self._troubles
         while True:
             ended.arrived.clear()
-            if ended.unrecorded:
+            if self._are_ready:
                 try:
                     await self.record_some()
                     failures = 0
@@ -99,13 +105,13 @@ class Recorder:
                     troubles.works_again.clear()
                     await self._setting.machine.wait(troubles.works_again, delay)  # in real time, as stores recover
                     continue
-            if not ended.unrecorded:
+            if not self._are_ready:
                 troubles.are_over_for("writer")  # `record_all` may have recorded what it could not
                 await ended.arrived.wait()
 
     async def record_all(self) -> None:
-        """Record every ending there is."""
-        while self._ended.unrecorded:
+        """Record every ending there is, except those about which something is to be decided."""
+        while self._are_ready:
             await self.record_some()
 
     async def record_some(self) -> None:
@@ -113,13 +119,27 @@ class Recorder:
         async with self._lock:
             # Readers of events get a turn only while the store works, and a run leaves up to four events.
             most = MAX_UNREAD // 4 if self._setting.events.has_readers else MOST_AT_ONCE
-            runs = self._ended.unrecorded[:most]
-            count = len(runs)
+            waiting = self._ended.unrecorded
+            runs = [active for active in waiting if active.claimed.id not in self._undecided][:most]
+            taken = [*runs]
             try:
                 await self._record_each(runs)
                 runs = []
+            except Undecided:
+                self._undecided |= {undecided.run for undecided in self._deciding.begin()}
             finally:
-                self._ended.unrecorded[:count] = runs
+                recorded = {id(active) for active in taken} - {id(active) for active in runs}
+                waiting[:] = [active for active in waiting if id(active) not in recorded]
+
+    @property
+    def _are_ready(self) -> bool:
+        return len(self._ended.unrecorded) > len(self._undecided)
+
+    def _take_up(self, undecided: Undecided) -> None:
+        """Record an ending that has waited for this decision."""
+        if undecided.run in self._undecided:
+            self._undecided.discard(undecided.run)
+            self._ended.arrived.set()
 
     async def _record_each(self, runs: list[ActiveRun]) -> None:
         """Record *runs*, together if possible. An ending that cannot be recorded must not hold up the others."""
@@ -145,7 +165,7 @@ class Recorder:
             await self._record(runs)
         except (UnstorableError, StoreOutdatedError) as error:
             return error
-        except StoreError:
+        except (StoreError, Undecided):
             raise
         except Exception as error:  # of any other kind
             return error

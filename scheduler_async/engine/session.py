@@ -9,6 +9,7 @@ from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.checkup import Checkup
 from scheduler_async.engine.claimer import Claimer
 from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.deciding import Deciding
 from scheduler_async.engine.ended_runs import EndedRuns
 from scheduler_async.engine.janitor import Janitor
 from scheduler_async.engine.launcher import Launcher
@@ -40,16 +41,19 @@ class Session:
         self.node = node = OwnNode(setting.machine)
         self.announcer = announcer = Announcer(setting.events, setting.outbox, node)
         self.agenda = agenda = Agenda()
+        self.deciding = deciding = Deciding(setting, self.tasks, agenda)
         troubles = Troubles(setting, announcer)
-        self.clock_watch = watch = ClockWatch(setting, agenda, announcer)
+        self.clock_watch = watch = ClockWatch(setting, agenda, announcer, deciding)
         self.ended_runs = ended = EndedRuns(setting.clock, watch, agenda, announcer)
         self.reporter = LiveReporter(setting)
         self.launcher = launcher = Launcher(setting, node, announcer, watch, ended, self.reporter)
         self.runner = runner = launcher.runner
         self.requests = Requests(setting, node, agenda, runner)
         self.rated_starts = rated = RatedStarts(setting)
-        self.claimer = Claimer(setting, locks.claiming, node, agenda, announcer, watch, launcher, ended, rated)
-        self.janitor = Janitor(setting, announcer, watch, troubles)
+        self.claimer = Claimer(
+            setting, locks.claiming, node, agenda, announcer, watch, launcher, ended, rated, deciding
+        )
+        self.janitor = Janitor(setting, announcer, watch, troubles, deciding)
         self.recorder = Recorder(
             setting,
             locks.recording,
@@ -61,9 +65,21 @@ class Session:
             troubles,
             self.janitor,
             self.claimer.release,
+            deciding,
         )
         self.membership = Membership(
-            setting, locks.rejoining, node, runner, ended, agenda, announcer, watch, troubles, self.recorder
+            setting,
+            locks.rejoining,
+            node,
+            runner,
+            ended,
+            agenda,
+            announcer,
+            watch,
+            troubles,
+            self.recorder,
+            self.tasks,
+            deciding,
         )
         self.loop = Loop(setting, node, agenda, watch, troubles, self.claimer, self.membership.rejoin)
         self.checkup = Checkup(setting, agenda, watch, troubles, self.claimer, self.loop)

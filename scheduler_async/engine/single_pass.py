@@ -43,15 +43,23 @@ class SinglePass:
         session = self._engine.session
         session.agenda.pause_ends_at = 0  # another process may have paused a job since the last pass
         await session.claimer.end_pauses(self._moment)
+        decided = 0
         while True:
+            if not session.deciding.is_busy:
+                decided = session.deciding.begun  # what follows takes them into account
             is_done = await self._fill_slots()
             if not is_done:
                 continue
             if not self._following and not self._has_backfilled and not self._runner.stopping.is_set():
                 self._has_backfilled = True
                 await self._follow_backfills()
-            if not self._following:
+            if not self._following and decided == session.deciding.begun:
                 return self._tally.summary()
+            if not self._following:
+                await session.deciding.finish()
+                session.agenda.pause_ends_at = 0
+                await session.claimer.end_pauses(self._moment)
+                continue
             _, self._following = await asyncio.wait(self._following, return_when=asyncio.FIRST_COMPLETED)
 
     async def _fill_slots(self) -> bool:

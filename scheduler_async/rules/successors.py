@@ -88,27 +88,43 @@ def check_cycles(links: Mapping[Name, Name | None], changed: Iterable[Name]) -> 
     """
     sound: set[Name] = set()
     for name in changed:
-        path: dict[Name, None] = {}
-        at: Name | None = name
-        while at is not None and at not in sound:
-            if at in path:
-                raise InvalidScheduleError(_cycle([*path][[*path].index(at) :]))
-            path[at] = None
-            at = links.get(at)
+        cycle = cycle_from(links, name, sound)
+        if cycle:
+            first, after = (quoted(shown) for shown in (*_shown(cycle), *_shown(cycle))[:2])
+            raise InvalidScheduleError(
+                f"Job {first} cannot run after {after}, since the jobs would wait for each other in a cycle: "
+                f"{described_cycle(cycle)}. Give one of them another schedule."
+            )
+
+
+def cycle_from(links: Mapping[Name, Name | None], name: Name, sound: set[Name] | None = None) -> list[Name]:
+    """Return the cycle of jobs to which *name* leads, each of which waits for the next; empty if there is none.
+
+    *sound* are names that lead to none. If there is no cycle, those on the way are added to it.
+    """
+    path: dict[Name, None] = {}
+    at: Name | None = name
+    while at is not None and (sound is None or at not in sound):
+        if at in path:
+            return [*path][[*path].index(at) :]
+        path[at] = None
+        at = links.get(at)
+    if sound is not None:
         sound |= path.keys()
+    return []
 
 
 # A sentence shows at most so many jobs of a cycle.
 MOST_SHOWN = 20
 
 
-def _cycle(names: list[Name]) -> str:
-    """Return the problem with *names*, each of which waits for the next, and the last for the first."""
-    are_together = len({namespace for namespace, _ in names}) == 1
-    shown = [name[1] if are_together else key_of(*name) for name in names]
+def described_cycle(names: list[Name]) -> str:
+    """Return a cycle in the order in which its jobs would run. Each of *names* waits for the next."""
+    shown = _shown(names)
     order = [*shown[::-1][:MOST_SHOWN], *(["…"] if len(shown) > MOST_SHOWN else [])]
-    chain = " → ".join([*order, order[0]])
-    return (
-        f"Job {quoted(shown[0])} cannot run after {quoted(shown[1 % len(shown)])}, since the jobs would wait for each "
-        f"other in a cycle: {chain}. Give one of them another schedule."
-    )
+    return " → ".join([*order, order[0]])
+
+
+def _shown(names: list[Name]) -> list[str]:
+    are_together = len({namespace for namespace, _ in names}) == 1
+    return [name[1] if are_together else key_of(*name) for name in names]

@@ -40,10 +40,11 @@ class After(Schedule):
     >>> After("extract", delay="5m").describe()
     'after extract succeeds, 5 minutes later'
 
-    The job becomes due in the transaction that records how the run of the other job ended, so that no crash can come
-    between the two. If several runs end while it waits, it runs once. If one ends while it is running, it runs once
-    more. `Run.after` is the id of the last of these runs. A job that is paused or disabled does not catch up: each
-    ending leaves a row in its run log.
+    The job becomes due in the transaction that records how the run of the other job ended, so that no crash can
+    come between the two. If several runs end while it waits, it runs once. If one ends while it is running, it runs
+    once more, after this run, whatever `max_instances` and `overlap` say. Every run counts, also one that was
+    triggered or that a backfill made. `Run.after` is the id of the last of these runs. A job that is paused or
+    disabled does not catch up: each ending leaves a row in its run log.
 
     job
         The id of the other job. It need not exist yet. Jobs must not wait for each other in a cycle.

@@ -56,7 +56,7 @@ class AnyOf(Schedule):
                 f'AnyOf takes from 1 to {MOST_SCHEDULES} schedules, not {len(different)}. Write AnyOf(Every("1h"), '
                 'Cron("0 9 * * *")).'
             )
-        fill_in(self, schedules=different)
+        fill_in(self, schedules=different, may_be_slow=any(part.may_be_slow for part in different))
         self._set_bounds(jitter, start, end)
 
     def on(self, calendar: Calendar, otherwise: str = "skip") -> AnyOf:

@@ -16,6 +16,7 @@ from scheduler_async.schedules.calendars import Calendar
 from scheduler_async.schedules.jitter import jitter_text, parse_jitter, stored_jitter
 from scheduler_async.schedules.own import checked_next, count_by_asking, latest_by_asking
 from scheduler_async.schedules.own_fields import check_class, fields_from_json, fields_to_json, read_part
+from scheduler_async.schedules.patience import check_time
 from scheduler_async.texts import describe_error
 from scheduler_async.timekeeping.durations import (
     describe_duration,
@@ -74,9 +75,11 @@ class Schedule:
     >>> Schedule.from_json(schedule.to_json()) == schedule
     True
 
-    `next_after` must answer at once, without I/O, and with a later time than it was asked about, or None. `describe` is
-    optional. The fields may hold JSON values, `datetime`, `date`, `timedelta`, enums, calendars and other schedules;
-    their annotations say how they are read. A process in which the class is not defined leaves the job alone.
+    `next_after` must answer without I/O, and with a later time than it was asked about, or None. The scheduler
+    calls it in a thread: one that takes long delays its own job only. If it does not answer within 10 seconds, the
+    job is disabled with that reason. `describe` is optional. The fields may hold JSON values, `datetime`, `date`,
+    `timedelta`, enums, calendars and other schedules; their annotations say how they are read. A process in which
+    the class is not defined leaves the job alone.
     """
 
     kind: ClassVar[str]
@@ -90,6 +93,8 @@ class Schedule:
     """Whether its next occurrence depends on when the last run ended."""
     is_known: bool = True
     """Whether this process knows its kind. If not, the scheduler leaves the job alone."""
+    may_be_slow: bool = False
+    """Whether it asks code of users, which may take any time. `stores/decided.py` says when that is called."""
     jitter: timedelta | float | None = None
     """The longest random delay to add: a duration, or a fraction of the interval."""
     start: datetime | None = None
@@ -107,6 +112,7 @@ class Schedule:
             _KINDS[cls.kind] = cls
             return
         _check_kind(cls)
+        cls.may_be_slow = True
         if "describe" in cls.__dict__:
             cls.describe = _tolerant(cls.__dict__["describe"])  # type: ignore[method-assign]
         _KINDS[cls.kind] = cls
@@ -244,6 +250,7 @@ class Schedule:
             if kind is None:
                 raise TypeError("the kind is not a string")
             if not kind._is_ours:
+                check_time()
                 return kind(**fields_from_json(kind, parts, _read_part))
             if parts.get("jitter") is not None:
                 parts["jitter"] = stored_jitter(parts["jitter"])

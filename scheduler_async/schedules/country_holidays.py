@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from scheduler_async.errors import InvalidScheduleError, UnknownScheduleError, quoted
+from scheduler_async.schedules.patience import check_time
 
 
 def check_country(country: object, subdivision: object) -> tuple[str, str | None]:
@@ -19,6 +20,9 @@ def check_country(country: object, subdivision: object) -> tuple[str, str | None
     code = country.upper()
     _library_of(code, subdivision)
     return code, subdivision
+
+
+_loaded: list[bool] = []  # whether a country was found before: the first takes some tenths of a second
 
 
 @lru_cache(maxsize=4096)
@@ -37,6 +41,8 @@ def holidays_of(country: str, subdivision: str | None, year: int) -> tuple[date,
 
 @lru_cache(maxsize=256)
 def _library_of(country: str, subdivision: str | None) -> Any:
+    if not _loaded:
+        check_time()
     try:
         import holidays  # noqa: PLC0415 - an extra, and slow to load
     except ImportError:
@@ -45,9 +51,12 @@ def _library_of(country: str, subdivision: str | None) -> Any:
             'Run: pip install "scheduler-async[holidays]"'
         ) from None
     try:
-        return holidays.country_holidays(country, subdiv=subdivision, expand=False)
+        found = holidays.country_holidays(country, subdiv=subdivision, expand=False)
     except NotImplementedError:
         pass
+    else:
+        _loaded.append(True)
+        return found
     known = holidays.list_supported_countries()
     if country not in known:
         raise InvalidScheduleError(

@@ -59,6 +59,7 @@ class OnCalendar(Schedule):
             _end=schedule._end,
             runs_once=schedule.runs_once,
             counts_from_end=schedule.counts_from_end,
+            may_be_slow=schedule.may_be_slow,
         )
 
     @classmethod

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, NoReturn, Protocol
 
 from scheduler_async.errors import InvalidScheduleError, SchedulerError, quoted
+from scheduler_async.schedules.patience import GIVEN_UP
 from scheduler_async.texts import describe_error
 from scheduler_async.timekeeping.instants import FIRST, LAST, SECOND, Micros, from_micros, to_micros
 
@@ -29,6 +30,9 @@ class Own(Protocol):
 def checked_next(schedule: Own, now: Micros) -> Micros | None:
     """Return the answer of a user's `next_after`, or raise `InvalidScheduleError` if it cannot be one."""
     asked = from_micros(min(max(now, FIRST), LAST))
+    problem = GIVEN_UP.get()
+    if problem is not None:
+        raise InvalidScheduleError(f"next_after() of the schedule {quoted(schedule.kind)} {problem}")
     try:
         found: object = schedule.next_after(asked)
     except SchedulerError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any, ClassVar
 
@@ -49,3 +50,16 @@ class UnknownSchedule(Schedule):
 
     def json_text(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True)
+class UnreadSchedule(UnknownSchedule):
+    """Stands for a schedule that a transaction cannot read, since that may take long. See `stores/decided.py`."""
+
+    kind: ClassVar[str] = "unread"
+    may_be_slow = True
+    reader: Callable[[str], Schedule] = field(compare=False)
+
+    def read(self) -> Schedule:
+        """Read the schedule. The next transaction finds it in a cache."""
+        return self.reader(self.text)

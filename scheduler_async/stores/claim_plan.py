@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import ChangeRecord, disablings
+from scheduler_async.stores.decided import CLAIM, Decisions, Undecided
 from scheduler_async.stores.decisions import claimed
 from scheduler_async.stores.messages import ClaimTerms
 from scheduler_async.stores.run_codec import Skipped
@@ -23,7 +25,7 @@ RUNNING, QUEUED, IDLE = Status.RUNNING, Status.QUEUED, Status.IDLE
 class ClaimPlan:
     """Decides about jobs one by one, in the order in which they start, and collects the rows to write."""
 
-    def __init__(self, now: Micros, terms: ClaimTerms) -> None:
+    def __init__(self, now: Micros, terms: ClaimTerms, decisions: Decisions) -> None:
         self.runs: list[ClaimedRun] = []
         self.edits: list[Transition] = []
         """Jobs that skipped occurrences or were disabled, for observers."""
@@ -35,7 +37,9 @@ class ClaimPlan:
         """Those of `runs` whose jobs may have several."""
         self.overlapped: list[int] = []
         """The numbers of jobs whose oldest runs must be cancelled."""
-        self._now, self._rules = now, terms.rules
+        self.undecided: list[Job] = []
+        """Jobs that are left out, since their schedules may be slow."""
+        self._now, self._rules, self._decisions = now, terms.rules, decisions
         self._slots = float("inf") if terms.slots is None else terms.slots
 
     def activity(self) -> Status:
@@ -53,7 +57,11 @@ class ClaimPlan:
 
     def claim(self, job: Job, run_id: int) -> bool:
         """Claim *job* by the rules, or pass over it. Return whether a run uses *run_id*."""
-        edit = claimed(job, self._now, self._rules, self.activity())
+        try:
+            edit = self._claimed(job)
+        except Undecided:
+            self.undecided.append(job)
+            return False
         attempt = edit.attempt
         if attempt is None:
             self.passed_over.append(edit.job)
@@ -69,6 +77,16 @@ class ClaimPlan:
             self.skipped.append((edit.job, edit.skips, self._now if attempt is None else attempt.claimed_at))
             self.changes += disablings([(job.with_state(_as_due(job.state)), edit, self._now)])
         return attempt is not None
+
+    def _claimed(self, job: Job) -> Transition:
+        if not job.schedule.may_be_slow:
+            return claimed(job, self._now, self._rules, self.activity())
+        edit = self._decisions.about(
+            job, (CLAIM, job.uid), self._now, partial(claimed, job, self._now, self._rules, RUNNING)
+        )
+        if edit.attempt is None or edit.state.running:
+            return edit
+        return replace(edit, job=edit.job.with_state(replace(edit.state, activity=self.activity())))
 
     def drop(self, repeated: Collection[int]) -> None:
         """Drop the claims of jobs whose occurrences ran before the clock was set back, by the numbers of the jobs."""

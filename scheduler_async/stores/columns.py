@@ -23,7 +23,8 @@ from scheduler_async.jobs.policies import USUAL, Policy, read_policy
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.manual import Manual
-from scheduler_async.schedules.unknown import UnknownSchedule
+from scheduler_async.schedules.patience import TakesLong
+from scheduler_async.schedules.unknown import UnknownSchedule, UnreadSchedule
 from scheduler_async.stores.unreadable import Reader, count, duration, moment, name, number, one_of, optional, text
 from scheduler_async.timekeeping.instants import span
 
@@ -64,6 +65,8 @@ _retry = lru_cache(maxsize=256)(Retry.from_json)
 def _read_schedule(value: Any) -> Schedule:
     try:
         return _schedule(text(value))
+    except TakesLong:
+        return UnreadSchedule(value, "it was not read yet", _schedule)
     except UnknownScheduleError as error:  # of a class that another process has: the job waits for that process
         return UnknownSchedule.of(value, error)
 

@@ -88,8 +88,8 @@ async def _jobs_held_by(store: Store, node: NodeRow) -> list[Job]:
 
 
 def _decides_about_retries(job: Job) -> bool:
-    """Return whether *job* has its own retry policy. Otherwise the policy of its scheduler decides."""
-    return job.retry is not None or job.schedule.runs_once
+    """Return whether *job* has its own retry policy, and a schedule of ours. Otherwise its program decides."""
+    return (job.retry is not None or job.schedule.runs_once) and not job.schedule.may_be_slow
 
 
 class Copy:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,15 +19,20 @@ from scheduler_async.rules.claiming import claim, claim_manually, ran_before, un
 from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.missed import next_regular, passed_over
-from scheduler_async.rules.next_run import disabled, failing_schedule
+from scheduler_async.rules.next_run import disabled, failing_schedule, with_next_run
 from scheduler_async.rules.plans import fitted, has_room
-from scheduler_async.rules.successors import Name, after_ending
+from scheduler_async.rules.successors import Name, after_ending, cycle_from, described_cycle, predecessor_of
 from scheduler_async.rules.terms import Rules, Transition
+from scheduler_async.schedules.unknown import UnreadSchedule
 from scheduler_async.stores.codec import has_unreadable_state
-from scheduler_async.stores.copy_records import LeftOut
-from scheduler_async.stores.messages import CancelRequest, NodeRow
+from scheduler_async.stores.copy_records import LeftOut, Ruling, Verdict
+from scheduler_async.stores.decided import CHANGE, END, INTERRUPT, RELEASE, REMOVE, RESUME, REVIEW, Decisions, Undecided
+from scheduler_async.stores.messages import CancelRequest, Change, NodeRow
 from scheduler_async.stores.unreadable import is_count, shown_moment
 from scheduler_async.timekeeping.instants import Micros
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 DISABLED, CANCELLED, IS_DISABLED = Phase.DISABLED, Outcome.CANCELLED, EventKind.DISABLED
@@ -39,7 +45,8 @@ def can_be_claimed(job: Job, handlers: Collection[str] | None) -> bool:
     registered, or if this process does not know its schedule.
     """
     is_here = handlers is None or job.handler in handlers or not job.enabled
-    return is_here and not has_unreadable_state(job) and (job.schedule.is_known or not job.enabled)
+    is_known = job.schedule.is_known or not job.enabled or isinstance(job.schedule, UnreadSchedule)
+    return is_here and not has_unreadable_state(job) and is_known
 
 
 def claimed(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED) -> Transition:
@@ -137,6 +144,15 @@ def after(job: Job, ended: EndedRun, rules: Rules) -> Transition:
     return replace(left, kind=IS_DISABLED) if is_disabled else left
 
 
+def left_by_run(decisions: Decisions, job: Job, ended: EndedRun, rules: Rules) -> Transition:
+    """Return the change of a job after a run. Raise `Undecided` if its schedule may be slow."""
+    if not job.schedule.may_be_slow:
+        return after(job, ended, rules)
+    is_as_claimed = job is ended.run.job  # a store tries this first, and then the job as it is now
+    key = (END, ended.run.id, ended.ending.outcome, ended.ending.on_request, is_as_claimed)
+    return decisions.about(job, key, ended.finished_at, partial(after, job, ended, rules))
+
+
 def _left_to_others(job: Job, left: Transition) -> Transition:
     """Return *left* so that a process that knows the schedule finds the next run when it claims the job."""
     state, at = left.state, left.state.next_run_at
@@ -156,10 +172,24 @@ def _reviewed(job: Job, decide: Callable[[Job], Job | None]) -> Job | None:
         return None
 
 
-def reviewed_all(jobs: Iterable[Job], decide: Callable[[Job], Job | None]) -> list[tuple[Job, Job]]:
-    """Return those of *jobs* that *decide* changes, each as it was and as it is then. Only readable ones change."""
-    decided = ((job, _reviewed(job, decide)) for job in jobs if is_readable(job))
-    return [(before, job) for before, job in decided if job is not None]
+def reviewed_all(
+    decisions: Decisions, jobs: Iterable[Job], now: Micros, decide: Callable[[Job], Job | None]
+) -> list[tuple[Job, Job]]:
+    """Return those of *jobs* that *decide* changes, each as it was and as it is then.
+
+    Only readable ones change, and those about which it is decided.
+    """
+    changed = []
+    for before in filter(is_readable, jobs):
+        make = partial(_reviewed, before, decide)
+        try:
+            is_slow = before.schedule.may_be_slow
+            job = decisions.about(before, (REVIEW, before.uid), now, make) if is_slow else make()
+        except Undecided:
+            continue
+        if job is not None:
+            changed.append((before, job))
+    return changed
 
 
 def after_repeat(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
@@ -170,6 +200,10 @@ def after_repeat(run: ClaimedRun, latest: Micros | None, now: Micros) -> Job:
     """
     if latest is None:
         return run.job.with_state(run.before)
+    if run.job.schedule.may_be_slow:  # the next claim goes on from there
+        before = run.before
+        at = before.next_run_at if before.regular_at is None else before.regular_at
+        return run.job.with_state(replace(with_next_run(run.job, before, at, now), forgotten_until=latest))
     try:
         if run.is_instance:
             return run.job.with_state(instances.ran_before(run.job, run.before, run, latest, now))
@@ -224,6 +258,31 @@ def linked_by_copy(added: Iterable[Job], updated: Iterable[Job], here: Mapping[N
     return linked
 
 
+def without_cycles(
+    rulings: Iterable[Ruling], links: Mapping[Name, Name | None], here: Mapping[Name, Job | LeftOut]
+) -> list[Ruling]:
+    """Return the *rulings* of a copy, without jobs that would wait for themselves in the target.
+
+    *links* name the predecessors of the jobs in the target that the given ones may lead to.
+    """
+    known = dict(links)
+    found = []
+    for ruling in rulings:
+        job, name = ruling.job, (ruling.job.namespace, ruling.job.id)
+        if ruling.verdict.writes and job.description.schedule.follows_runs:
+            before, known[name] = known.get(name), predecessor_of(job)
+            cycle = cycle_from(known, name)
+            if cycle:
+                known[name] = before
+                why = f"it would wait for itself in the target, in the cycle {described_cycle(cycle)}"
+                there = here.get(name)
+                verdict, left = (Verdict.KEPT, there) if isinstance(there, Job) else (Verdict.LEFT_OUT, job)
+                found.append(Ruling(verdict, left, why))
+                continue
+        found.append(ruling)
+    return found
+
+
 def with_successors(left: Transition, run: int, woken: Iterable[Woken]) -> Transition:
     """Return the change of a job after its *run*, with those of the jobs that the run has *woken* last."""
     changes = tuple(one.change for one in woken if one.run == run and (one.is_changed or one.change.skips))
@@ -264,6 +323,7 @@ def with_cancel_requests(ended: Sequence[EndedRun], cancels: Mapping[int, Cancel
 
 
 def interrupted(
+    decisions: Decisions,
     job: Job,
     run_id: int | None,
     row: Sequence[Any],
@@ -272,11 +332,33 @@ def interrupted(
     rules: Rules,
     cancels: Mapping[int, CancelRequest] = MappingProxyType({}),
 ) -> tuple[Transition, EndedRun]:
-    """Return the change of a claimed *job* whose run was interrupted, and the ending of that run.
+    """Return the change of a claimed *job* whose run was interrupted, and the ending of that run, as `ended_by_death`.
+
+    A job whose state cannot be read stays unchanged. Raise `Undecided` if its schedule may be slow.
+    """
+    ended = ended_by_death(job, run_id, row, problem, now, cancels)
+    if has_unreadable_state(job):
+        return Transition(job), ended
+    started_at = None if ended.started_at is None else shown_moment(ended.started_at)
+    make = partial(after, job, replace(ended, started_at=started_at), rules)
+    key = (INTERRUPT, ended.run.id, ended.ending.on_request)
+    left = decisions.about(job, key, ended.finished_at, make) if job.schedule.may_be_slow else make()
+    return replace(left, ending=ended.ending) if ended.ending.on_request else left, ended
+
+
+def ended_by_death(
+    job: Job,
+    run_id: int | None,
+    row: Sequence[Any],
+    problem: str,
+    now: Micros,
+    cancels: Mapping[int, CancelRequest] = MappingProxyType({}),
+) -> EndedRun:
+    """Return how a run of *job* has ended whose node has died.
 
     *cancels* are the requests of callers to cancel runs: such a run counts as cancelled. *row* contains the
     occurrence, the attempt, the trigger, and the times of claim and start. All of them and *run_id* are None if there
-    is no such row. A job whose state cannot be read stays unchanged.
+    is no such row.
     """
     *told, started_at = row
     tried = _attempt_of(job, *told)
@@ -286,12 +368,7 @@ def interrupted(
     ending = Ending(outcome=Outcome.INTERRUPTED, error=problem)
     if run_id is not None and run_id in cancels:
         ending = replace(cancelled_on_request(cancels[run_id].reason), error=problem)
-    at = _noticed_at(now, tried.claimed_at)
-    ended = EndedRun(run=run, ending=ending, started_at=started_at, finished_at=at)
-    if has_unreadable_state(job):
-        return Transition(job), ended
-    left = after(job, replace(ended, started_at=shown_moment(started_at)), rules)
-    return replace(left, ending=ending) if ending.on_request else left, ended
+    return EndedRun(run=run, ending=ending, started_at=started_at, finished_at=_noticed_at(now, tried.claimed_at))
 
 
 def repeated_as(ended: EndedRun, run: int) -> EndedRun:
@@ -347,29 +424,45 @@ def put_back(job: Job, run: ClaimedRun) -> tuple[Job, tuple[Skip, ...], Micros]:
     return freed.job, freed.skips, at
 
 
-def put_back_all(jobs: Mapping[int, Job], runs: Sequence[ClaimedRun]) -> list[tuple[Job, tuple[Skip, ...], Micros]]:
+def put_back_all(
+    decisions: Decisions, jobs: Mapping[int, Job], runs: Sequence[ClaimedRun]
+) -> list[tuple[Job, tuple[Skip, ...], Micros]]:
     """Undo the claims of *runs*, the latest first. *jobs* are their jobs, by run; several runs may have the same."""
     changed: dict[int, Job] = {}
     undone = []
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
-        back = put_back(changed.get(run.uid, jobs[run.id]), run)
+        job = changed.get(run.uid, jobs[run.id])
+        make = partial(put_back, job, run)
+        is_slow = job.schedule.may_be_slow
+        back = decisions.about(job, (RELEASE, run.id), run.claimed_at, make) if is_slow else make()
         changed[run.uid] = back[0]
         undone.append(back)
     return undone
 
 
-def after_all(jobs: Mapping[int, Job], ended: Sequence[EndedRun], rules: Rules) -> dict[int, tuple[Job, Transition]]:
+def after_all(
+    decisions: Decisions, jobs: Mapping[int, Job], ended: Sequence[EndedRun], rules: Rules
+) -> dict[int, tuple[Job, Transition]]:
     """Return what each ending leaves of its job, and the job before it, by run.
 
     *jobs* are the jobs before all endings, by run; several runs may have the same.
     """
     changed: dict[int, Job] = {}
     left = {}
+    undecided: dict[int, Undecided] = {}
     for item in ended:
+        if item.run.uid in undecided:
+            continue
         before = changed.get(item.run.uid, jobs[item.run.id])
-        one = after(before, item, rules)
+        try:
+            one = left_by_run(decisions, before, item, rules)
+        except Undecided as error:
+            undecided[item.run.uid] = error
+            continue
         changed[item.run.uid] = one.job
         left[item.run.id] = before, one
+    for first in undecided.values():
+        raise first
     return left
 
 
@@ -402,14 +495,58 @@ def resumed_by_itself(job: Job, now: Micros) -> Transition:
     return replace(resumed, skips=resumed.skips + missed)
 
 
-def rows_of_removal(job: Job, now: Micros) -> tuple[Skip, ...]:
+def all_resumed(decisions: Decisions, paused: Iterable[Job], now: Micros) -> list[tuple[Job, Transition]]:
+    """Resume jobs that were paused until a time, as far as that is decided."""
+    resumed = []
+    for job in paused:
+        make = partial(resumed_by_itself, job, now)
+        try:
+            is_slow = job.schedule.may_be_slow
+            edit = decisions.about(job, (RESUME, job.uid), now, make) if is_slow else make()
+        except Undecided:
+            continue
+        resumed.append((job, edit))
+    return resumed
+
+
+def rows_of_removal(decisions: Decisions, job: Job, now: Micros) -> tuple[Skip, ...]:
     """Return the last rows of a job that is removed *now*. A job that cannot be read has none."""
-    return remove(job, now).skips if is_readable(job) else ()
+    if not is_readable(job):
+        return ()
+    if not job.schedule.may_be_slow:
+        return remove(job, now).skips
+    return decisions.about(job, (REMOVE, job.uid), now, lambda: remove(job, now).skips)
 
 
-def disabled_by(job: Job, reason: str, now: Micros) -> Transition:
+def disabled_by(decisions: Decisions, job: Job, reason: str, now: Micros) -> Transition:
     """Disable *job* for *reason*. A run in progress continues. A schedule that fails does not matter."""
-    return replace(disable(job, reason, now), kind=EventKind.DISABLED)
+    make = partial(disable, job, reason, now)
+    change = decisions.about(job, (CHANGE, job.uid, reason), now, make) if job.schedule.may_be_slow else make()
+    return replace(change, kind=EventKind.DISABLED)
+
+
+def change_decided(decisions: Decisions, change: Change, job: Job | None, now: Micros) -> Transition | None:
+    """Return what *change* makes of a job. A new job whose schedule may be slow is made before the transaction."""
+    if job is None or not (change.is_slow or job.schedule.may_be_slow):
+        return change.decide(job)
+    return decisions.about(job, (CHANGE, job.uid, id(change)), now, partial(change.decide, job))
+
+
+def each(items: Iterable[T], decide: Callable[[T], R]) -> list[R]:
+    """Return the decisions about all *items*. If one or more of them are undecided, raise one `Undecided` at the end.
+
+    So one round in the engine is enough for all of them.
+    """
+    found = []
+    undecided: Undecided | None = None
+    for item in items:
+        try:
+            found.append(decide(item))
+        except Undecided as error:
+            undecided = error
+    if undecided is not None:
+        raise undecided
+    return found
 
 
 def _noticed_at(now: Micros, claimed_at: Micros) -> Micros:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -12,7 +12,8 @@ from scheduler_async.rules.successors import Name
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import ChangeRecord, alteration
 from scheduler_async.stores.codec import refuse_lossy, shown
-from scheduler_async.stores.decisions import is_relinked
+from scheduler_async.stores.decided import Decisions
+from scheduler_async.stores.decisions import change_decided, each, is_relinked
 from scheduler_async.stores.messages import Change
 from scheduler_async.stores.run_codec import Skipped
 from scheduler_async.timekeeping.instants import Micros
@@ -21,7 +22,9 @@ from scheduler_async.timekeeping.instants import Micros
 class EditPlan:
     """Decides about changes one by one. Each sees what those before it have done to its job."""
 
-    def __init__(self, jobs: Mapping[Name, Job], numbers: Iterator[int], now: Micros, by: Actor) -> None:
+    def __init__(
+        self, jobs: Mapping[Name, Job], numbers: Iterator[int], now: Micros, by: Actor, decisions: Decisions
+    ) -> None:
         """Begin with the *jobs* that are stored, and with *numbers* for new ones."""
         self.edits: list[Transition | None] = []
         self.added: dict[int, Job] = {}
@@ -32,13 +35,16 @@ class EditPlan:
         """What to record of the changed jobs. A new job has a record of its own."""
         self.skipped: list[Skipped] = []
         self._jobs, self._numbers = dict(jobs), numbers
-        self._now, self._by = now, by
+        self._now, self._by, self._decisions = now, by, decisions
 
-    def decide(self, change: Change) -> None:
-        """Decide about a *change*. An error ends the plan: nothing is to be written."""
+    def decide_all(self, changes: Iterable[Change]) -> None:
+        """Decide about *changes*. An error ends the plan: nothing is to be written."""
+        each(changes, self._decide)
+
+    def _decide(self, change: Change) -> None:
         name = change.namespace, change.id
         before = self._jobs.get(name)
-        edit = change.decide(before)
+        edit = change_decided(self._decisions, change, before, self._now)
         if edit is not None:
             job = edit.job
             if edit.kind is not None:

@@ -73,6 +73,11 @@ class Change(Protocol):
         ...
 
     @property
+    def is_slow(self) -> bool:
+        """Whether it sets a schedule that may be slow. See `stores/decided.py`."""
+        ...
+
+    @property
     def adds(self) -> bool:
         """Whether the job is expected to be new. A store may look for it in another order then."""
         ...
@@ -85,6 +90,7 @@ class Decision(NamedTuple):
     id: str
     decide: Decide
     adds: bool = True
+    is_slow: bool = False
 
 
 class Claims(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.rates import NO_RATES, Rate, Rates, Settlement
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.copy_records import ChangeCopy, LeftOut, RuleOfCopy, Ruling, RunRecord
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.messages import (
     AlreadyRequested,
     Cancellation,
@@ -47,6 +48,10 @@ class Store(Protocol):
     @property
     def clock(self) -> Clock | None:
         """The clock that all nodes of the store use. None means the clock of the machine."""
+
+    @property
+    def decisions(self) -> Decisions:
+        """Decisions that transactions need, and that are made outside of them. See `stores/decided.py`."""
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """Call *listener* when another process has changed the store.

@@ -11,8 +11,10 @@ from scheduler_async import Every, Job, JobSpec, Status, Trigger
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
+from scheduler_async.engine.deciding import Deciding
 from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.setting import Limits, Progress, Setting
+from scheduler_async.engine.tasks import Tasks
 from scheduler_async.engine.troubles import Troubles
 from scheduler_async.jobs.events import Event, Events
 from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Run
@@ -21,6 +23,7 @@ from scheduler_async.rules import edits
 from scheduler_async.rules.terms import Rules
 from scheduler_async.running.active_run import ActiveRun, Stage
 from scheduler_async.running.handlers import Handlers
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import Micros, to_micros
 from tests.cast import NOON
@@ -36,6 +39,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {}
+        self.decisions = Decisions()
 
     def questions(self) -> list[str]:
         return [name for name, _ in self.asked]
@@ -91,7 +95,9 @@ class Parts:
         self.agenda = Agenda()
         self.announcer = Announcer(self.setting.events, self.setting.outbox, self.node)
         self.troubles = Troubles(self.setting, self.announcer)
-        self.clock_watch = ClockWatch(self.setting, self.agenda, self.announcer)
+        self.tasks = Tasks(set())
+        self.deciding = Deciding(self.setting, self.tasks, self.agenda)
+        self.clock_watch = ClockWatch(self.setting, self.agenda, self.announcer, self.deciding)
 
 
 def new_job(id: str = "a", now: Micros = NOON_MICROS) -> Job:

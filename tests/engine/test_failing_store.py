@@ -43,6 +43,7 @@ from scheduler_async import (
     Trigger,
 )
 from scheduler_async.engine import troubles
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.durations import parse_interval
@@ -80,6 +81,10 @@ class FailingStore:
     @property
     def is_shared(self) -> bool:
         return self.inner.is_shared
+
+    @property
+    def decisions(self) -> Decisions:
+        return self.inner.decisions
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         self.inner.on_change(listener)

@@ -48,6 +48,7 @@ class MoodyStore:
         self.calls: list[str] = []
         self.answers = asyncio.Event()
         self.on_change = self.inner.on_change
+        self.decisions = self.inner.decisions
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method: Callable[..., Awaitable[Any]] = getattr(self.inner, name)

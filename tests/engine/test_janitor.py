@@ -19,7 +19,7 @@ KEEP = 100
 
 
 def new_janitor(parts: Parts) -> Janitor:
-    return Janitor(parts.setting, parts.announcer, parts.clock_watch, parts.troubles)
+    return Janitor(parts.setting, parts.announcer, parts.clock_watch, parts.troubles, parts.deciding)
 
 
 async def test_only_jobs_with_enough_new_rows_are_looked_at(clock: VirtualClock) -> None:

@@ -66,6 +66,8 @@ class Member:
             parts.clock_watch,
             parts.troubles,
             recorder,
+            parts.tasks,
+            parts.deciding,
         )
 
 

@@ -68,6 +68,7 @@ from scheduler_async.jobs.enums import Phase as EnginePhase
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.rules import claim_ahead
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, ClaimAhead
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.liveness import retire
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.stores.postgres import store as postgres
@@ -112,6 +113,10 @@ class MortalStore:
     @property
     def is_shared(self) -> bool:
         return self.inner.is_shared
+
+    @property
+    def decisions(self) -> Decisions:
+        return self.inner.decisions
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         self.inner.on_change(listener)

@@ -24,6 +24,7 @@ from scheduler_async import (
     SQLiteStore,
     Status,
 )
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import Micros
 from tests.cast import MINUTE, PATIENCE, NewScheduler, Worker, job_of
@@ -53,6 +54,10 @@ class InterruptedStore:
     @property
     def clock(self) -> None:
         return None
+
+    @property
+    def decisions(self) -> Decisions:
+        return self._inner.decisions
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         self._inner.on_change(listener)

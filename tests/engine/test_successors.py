@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler_async import (
@@ -537,3 +539,45 @@ async def test_a_clock_that_goes_back_does_not_hold_up_a_successor(
     await worker.clock.advance("6m")
 
     assert worker.ids == ["extract", "load", "extract", "load", "extract", "load"]
+
+
+# ---------------------------------------------------------------- runs of every kind, and policies
+
+
+async def test_the_endings_of_a_backfill_count(pipeline: Scheduler, worker: Worker) -> None:
+    """They are runs of the job like any other. Those that end while the successor waits or runs become one."""
+    await pipeline.update_job("extract", schedule=Every("1h"))
+    await pipeline.add_job(After("extract"), handler="work", id="load")
+
+    backfill = await pipeline.backfill_job("extract", NOON - 3 * HOUR, NOON)
+    await worker.clock.advance("1s")
+
+    assert (await pipeline.get_backfill(backfill.number)).done == 3
+    loads = await rows_of(pipeline, "load")
+    backfilled = [row.id for row in await rows_of(pipeline, "extract")]
+    assert 1 <= len(loads) <= 3
+    assert loads[-1].after == backfilled[-1]
+
+
+@pytest.mark.parametrize(
+    "policy", [{"max_instances": 3}, {"overlap": "queue"}, {"overlap": "cancel"}, {"overlap": "skip"}]
+)
+async def test_a_successor_has_one_run_at_a_time_whatever_its_policy(
+    policy: dict[str, Any], pipeline: Scheduler, worker: Worker
+) -> None:
+    """Endings while it runs cause one more run, after the end of this one."""
+    await pipeline.add_job(After("extract"), handler="slow", id="load", **policy)
+    began = []
+
+    @pipeline.handler("slow")
+    async def load(run: Run) -> None:
+        began.append((run.fired_at - NOON) / MINUTE)
+        await worker.clock.sleep("10m")
+
+    for _ in range(4):
+        await pipeline.run_job("extract")
+        await worker.clock.advance("2m")
+    await worker.clock.advance("30m")
+
+    assert began == [0, 10]
+    assert {row.outcome for row in await rows_of(pipeline, "load")} == {"success"}

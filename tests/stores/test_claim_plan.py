@@ -13,6 +13,7 @@ from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.edits import add, disable
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.claim_plan import ClaimPlan
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.messages import ClaimTerms
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, from_micros, to_micros
 from tests.cast import NOON
@@ -21,7 +22,7 @@ NOW = to_micros(NOON)
 
 
 def plan_with(slots: int | None = None) -> ClaimPlan:
-    return ClaimPlan(NOW, ClaimTerms(node=1, limit=100, slots=slots, handlers=None, rules=Rules()))
+    return ClaimPlan(NOW, ClaimTerms(node=1, limit=100, slots=slots, handlers=None, rules=Rules()), Decisions())
 
 
 def a_job(number: int, schedule: Schedule | None = None, *, age: int = HOUR, **fields: Any) -> Job:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler_async import Every, Manual, MemoryStore, Outcome, Retry, Run, Scheduler, acting_as
+from scheduler_async import After, Every, Manual, MemoryStore, Outcome, Retry, Run, Scheduler, SQLiteStore, acting_as
 from scheduler_async.jobs.description import Description
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Job, JobState
@@ -33,6 +33,7 @@ from scheduler_async.timekeeping.instants import FIRST, HOUR, LAST, MINUTE, SECO
 from tests.stores.test_conformance import (
     HOURLY,
     NOON,
+    STORES,
     add,
     all_of,
     change_state,
@@ -641,3 +642,29 @@ def test_a_history_of_its_own_is_not_mixed_with_that_of_the_source() -> None:
     latest = {1: [told(3, "pause"), told(2, "edit")]}
 
     assert missing_changes(wanted, latest) == [wanted[1], wanted[3], wanted[4]]
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_copy_closes_no_cycle(kind: str, path: Path, tmp_path: Path, clock: VirtualClock) -> None:
+    """In the source, "b" runs after "a". In the target, "a" runs after "c", and "c" after "b"."""
+    source, target = SQLiteStore(path.with_name("source.db")), store_at(kind, tmp_path)
+    async with Scheduler(source, clock=clock) as scheduler:
+        await scheduler.add_job(Manual(), handler="work", id="a")
+        await scheduler.add_job(After("a"), handler="work", id="b")
+        await scheduler.add_job(After("b"), handler="work", id="d")
+    async with Scheduler(target, clock=clock) as scheduler:
+        clock.set(clock.now() + timedelta(minutes=1))
+        await scheduler.add_job(After("b"), handler="work", id="c")
+        await scheduler.add_job(After("c"), handler="work", id="a")
+        await source.open()
+        copy = Copy(source, target)
+        async with aclosing(copy.slices()) as slices:
+            async for _ in slices:
+                pass
+        left = {ruling.job.id: (ruling.verdict, ruling.why) for ruling in copy.exceptions}
+        there = [job.id for job in await scheduler.list_jobs()]
+    await source.close()
+
+    why = "it would wait for itself in the target, in the cycle c → a → b → c"
+    assert left == {"a": (Verdict.KEPT, NEWER_THERE), "b": (Verdict.LEFT_OUT, why)}
+    assert sorted(there) == ["a", "c", "d"]

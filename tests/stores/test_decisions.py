@@ -30,6 +30,7 @@ from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.edits import add, disable, pause
 from scheduler_async.rules.terms import Rules
 from scheduler_async.schedules.unknown import UnknownSchedule
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.decisions import (
     after,
     after_repeat,
@@ -230,8 +231,8 @@ def test_a_review_that_fails_changes_nothing() -> None:
     def fail(_: Job) -> Job:
         raise OverflowError("no such year")
 
-    assert reviewed_all([a_job()], lambda job: job) == [(a_job(), a_job())]
-    assert reviewed_all([a_job()], fail) == []
+    assert reviewed_all(Decisions(), [a_job()], NOW, lambda job: job) == [(a_job(), a_job())]
+    assert reviewed_all(Decisions(), [a_job()], NOW, fail) == []
 
 
 # ---------------------------------------------------------------- recoveries
@@ -245,7 +246,7 @@ def test_a_lost_run_is_recorded_as_interrupted_and_repeated() -> None:
     run = a_run(a_job())
     row = (NOW, 2, "retry", NOW + 1, NOW + 2)
 
-    left, ended = interrupted(run.job, 7, row, "gone", NOW + MINUTE, RULES)
+    left, ended = interrupted(Decisions(), run.job, 7, row, "gone", NOW + MINUTE, RULES)
 
     assert (ended.run.id, ended.run.scheduled_for, ended.run.attempt) == (7, NOW, 2)
     assert (ended.run.trigger, ended.run.claimed_at) == (Trigger.RETRY, NOW + 1)
@@ -264,7 +265,7 @@ def test_a_lost_run_is_recorded_as_interrupted_and_repeated() -> None:
 def test_a_lost_run_without_a_readable_row_is_known_by_the_state_of_its_job(row: tuple[Any, ...]) -> None:
     run = a_run(a_job())
 
-    _, ended = interrupted(run.job, None, row, "gone", NOW + MINUTE, RULES)
+    _, ended = interrupted(Decisions(), run.job, None, row, "gone", NOW + MINUTE, RULES)
 
     assert (ended.run.id, ended.run.scheduled_for, ended.run.claimed_at) == (0, NOW, NOW)
     assert (ended.run.attempt, ended.run.trigger) == (1, Trigger.SCHEDULE)
@@ -273,7 +274,7 @@ def test_a_lost_run_without_a_readable_row_is_known_by_the_state_of_its_job(row:
 def test_a_lost_run_leaves_a_job_alone_whose_state_cannot_be_read() -> None:
     job = unreadable(a_run(a_job()).job)
 
-    left, ended = interrupted(job, 7, (NOW, 1, "schedule", NOW, NOW), "gone", NOW + MINUTE, RULES)
+    left, ended = interrupted(Decisions(), job, 7, (NOW, 1, "schedule", NOW, NOW), "gone", NOW + MINUTE, RULES)
 
     assert left.job == job
     assert ended.ending.outcome is Outcome.INTERRUPTED
@@ -290,7 +291,7 @@ def test_a_lost_run_leaves_a_job_alone_whose_state_cannot_be_read() -> None:
 def test_a_lost_run_ends_no_earlier_than_it_was_claimed_for(ahead: Micros, finished_at: Micros) -> None:
     run = a_run(a_job())
 
-    _, ended = interrupted(run.job, 7, (NOW, 1, "schedule", NOW, None), "gone", NOW - ahead, RULES)
+    _, ended = interrupted(Decisions(), run.job, 7, (NOW, 1, "schedule", NOW, None), "gone", NOW - ahead, RULES)
 
     assert ended.finished_at == finished_at
 
@@ -330,7 +331,7 @@ def test_a_run_is_put_back_although_its_schedule_fails() -> None:
 
 
 def test_a_disabled_job_leaves_a_row_for_the_occurrences_it_owes() -> None:
-    change = disabled_by(a_job(), "enough", NOW + HOUR)
+    change = disabled_by(Decisions(), a_job(), "enough", NOW + HOUR)
 
     assert (change.job.disabled_reason, change.kind) == ("enough", EventKind.DISABLED)
     assert change.skips == (Skip(reason=SkipReason.DISABLED, scheduled_for=NOW, missed=2),)
@@ -338,7 +339,7 @@ def test_a_disabled_job_leaves_a_row_for_the_occurrences_it_owes() -> None:
 
 @pytest.mark.usefixtures("broken_cron")
 def test_a_job_can_be_disabled_although_its_schedule_fails() -> None:
-    change = disabled_by(BROKEN, "enough", NOW + HOUR)
+    change = disabled_by(Decisions(), BROKEN, "enough", NOW + HOUR)
 
     assert (change.job.disabled_reason, change.kind) == ("enough", EventKind.DISABLED)
     assert change.skips == (Skip(reason=SkipReason.DISABLED, scheduled_for=NOW, missed=1),)

@@ -16,6 +16,7 @@ from scheduler_async.jobs.enums import ENDED, Phase, Status, Trigger
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.stores.change_codec import ChangeRecord
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.memory.due import DueJobs
 from scheduler_async.stores.memory.records import JobRecord, Owner, StoredBackfill, StoredChange, StoredRun
 from scheduler_async.stores.memory.timetable import Timetable
@@ -54,6 +55,8 @@ class WorkBase:
 
     def __init__(self) -> None:
         self._tables = Tables()
+        self.decisions = Decisions()
+        self._undecided: set[int] = set()  # due jobs that claims have left out
         jobs = self._tables.jobs
         self._due = DueJobs(lambda uid: jobs[uid].job)
         self._paused = Timetable()

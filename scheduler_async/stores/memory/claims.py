@@ -37,8 +37,9 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
         name = self._require_node(terms.node)
         until = now + terms.ahead
         started = self._live_starts(now) if terms.group_rates else Counter()
+        self._take_up_decided()
         due = self._due.take(until, terms, lambda: self._rooms(terms, started))
-        plan = ClaimPlan(now, terms)
+        plan = ClaimPlan(now, terms, self.decisions)
         run_id = self._tables.last_run + 1
         try:
             for job in due:
@@ -51,6 +52,7 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
         repeated = self._find_repeated(plan.runs, until)
         if repeated:
             plan.drop(repeated)
+        self._undecided |= {job.uid for job in plan.undecided}
         for job in (*plan.passed_over, *repeated.values()):
             self._put(job)
         for run in plan.runs:
@@ -74,6 +76,22 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
             next_count=next_count,
             overlaps=bool(plan.overlapped),
         )
+
+    def _take_up_decided(self) -> None:
+        """Consider jobs again that claims have left out so far, since it is decided what to do."""
+        for job in self.decisions.take_claimable():
+            self._consider(job.uid)
+
+    def reconsider(self) -> None:
+        """Consider all jobs again that claims have left out."""
+        for uid in [*self._undecided]:
+            self._consider(uid)
+
+    def _consider(self, uid: int) -> None:
+        record = self._tables.jobs.get(uid)
+        if uid in self._undecided and record is not None and record.removed_at is None:
+            self._put(record.job)
+        self._undecided.discard(uid)
 
     def _outlook(
         self, plan: ClaimPlan, started: Mapping[str, int], terms: ClaimTerms, now: Micros
@@ -169,7 +187,7 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
         tables = self._tables
         ours = [run for run in runs if run.id in tables.owners]
         jobs = {run.id: self._recounted(tables.jobs[run.uid].job) for run in ours}
-        undone = put_back_all(jobs, ours)
+        undone = put_back_all(self.decisions, jobs, ours)
         self._free(run.id for run in ours)
         for job in {job.uid: job for job, _, _ in undone}.values():
             self._put(job)

@@ -19,7 +19,7 @@ from scheduler_async.stores.copy_records import (
     RunRecord,
     missing_changes,
 )
-from scheduler_async.stores.decisions import linked_by_copy
+from scheduler_async.stores.decisions import linked_by_copy, without_cycles
 from scheduler_async.stores.memory.base import above
 from scheduler_async.stores.memory.records import StoredChange, StoredRun
 from scheduler_async.stores.memory.successors import SuccessorWork
@@ -52,6 +52,7 @@ class CopyWork(SuccessorWork):
     def write_jobs(self, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
         here = {name: record.job for job in jobs if (record := self._find(*(name := (job.namespace, job.id))))}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
+        rulings = without_cycles(rulings, self._links_beyond(rulings), here)
         wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
         first = self._tables.last_job + 1
         added = [replace(job, uid=uid) for uid, job in enumerate((job for job in wanted if not job.uid), first)]

@@ -10,10 +10,12 @@ from scheduler_async.jobs.history import NodeFate
 from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.change_codec import disables, disablings
+from scheduler_async.stores.decided import Undecided
 from scheduler_async.stores.decisions import (
     NEVER_BEGAN,
     after_all,
     cancelled_by_stop,
+    ended_by_death,
     interrupted,
     process_gone,
     repeated_as,
@@ -37,9 +39,9 @@ class EndingWork(BackfillWork):
         ours = [item for item in ended if item.run.id in owners]
         scheduled = [item for item in ours if owners[item.run.id].backfill is None]
         current = {item.run.id: self._recounted(jobs[item.run.uid].job) for item in scheduled}
-        found = after_all(current, scheduled, rules)
+        found = after_all(self.decisions, current, scheduled, rules)
         changed = {one.job.uid: one.job for _, one in found.values()}
-        woken = self._woken_by(scheduled, rules, changed)
+        woken = self._woken_by(ours, rules, changed)
         self._end_for_backfills([item for item in ours if item.run.is_backfill])
         self._free(item.run.id for item in scheduled)
         for job in changed.values():
@@ -54,7 +56,8 @@ class EndingWork(BackfillWork):
                 self._write_changes(disablings([(before, one, item.finished_at)]))
         self._wake(woken)
         left = {run: with_successors(one, run, woken) for run, (_, one) in found.items()}
-        left |= {item.run.id: Transition(item.run.job) for item in ours if item.run.id not in left}
+        of_backfills = (item for item in ours if item.run.id not in left)
+        left |= {item.run.id: with_successors(Transition(item.run.job), item.run.id, woken) for item in of_backfills}
         return [left.get(item.run.id) for item in ended]
 
     def _write_ending(self, item: EndedRun) -> None:
@@ -107,10 +110,13 @@ class EndingWork(BackfillWork):
         for number in held:
             job, row = self._recounted(tables.jobs[tables.owners[number].uid].job), tables.runs[number]
             told = row.scheduled_for, row.attempt, row.trigger, row.claimed_at, row.started_at
-            edit, ended = interrupted(job, number, told, problem, now, rules, cancels)
             if tables.owners[number].backfill is not None:
-                of_backfills.append(ended)
+                of_backfills.append(ended := ended_by_death(job, number, told, problem, now, cancels))
                 left.append((Transition(ended.run.job, ending=ended.ending), ended.run))
+                continue
+            try:
+                edit, ended = interrupted(self.decisions, job, number, told, problem, now, rules, cancels)
+            except Undecided:
                 continue
             self._free([number])
             self._put(edit.job)
@@ -122,7 +128,7 @@ class EndingWork(BackfillWork):
             self._write_changes(disablings([(job, edit, now)]))
             left.append((edit, ended.run))
             endings.append(ended)
-        woken = self._woken_by(endings, rules, {})
+        woken = self._woken_by([*endings, *of_backfills], rules, {})
         self._wake(woken)
         self._end_for_backfills(of_backfills)
         for ended in of_backfills:

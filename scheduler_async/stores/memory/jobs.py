@@ -34,9 +34,8 @@ class JobWork(SuccessorWork):
         tables = self._tables
         names = {(change.namespace, change.id) for change in changes}
         jobs = {name: record.job for name in names if (record := self._find(*name)) is not None}
-        plan = EditPlan(jobs, count(tables.last_job + 1), now, by)
-        for change in changes:
-            plan.decide(change)
+        plan = EditPlan(jobs, count(tables.last_job + 1), now, by, self.decisions)
+        plan.decide_all(changes)
         if quota is not None:
             quota.check_jobs(len(tables.named.get(quota.namespace, ())), len(plan.added))
         linked = plan.linked
@@ -64,7 +63,7 @@ class JobWork(SuccessorWork):
     def review(self, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]) -> int | None:
         found = (record.job for record in above(self._tables.jobs, after) if _is_planned(record, now))
         jobs = list(islice(found, limit))
-        for before, job in reviewed_all(jobs, decide):
+        for before, job in reviewed_all(self.decisions, jobs, now, decide):
             self._update(before, job)
         return jobs[-1].uid if len(jobs) == limit else None
 
@@ -75,7 +74,7 @@ class JobWork(SuccessorWork):
         if record is None:
             return None
         job = record.job
-        self._let_go(record, rows_of_removal(job, now), now)
+        self._let_go(record, rows_of_removal(self.decisions, job, now), now)
         self._write_changes([removal(job, now, by)])
         others = [run for run in record.held if run != own_run]
         for run in others:

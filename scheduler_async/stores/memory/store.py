@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from scheduler_async.errors import StoreError
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.memory.work import Work
 from scheduler_async.stores.messages import NodeIdentity, NodeRow
 from scheduler_async.stores.protocol import documented
@@ -57,12 +58,18 @@ class MemoryStore:
         """None: there is no other clock than that of the machine."""
         return None
 
+    @property
+    def decisions(self) -> Decisions:
+        """Decisions that transactions need, and that are made outside of them."""
+        return self._work.decisions
+
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """Ignore *listener*, since no other process changes the store."""
 
     async def open(self) -> None:
         """Open the store, as it was when it was closed."""
         self._is_open = True
+        self._work.reconsider()
 
     async def close(self) -> None:
         """Close the store. It keeps its jobs."""

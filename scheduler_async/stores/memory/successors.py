@@ -10,6 +10,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
 from scheduler_async.rules.successors import Name, check_cycles, predecessor_of
 from scheduler_async.rules.terms import Rules
+from scheduler_async.stores.copy_records import Ruling
 from scheduler_async.stores.decisions import Woken, woken_by
 from scheduler_async.stores.memory.base import WorkBase
 
@@ -25,14 +26,22 @@ class SuccessorWork(WorkBase):
     def _check_links(self, jobs: Iterable[Job]) -> None:
         """Raise an error if *jobs* with new schedules would wait for each other, or for themselves."""
         links: dict[Name, Name | None] = {(job.namespace, job.id): predecessor_of(job) for job in jobs}
-        changed = [*links]
-        for name in changed:
-            at = links[name]
+        check_cycles({**self._chains(links.values()), **links}, links)
+
+    def _chains(self, names: Iterable[Name | None]) -> dict[Name, Name | None]:
+        """Return the links of all jobs to which these *names* lead."""
+        links: dict[Name, Name | None] = {}
+        for name in names:
+            at = name
             while at is not None and at not in links:
                 record = self._find(*at)
                 links[at] = None if record is None else predecessor_of(record.job)
                 at = links[at]
-        check_cycles(links, changed)
+        return links
+
+    def _links_beyond(self, rulings: Iterable[Ruling]) -> dict[Name, Name | None]:
+        """Return the links of all jobs to which those lead that a copy writes."""
+        return self._chains(predecessor_of(ruling.job) for ruling in rulings if ruling.verdict.writes)
 
     def _link(self, jobs: Iterable[tuple[Job | None, Job]]) -> None:
         """Write which jobs the given ones wait for: each as it was, if it is not new, and as it is."""

@@ -62,6 +62,13 @@ class Timetable:
             heappop(heap)
         return heap[0] if heap else None
 
+    def first_after(self, time: Micros) -> Micros | None:
+        """Return the first time after *time* that has a number."""
+        first = self.first
+        if first is None or first > time:
+            return first
+        return min((at for at in self._numbers if at > time), default=None)
+
     def numbers(self) -> list[int]:
         """Return all numbers."""
         return [*self._times]

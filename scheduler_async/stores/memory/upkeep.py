@@ -11,7 +11,7 @@ from scheduler_async.jobs.history import THE_SCHEDULER
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import disablings, removal, resumptions
-from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
+from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable, rows_of_removal
 from scheduler_async.stores.memory.base import DISABLED
 from scheduler_async.stores.memory.jobs import JobWork
 from scheduler_async.stores.memory.records import JobRecord, StoredRun
@@ -25,7 +25,7 @@ class UpkeepWork(JobWork):
     def disable_without_user(self, reason: str, now: Micros) -> list[Job]:
         jobs = (record.job for record in self._all_named(None))
         found = [job for job in jobs if job.user_id is None and job.state.phase is not DISABLED]
-        edits = [disabled_by(job, reason, now) for job in found]
+        edits = each(found, lambda job: disabled_by(self.decisions, job, reason, now))
         for edit in edits:
             self._put(edit.job)
         self._write_skips((edit.job, edit.skips, now) for edit in edits)
@@ -33,14 +33,15 @@ class UpkeepWork(JobWork):
         return [edit.job for edit in edits]
 
     def resume_paused(self, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
-        jobs = (self._tables.jobs[uid].job for uid in self._paused.until(now))
-        paused = nsmallest(limit, filter(is_readable, jobs), key=lambda job: job.state.paused_until or 0)
-        edits = [resumed_by_itself(job, now) for job in paused]
+        found = (self._tables.jobs[uid].job for uid in self._paused.until(now))
+        paused = nsmallest(limit, filter(is_readable, found), key=lambda job: job.state.paused_until or 0)
+        resumed = all_resumed(self.decisions, paused, now)
+        edits = [edit for _, edit in resumed]
         for edit in edits:
             self._put(edit.job)
         self._write_skips((edit.job, edit.skips, now) for edit in edits)
-        self._write_changes(resumptions(zip(paused, edits, strict=True)))
-        return edits, now if len(edits) == limit else self._paused.first
+        self._write_changes(resumptions(resumed))
+        return edits, now if len(edits) == limit else self._paused.first_after(now)
 
     def overgrown(self, uids: Sequence[int], keep: int) -> list[int]:
         jobs = self._tables.jobs
@@ -108,7 +109,7 @@ class UpkeepWork(JobWork):
             gone += [job for job in found if can_be_purged(job, spared) and not job.is_running]
         for job in looked_at:  # what remains does not hide other jobs, and is here the next time
             disabled.put(job.uid, job.state.disabled_at)
-        skips = {job.uid: rows_of_removal(job, now) for job in gone}
+        skips = dict(each(gone, lambda job: (job.uid, rows_of_removal(self.decisions, job, now))))
         for job in gone:
             self._let_go(jobs[job.uid], skips[job.uid], now)
         self._write_changes(removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in gone)

@@ -31,6 +31,7 @@ from scheduler_async.stores.codec import (
     unreadable_state,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, updating, write_rows
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
@@ -156,6 +157,7 @@ class WorkBase:
         self._specs: Cache[tuple[int, int, int], Job] = Cache(REMEMBERED_SPECS, REMEMBERED_BYTES)
         self._handlers: Cache[str, int] = Cache(REMEMBERED_SPECS)
         self.unreadable_rows = UnreadableRows()
+        self.decisions = Decisions()
         self.counted = 0
         """How often this store has incremented the activity counter."""
 

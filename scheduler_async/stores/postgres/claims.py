@@ -279,6 +279,7 @@ class ClaimWork(SuccessorWork, RateWork):
         until = now + terms.ahead
         if not 0 <= now - self._left_alone_since < LOOK_ANEW or len(self._left_alone) > MOST_LEFT_ALONE:
             self._left_alone, self._left_alone_since = set(), now
+        self._left_alone -= {job.uid for job in self.decisions.take_claimable()}
         if terms.limits_groups:
             await db.execute(GROUP_LOCK)  # before counting: a statement sees the rows as of its start
         started = await self._live_starts(db, now) if terms.group_rates else Counter()
@@ -292,13 +293,14 @@ class ClaimWork(SuccessorWork, RateWork):
         claimable = [job for job in jobs.values() if can_be_claimed(job, terms.handlers)]
         left_alone = {row[7] for row in taken} - {job.uid for job in claimable}
         self._left_alone |= left_alone
-        plan = ClaimPlan(now, terms)
+        plan = ClaimPlan(now, terms, self.decisions)
         if any(job.description.policy is not USUAL for job in claimable):
             counted = {job.uid: job for job in claimable}
             await self._recount(db, counted)
             claimable = list(counted.values())
         for job in claimable:
             plan.claim(job, run_ids[len(plan.runs)])
+        self._left_alone |= {job.uid for job in plan.undecided}
         idle = plan.passed_over
         repeated: list[Job] = []
         runs = plan.runs
@@ -437,7 +439,7 @@ class ClaimWork(SuccessorWork, RateWork):
         # Read the current jobs, which may have been edited since the claim.
         jobs = await self._claimed_by(db, runs, None)
         ours = [run for run in runs if run.id in jobs]
-        undone = put_back_all(jobs, ours)
+        undone = put_back_all(self.decisions, jobs, ours)
         freed = list({job.uid: job for job, _, _ in undone}.values())
         if freed:
             await db.execute(FREE, *columns_of([free_values(job) for job in freed]))

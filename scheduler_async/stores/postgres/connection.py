@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler_async.errors import StoreError
+from scheduler_async.schedules.patience import IN_TRANSACTION
 
 try:
     import asyncpg
@@ -71,7 +72,11 @@ class Link:
 
     async def _in_transaction(self, work: Callable[..., Awaitable[T]], begin: str, *args: Any) -> T:
         connection = await self._first(_begin, begin)
-        answer = await work(connection, *args)
+        inside = IN_TRANSACTION.set(True)
+        try:
+            answer = await work(connection, *args)
+        finally:
+            IN_TRANSACTION.reset(inside)
         await connection.execute("COMMIT")
         return answer
 

@@ -20,7 +20,7 @@ from scheduler_async.stores.copy_records import (
     RunRecord,
     missing_changes,
 )
-from scheduler_async.stores.decisions import linked_by_copy
+from scheduler_async.stores.decisions import linked_by_copy, without_cycles
 from scheduler_async.stores.postgres.base import SPEC, STATE_COLUMNS
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
 from scheduler_async.stores.postgres.endings import INSERT_TEXTS
@@ -146,6 +146,7 @@ class CopyWork(SuccessorWork):
         rows = await db.fetch(READ_RECORDS, [row[0] for row in locked])
         here = {(row[PLACE["namespace"]], row[PLACE["id"]]): _record(row) for row in rows}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
+        rulings = without_cycles(rulings, await self._links_beyond(db, rulings), here)
         wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
         handlers = await self._numbers_of(db, {job.handler for job in wanted})
         new = [job for job in wanted if not job.uid]

@@ -13,13 +13,16 @@ from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.columns import STATE_TYPES
 from scheduler_async.stores.conditions import RECORDED_AT
+from scheduler_async.stores.decided import Undecided
 from scheduler_async.stores.decisions import (
     CANCELLED,
     NEVER_BEGAN,
-    after,
     after_all,
     cancelled_by_stop,
+    each,
+    ended_by_death,
     interrupted,
+    left_by_run,
     process_gone,
     repeated_as,
     with_cancel_requests,
@@ -129,24 +132,36 @@ class EndingWork(BackfillWork):
             return None
         if any(item.run.is_instance for item in ended):
             return None
-        left, rows = _endings(ended, rules)
+        left, rows = self._endings(ended, rules)
         if any(one.skips or (one.kind is not None and disables(one)) for one in left.values()):
             return None
         await db.execute(FINISH_AT_ONCE, *columns_of(rows), len(rows))
         self.counted += 1
         return [left[item.run.id] for item in ended]
 
+    def _endings(self, ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transition], list[tuple[Any, ...]]]:
+        """Return the new states of unchanged jobs by run, and the rows to write by job number."""
+        ordered = sorted(ended, key=lambda item: item.run.uid)
+        changes = each(ordered, lambda item: left_by_run(self.decisions, item.run.job, item, rules))
+        left: dict[int, Transition] = {}
+        rows = []
+        for item, one in zip(ordered, changes, strict=True):
+            left[item.run.id] = one
+            rows.append((*stored_state(one.state), *_ending(item)[:-1], item.run.uid, item.run.id))
+        return left, rows
+
     async def finish(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> list[Transition | None]:
         if not ended:
             return []
         if any(item.run.is_backfill for item in ended):
             others = iter(await self.finish(db, [item for item in ended if not item.run.is_backfill], rules))
-            of_backfills = iter(await self._finish_for_backfills(db, [item for item in ended if item.run.is_backfill]))
+            backfilled = [item for item in ended if item.run.is_backfill]
+            of_backfills = iter(await self._finish_for_backfills(db, backfilled, rules))
             return [next(of_backfills if item.run.is_backfill else others) for item in ended]
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
         await self._lock_followed(db, ended)
-        left, rows = _endings([item for item in ended if not item.run.is_instance], rules)
+        left, rows = self._endings([item for item in ended if not item.run.is_instance], rules)
         done: set[int] = set()
         if rows:
             _, found = await db.fetchrow(FINISH_UNTOUCHED, *columns_of(rows))
@@ -168,14 +183,20 @@ class EndingWork(BackfillWork):
             left |= await self._recorded_before(db, [item for item in ended if item.run.id not in left], rules)
         return [left.get(item.run.id) for item in ended]
 
-    async def _finish_for_backfills(self, db: Connection, ended: Sequence[EndedRun]) -> list[Transition | None]:
+    async def _finish_for_backfills(
+        self, db: Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Transition | None]:
         if stopped := cancelled_by_stop(ended):
             ended = with_cancel_requests(ended, await self._cancels_of(db, stopped))
-        ours = await self._end_for_backfills(db, ended)
-        await self._write_ended_runs(db, [item for item in ended if item.run.id in ours])
-        others = [item for item in ended if item.run.id not in ours]
-        before = await self._recorded_before(db, others, Rules()) if others else {}
-        return [Transition(item.run.job) if item.run.id in ours | before.keys() else None for item in ended]
+        found = await self._end_for_backfills(db, ended)
+        ours = [item for item in ended if item.run.id in found]
+        await self._write_ended_runs(db, ours)
+        woken = await self._wake_successors(db, ours, rules)
+        left = {item.run.id: with_successors(Transition(item.run.job), item.run.id, woken) for item in ours}
+        if len(ours) < len(ended):
+            recorded = await self._endings_of(db, [item for item in ended if item.run.id not in found])
+            left |= {item.run.id: Transition(item.run.job) for item in recorded}
+        return [left.get(item.run.id) for item in ended]
 
     async def _write_ended_runs(self, db: Connection, ended: Sequence[EndedRun]) -> None:
         """Write how runs of backfills ended. Their jobs do not change."""
@@ -201,20 +222,21 @@ class EndingWork(BackfillWork):
         ours = [item for item in ended if item.run.id in jobs]
         if not ours:
             return {}
-        found = after_all(jobs, ours, rules)
+        found = after_all(self.decisions, jobs, ours, rules)
         left = {run: one for run, (_, one) in found.items()}
         await self._write_endings(db, [one.job for one in left.values()], ours)
         await self._write_changes(db, disablings([(*found[item.run.id], item.finished_at) for item in ours]))
         return left
 
     async def _recorded_before(self, db: Connection, ended: Sequence[EndedRun], rules: Rules) -> dict[int, Transition]:
-        """Return the endings that an earlier call has recorded although its answer was lost."""
+        """Return what the endings have left that an earlier call has recorded although its answer was lost."""
+        recorded = await self._endings_of(db, ended)
+        return {item.run.id: left_by_run(self.decisions, item.run.job, item, rules) for item in recorded}
+
+    async def _endings_of(self, db: Connection, ended: Sequence[EndedRun]) -> list[EndedRun]:
+        """Return those of the endings that are recorded."""
         found = {run: ending for run, *ending in await db.fetch(SELECT_ENDINGS, [item.run.id for item in ended])}
-        return {
-            item.run.id: after(item.run.job, item, rules)
-            for item in ended
-            if found.get(item.run.id) == [item.finished_at, item.ending.outcome._value_]
-        }
+        return [item for item in ended if found.get(item.run.id) == [item.finished_at, item.ending.outcome._value_]]
 
     async def _write_endings(self, db: Connection, jobs: Sequence[Job], ended: Sequence[EndedRun]) -> None:
         """Write *jobs* after runs of them have ended. Several may be of the same job, whose last state counts."""
@@ -255,12 +277,17 @@ class EndingWork(BackfillWork):
         self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Record all runs of *node* as interrupted, except the *known* ones."""
+        interrupted_runs = await self._interrupt_regular(db, node, known, problem, now, rules)
+        return interrupted_runs + await self._interrupt_backfills(db, node, known, problem, now, rules)
+
+    async def _interrupt_regular(
+        self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
+    ) -> list[tuple[Transition, ClaimedRun]]:
         await self._lock_held(db, node)
         held = [*await db.fetch(LOCK_HELD, node), *await db.fetch(LOCK_HELD_INSTANCES, node)]
         rows = [row for row in held if row[WIDTH] not in known]
-        for_backfills = await self._interrupt_backfills(db, node, known, problem, now, rules)
         if not rows:
-            return for_backfills
+            return []
         cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
         attempts = {row[0]: tuple(row[1:]) for row in await db.fetch(SELECT_ATTEMPTS, [row[WIDTH] for row in rows])}
         found = await self._jobs(db, [row[:WIDTH] for row in rows], now)
@@ -275,7 +302,11 @@ class EndingWork(BackfillWork):
             if job is None or (has_unreadable_state(job) and job.uid not in deleted):
                 continue
             run_id = row[WIDTH] if row[WIDTH] in attempts else None
-            edit, ended = interrupted(job, run_id, attempts.get(run_id, (None,) * 5), problem, now, rules, cancels)
+            told = attempts.get(run_id, (None,) * 5)
+            try:
+                edit, ended = interrupted(self.decisions, job, run_id, told, problem, now, rules, cancels)
+            except Undecided:
+                continue
             if edit.attempt is not None:
                 again = await self._repeat(db, ended, edit.attempt, asked_for=problem == NEVER_BEGAN)
                 ended = ended if again is None else repeated_as(ended, again)
@@ -284,19 +315,18 @@ class EndingWork(BackfillWork):
             endings.append(ended)
             found[job.uid] = edit.job  # another run of it may be next
         if not endings:
-            return for_backfills
+            return []
         jobs = [edit.job for edit in edits]
         await self._write_endings(db, [job for job in jobs if job.uid not in deleted], endings)
         await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
         await self._write_changes(db, disablings((job, edit, now) for job, edit in zip(befores, edits, strict=True)))
         if cancels:
-            await db.execute(FORGET_REQUESTS, list(cancels))
+            await db.execute(FORGET_REQUESTS, [item.run.id for item in endings if item.run.id in cancels])
         await self._tell(db, jobs)
         woken = await self._wake_successors(db, endings, rules)
-        interrupted_runs = [
+        return [
             (with_successors(edit, ended.run.id, woken), ended.run) for edit, ended in zip(edits, endings, strict=True)
         ]
-        return interrupted_runs + for_backfills
 
     async def _repeat(self, db: Connection, ended: EndedRun, attempt: Attempt, *, asked_for: bool) -> int | None:
         """Let any node make another *attempt* at an interrupted manual run. Return its id.
@@ -321,24 +351,18 @@ class EndingWork(BackfillWork):
         cancels = await self._cancels_of(db, [row[WIDTH] for row in rows])
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         ended = [
-            interrupted(job, row[WIDTH], row[WIDTH + 1 :], problem, now, rules, cancels)[1]
+            ended_by_death(job, row[WIDTH], row[WIDTH + 1 :], problem, now, cancels)
             for row in rows
             if (job := jobs.get(row[0])) is not None
         ]
         await self._end_for_backfills(db, ended)
         await self._write_ended_runs(db, ended)
         await self._tell_of_request(db)
-        return [(Transition(item.run.job, ending=item.ending), item.run) for item in ended]
-
-
-def _endings(ended: Sequence[EndedRun], rules: Rules) -> tuple[dict[int, Transition], list[tuple[Any, ...]]]:
-    """Return the new states of unchanged jobs by run, and the rows to write by job number."""
-    left: dict[int, Transition] = {}
-    rows = []
-    for item in sorted(ended, key=lambda item: item.run.uid):
-        one = left[item.run.id] = after(item.run.job, item, rules)
-        rows.append((*stored_state(one.state), *_ending(item)[:-1], item.run.uid, item.run.id))
-    return left, rows
+        woken = await self._wake_successors(db, ended, rules)
+        return [
+            (with_successors(Transition(item.run.job, ending=item.ending), item.run.id, woken), item.run)
+            for item in ended
+        ]
 
 
 def _ending(item: EndedRun) -> tuple[Any, ...]:

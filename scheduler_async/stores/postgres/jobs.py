@@ -166,9 +166,8 @@ class JobWork(SuccessorWork):
         jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
         new_numbers = NEW_NUMBERS if jobs or quota else NEW_NUMBERS_ONLY
         numbers = iter(await db.fetchval(new_numbers, len(names) - len(jobs)) if len(jobs) < len(names) else [])
-        plan = EditPlan(jobs, numbers, now, by)
-        for change in changes:
-            plan.decide(change)
+        plan = EditPlan(jobs, numbers, now, by, self.decisions)
+        plan.decide_all(changes)
         if quota is not None and quota.max_jobs is not None and plan.added:
             stored = await db.fetchval(COUNT_JOBS, kept(quota.namespace), quota.max_jobs)
             quota.check_jobs(stored, len(plan.added))
@@ -198,7 +197,7 @@ class JobWork(SuccessorWork):
         self, db: Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
     ) -> int | None:
         rows = await db.fetch(REVIEW, after, now, limit)
-        changed = reviewed_all((await self._jobs(db, rows, now)).values(), decide)
+        changed = reviewed_all(self.decisions, (await self._jobs(db, rows, now)).values(), now, decide)
         await self._update(db, changed)
         if changed:
             await self._tell(db, [job for _, job in changed])
@@ -240,7 +239,7 @@ class JobWork(SuccessorWork):
             return None
         await db.execute(REMOVE_JOBS, [job.uid], now)
         await db.execute(UNLINK, [job.uid])
-        await self._write_skips(db, [(job, rows_of_removal(job, now), now)])
+        await self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])
         await self._write_changes(db, [removal(job, now, by)])
         await db.execute(CANCEL_REQUESTED, job.uid, now, REMOVED)
         runs = {run for (run,) in await db.fetch(RUNS_OF_JOB, job.uid)}

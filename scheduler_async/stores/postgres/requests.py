@@ -186,7 +186,7 @@ class RequestWork(EndingWork):
         of_backfills = [run for run in runs if run.is_backfill]
         if of_backfills:
             never = [never_begun(run, cancels[run.id]) for run in of_backfills if run.id in cancels]
-            await self._finish_for_backfills(db, never)
+            await self._finish_for_backfills(db, never, Rules())
             await self._release_for_backfills(db, [run for run in of_backfills if run.id not in cancels])
             runs = [run for run in runs if not run.is_backfill]
             cancels = {run.id: cancels[run.id] for run in runs if run.id in cancels}

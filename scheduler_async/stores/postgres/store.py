@@ -19,6 +19,7 @@ from scheduler_async.logs import say
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.addresses import A_URL, read_url
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.messages import (
     MIGRATED,
     Claims,
@@ -155,6 +156,11 @@ class PostgresStore:
     def clock(self) -> SharedClock:
         """The clock of the database, as this process estimates it."""
         return self._clock
+
+    @property
+    def decisions(self) -> Decisions:
+        """Decisions that transactions need, and that are made outside of them."""
+        return self._work.decisions
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """Call *listener* when other processes have changed the store, with the due time and the number of jobs."""

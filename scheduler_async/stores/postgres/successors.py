@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
 from scheduler_async.rules.successors import Name, check_cycles, predecessor_of
 from scheduler_async.rules.terms import Rules
+from scheduler_async.stores.copy_records import Ruling
 from scheduler_async.stores.decisions import Woken, woken_by
 from scheduler_async.stores.postgres.base import HELD, LOCK_STATES, UPDATE_ONLY_STATES, WIDTH, WorkBase
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
@@ -82,11 +83,20 @@ class SuccessorWork(WorkBase):
     async def _check_links(self, db: Connection, jobs: Sequence[Job]) -> None:
         """Raise an error if *jobs* with new schedules would wait for each other, or for themselves."""
         links: dict[Name, Name | None] = {(job.namespace, job.id): predecessor_of(job) for job in jobs}
-        wanted = [name for name in links.values() if name is not None]
-        if wanted:
-            await db.execute(LINK_LOCK)
-            found = await db.fetch(CHAINS, *columns_of(wanted, 2))
-            check_cycles({**{tuple(row[:2]): tuple(row[2:]) for row in found}, **links}, links)
+        check_cycles({**await self._chains(db, links.values()), **links}, links)
+
+    async def _chains(self, db: Connection, names: Iterable[Name | None]) -> dict[Name, Name]:
+        """Return the links of all jobs to which these *names* lead. Until the end, no other transaction changes any."""
+        wanted = [name for name in names if name is not None]
+        if not wanted:
+            return {}
+        await db.execute(LINK_LOCK)
+        found = await db.fetch(CHAINS, *columns_of(wanted, 2))
+        return {(row[0], row[1]): (row[2], row[3]) for row in found}
+
+    async def _links_beyond(self, db: Connection, rulings: Sequence[Ruling]) -> dict[Name, Name]:
+        """Return the links of all jobs to which those lead that a copy writes."""
+        return await self._chains(db, [predecessor_of(ruling.job) for ruling in rulings if ruling.verdict.writes])
 
     async def _link(self, db: Connection, jobs: Sequence[Job]) -> None:
         """Write which jobs the given ones wait for, after their schedules have changed."""

@@ -10,7 +10,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.codec import has_unreadable_state
-from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
+from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable, rows_of_removal
 from scheduler_async.stores.messages import PURGED, REMOVED
 from scheduler_async.stores.postgres.base import LOCK_STATES, SELECT_STATE, UPDATE_ONLY_STATES, WorkBase
 from scheduler_async.stores.postgres.bulk_writes import write_rows
@@ -97,7 +97,7 @@ class UpkeepWork(WorkBase):
     async def disable_without_user(self, db: Connection, reason: str, now: Micros) -> list[Job]:
         rows = await db.fetch(LOCK_WITHOUT_USER)
         found = [job for job in (await self._jobs(db, rows, None)).values() if not has_unreadable_state(job)]
-        edits = [disabled_by(job, reason, now) for job in found]
+        edits = each(found, lambda job: disabled_by(self.decisions, job, reason, now))
         if edits:
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(edit.job.state), edit.job.uid) for edit in edits])
             await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
@@ -113,11 +113,12 @@ class UpkeepWork(WorkBase):
     async def resume_paused(self, db: Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
         rows = await db.fetch(LOCK_PAUSED, now, limit)
         paused = [job for job in (await self._jobs(db, rows)).values() if is_readable(job)] if rows else []
-        edits = [resumed_by_itself(job, now) for job in paused]
+        resumed = all_resumed(self.decisions, paused, now)
+        edits = [edit for _, edit in resumed]
         if edits:
             await write_rows(db, UPDATE_ONLY_STATES, [(*stored_state(edit.state), edit.job.uid) for edit in edits])
             await self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
-            await self._write_changes(db, resumptions(zip(paused, edits, strict=True)))
+            await self._write_changes(db, resumptions(resumed))
             await self._tell(db, [edit.job for edit in edits])
         if len(edits) == limit:
             return edits, now
@@ -159,7 +160,7 @@ class UpkeepWork(WorkBase):
         if jobs:
             await db.execute(REMOVE_JOBS, [job.uid for job in jobs], now)
             await db.execute(UNLINK, [job.uid for job in jobs])
-            await self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
+            await self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
             await db.executemany(CANCEL_REQUESTED, [(job.uid, now, REMOVED) for job in jobs])
             records = [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs]
             await self._write_changes(db, records)

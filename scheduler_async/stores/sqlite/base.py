@@ -19,6 +19,7 @@ from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.groups import NO_GROUP, group_key
 from scheduler_async.rules.order import order
+from scheduler_async.schedules.patience import IN_TRANSACTION
 from scheduler_async.stores.cache import Cache
 from scheduler_async.stores.change_codec import CHANGE_COLUMNS, ChangeRecord
 from scheduler_async.stores.codec import (
@@ -36,6 +37,7 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import IS_DECISION
+from scheduler_async.stores.decided import Decisions, Undecided
 from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.row_range import RowRange, TimedRows
@@ -158,6 +160,7 @@ def in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -
     """Do *work* in a transaction. Roll back if it raises."""
     # IMMEDIATE: a transaction that begins by reading cannot always upgrade to writing.
     db.execute("BEGIN IMMEDIATE")
+    inside = IN_TRANSACTION.set(True)
     try:
         result = work(db, *args)
         db.execute("COMMIT")
@@ -165,6 +168,8 @@ def in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -
         if db.in_transaction:  # a full disk rolls back on its own
             db.execute("ROLLBACK")
         raise
+    finally:
+        IN_TRANSACTION.reset(inside)
     return result
 
 
@@ -186,6 +191,7 @@ class WorkBase:
         self._last_job: int | None = None  # the highest number that a job ever had, if it was read since then
         self._last_change: int | None = None  # the same of changes
         self.unreadable_rows = UnreadableRows()
+        self.decisions = Decisions()
         self._queue: ReadyQueue | None = None
         self._queue_until: Micros = EARLIEST
 
@@ -204,7 +210,7 @@ class WorkBase:
             result: T = in_transaction(db, self._in_view_of_others, needs_current, work, args)
         except BaseException as error:
             self._queue = None  # jobs that were taken out of it are still due
-            if not isinstance(error, SchedulerError):  # a refusal precedes all writes
+            if not isinstance(error, SchedulerError | Undecided):  # a refusal precedes all writes
                 self._remembered.clear()  # added jobs were rolled back, and their numbers will be reused
                 self._last_job = self._last_change = None
             raise
@@ -325,7 +331,7 @@ class WorkBase:
 
     def _remember(self, job: Job) -> None:
         described = job.description
-        if not described.schedule.is_known:  # its class may be imported at any time
+        if not described.schedule.is_known:  # its class may be imported at any time, or it was not read yet
             return
         self._remembered.put(job.uid, job, len(described.payload_json) + len(described.metadata_json))
 

@@ -215,7 +215,7 @@ class ClaimWork(SuccessorWork, RateWork):
         run_id = self._last_number(db, LAST_RUN)
         here = None if terms.handlers is None else frozenset(terms.handlers)
         unhandled: list[Job] = []
-        plan = ClaimPlan(now, terms)
+        plan = ClaimPlan(now, terms, self.decisions)
         for row, described in zip(rows, self._described(db, rows), strict=True):
             job = self._job(row, described, now)
             if job is None or not can_be_claimed(job, here):
@@ -226,6 +226,7 @@ class ClaimWork(SuccessorWork, RateWork):
                 job = self._recounted(db, job)
             if plan.claim(job, run_id + 1):
                 run_id += 1
+        self._left_alone |= {job.uid for job in plan.undecided}
         WRITE_STATE.all(db, map(free_values, plan.passed_over))
         for job in plan.passed_over:
             self._add_if_due(job)
@@ -268,11 +269,18 @@ class ClaimWork(SuccessorWork, RateWork):
             overlaps=bool(plan.overlapped),
         )
 
+    def _take_up_decided(self) -> None:
+        """Consider jobs again that claims have left out so far, since it is decided what to do."""
+        for job in self.decisions.take_claimable():
+            self._left_alone.discard(job.uid)
+            self._add_if_due(job)
+
     def _select_due(
         self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms, handlers: str, started: Mapping[str, int]
     ) -> list[Row]:
         """Return the first due jobs, up to the limit and the limits of their groups."""
         self._renew_queue(handlers)
+        self._take_up_decided()
         few = self._select_few_due(db, now, terms, handlers)
         if few is not None:
             return few
@@ -422,7 +430,7 @@ class ClaimWork(SuccessorWork, RateWork):
         # Read the current jobs, which may have been edited since the claim.
         jobs = self._claimed_by(db, runs, None, SELECT_RELEASED)
         ours = [run for run in runs if run.id in jobs]
-        undone = put_back_all(jobs, ours)
+        undone = put_back_all(self.decisions, jobs, ours)
         freed = [job for job, _, _ in undone]
         self._free(db, freed, (run.id for run in ours))
         self._delete_removed(db, freed)

@@ -23,7 +23,7 @@ from scheduler_async.stores.copy_records import (
     RunRecord,
     missing_changes,
 )
-from scheduler_async.stores.decisions import linked_by_copy
+from scheduler_async.stores.decisions import linked_by_copy, without_cycles
 from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, read_job_to_copy, read_run_record
 from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS
 from scheduler_async.stores.sqlite.bulk_writes import inserting
@@ -129,6 +129,7 @@ class CopyWork(SuccessorWork):
         found = db.execute(FIND_RECORDS, (names,)).fetchall()
         here = {(row[PLACE["namespace"]], row[PLACE["id"]]): _record(row) for row in found}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]
+        rulings = without_cycles(rulings, self._links_beyond(db, rulings), here)
         wanted = [ruling.job for ruling in rulings if ruling.verdict.writes]
         numbers: dict[str, int] = {}
         for job in wanted:

@@ -13,12 +13,15 @@ from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.stores.change_codec import disables, disablings
 from scheduler_async.stores.codec import STATE_FIELDS, has_unreadable_state, state_values
 from scheduler_async.stores.conditions import RECORDED_AT
+from scheduler_async.stores.decided import Undecided
 from scheduler_async.stores.decisions import (
     NEVER_BEGAN,
-    after,
     after_all,
     cancelled_by_stop,
+    each,
+    ended_by_death,
     interrupted,
+    left_by_run,
     process_gone,
     repeated_as,
     with_cancel_requests,
@@ -64,7 +67,7 @@ class EndingWork(BackfillWork):
             ended = with_cancel_requests(ended, self._cancels_of(db, stopped))
         if any(item.run.is_instance for item in ended):
             return self._finish_several(db, ended, rules)
-        left = [after(item.run.job, item, rules) for item in ended]
+        left = each(ended, lambda item: left_by_run(self.decisions, item.run.job, item, rules))
         found = FINISH_UNTOUCHED.all(
             db,
             ([*state_values(one.job.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True)),
@@ -90,14 +93,21 @@ class EndingWork(BackfillWork):
         left = {
             PLAIN: iter(self.finish(db, plain, rules)),  # first, because it may start the transaction again
             SEVERAL: iter(self._finish_touched(db, several, rules)),
-            OF_BACKFILL: iter(self._finish_for_backfills(db, of_backfills)),
+            OF_BACKFILL: iter(self._finish_for_backfills(db, of_backfills, rules)),
         }
         return [next(left[_kind_of(item)]) for item in ended]
 
-    def _finish_for_backfills(self, db: sqlite3.Connection, ended: Sequence[EndedRun]) -> list[Transition | None]:
-        ours = self._end_for_backfills(db, ended)
-        self._write_ended_runs(db, [item for item in ended if item.run.id in ours])
-        return [Transition(item.run.job) if item.run.id in ours else None for item in ended]
+    def _finish_for_backfills(
+        self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
+    ) -> list[Transition | None]:
+        if not ended:
+            return []
+        found = self._end_for_backfills(db, ended)
+        ours = [item for item in ended if item.run.id in found]
+        self._write_ended_runs(db, ours)
+        woken = self._wake_successors(db, ours, rules)
+        left = {item.run.id: with_successors(Transition(item.run.job), item.run.id, woken) for item in ours}
+        return [left.get(item.run.id) for item in ended]
 
     def _finish_touched(
         self, db: sqlite3.Connection, ended: Sequence[EndedRun], rules: Rules
@@ -106,7 +116,7 @@ class EndingWork(BackfillWork):
         now = max((item.finished_at for item in ended), default=0)
         jobs = self._claimed_by(db, (item.run for item in ended), now)
         ours = [item for item in ended if item.run.id in jobs]
-        found = after_all(jobs, ours, rules)
+        found = after_all(self.decisions, jobs, ours, rules)
         left = {run: one for run, (_, one) in found.items()}
         self._free(db, (one.job for one in left.values()), left)
         self._delete_removed(db, (one.job for one in left.values()))
@@ -182,7 +192,10 @@ class EndingWork(BackfillWork):
             job = jobs.get(row[0])
             if job is None or (has_unreadable_state(job) and not self._delete_removed(db, [job])):
                 continue
-            edit, ended = interrupted(job, row[-6], row[-5:], problem, now, rules, cancels)
+            try:
+                edit, ended = interrupted(self.decisions, job, row[-6], row[-5:], problem, now, rules, cancels)
+            except Undecided:
+                continue
             if not has_unreadable_state(job):
                 self._free(db, [edit.job], [row[-7]])
                 self._delete_removed(db, [edit.job])
@@ -223,13 +236,17 @@ class EndingWork(BackfillWork):
         cancels = self._cancels_of(db, [row[-7] for row in rows])
         jobs = self._jobs(db, [row[:-7] for row in rows], now)
         ended = [
-            interrupted(job, row[-6] or row[-7], row[-5:], problem, now, rules, cancels)[1]
+            ended_by_death(job, row[-6] or row[-7], row[-5:], problem, now, cancels)
             for row in rows
             if (job := jobs.get(row[0])) is not None
         ]
         self._end_for_backfills(db, ended)
         self._write_ended_runs(db, ended)
-        return [(Transition(item.run.job, ending=item.ending), item.run) for item in ended]
+        woken = self._wake_successors(db, ended, rules) if ended else ()
+        return [
+            (with_successors(Transition(item.run.job, ending=item.ending), item.run.id, woken), item.run)
+            for item in ended
+        ]
 
 
 def _kind_of(item: EndedRun) -> int:

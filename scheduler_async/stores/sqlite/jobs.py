@@ -131,9 +131,8 @@ class JobWork(SuccessorWork):
         quota: Quota | None = None,
     ) -> list[Transition | None]:
         jobs, uid = self._find(db, changes)
-        plan = EditPlan(jobs, count(uid + 1), now, by)
-        for change in changes:
-            plan.decide(change)
+        plan = EditPlan(jobs, count(uid + 1), now, by, self.decisions)
+        plan.decide_all(changes)
         if quota is not None and quota.max_jobs is not None and plan.added:
             (stored,) = db.execute(COUNT_JOBS, (quota.namespace, quota.max_jobs)).fetchone()
             quota.check_jobs(stored, len(plan.added))
@@ -191,7 +190,7 @@ class JobWork(SuccessorWork):
         self, db: sqlite3.Connection, after: int, limit: int, now: Micros, decide: Callable[[Job], Job | None]
     ) -> int | None:
         rows = db.execute(REVIEW, (after, now, limit)).fetchall()
-        changed = reviewed_all(self._jobs(db, rows, now).values(), decide)
+        changed = reviewed_all(self.decisions, self._jobs(db, rows, now).values(), now, decide)
         self._update_all(db, changed, {})
         for _, job in changed:
             self._add_if_due(job)
@@ -239,7 +238,7 @@ class JobWork(SuccessorWork):
             return None
         db.execute(REMOVE, (now, job.uid))
         db.execute(UNLINK, (job.uid,))
-        self._write_skips(db, [(job, rows_of_removal(job, now), now)])
+        self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])
         self._write_changes(db, [removal(job, now, by)])
         db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid))
         db.execute(FORGET_REQUESTED, (job.uid,))

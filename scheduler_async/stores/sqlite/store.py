@@ -24,6 +24,7 @@ from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.logs import say
 from scheduler_async.rules.terms import Transition
 from scheduler_async.shielding import carried_through
+from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.messages import (
     MIGRATED,
     ClaimTerms,
@@ -123,6 +124,11 @@ class SQLiteStore:
     def clock(self) -> None:
         """None: all nodes are on one machine, and use its clock."""
         return None
+
+    @property
+    def decisions(self) -> Decisions:
+        """Decisions that transactions need, and that are made outside of them."""
+        return self._work.decisions
 
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """Ignore *listener*. Changes by other processes show in `version`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from scheduler_async.jobs.run import ClaimedRun, EndedRun
 from scheduler_async.rules.successors import Name, check_cycles, predecessor_of
 from scheduler_async.rules.terms import Rules
 from scheduler_async.stores.codec import state_values
+from scheduler_async.stores.copy_records import Ruling
 from scheduler_async.stores.decisions import Woken, woken_by
 from scheduler_async.stores.sqlite.base import SELECT_STATE, STATE_END, UPDATE_ONLY_STATE, WorkBase
 from scheduler_async.stores.unreadable import is_count
@@ -54,10 +55,17 @@ class SuccessorWork(WorkBase):
     def _check_links(self, db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
         """Raise an error if *jobs* with new schedules would wait for each other, or for themselves."""
         links: dict[Name, Name | None] = {(job.namespace, job.id): predecessor_of(job) for job in jobs}
-        wanted = [name for name in links.values() if name is not None]
-        if wanted:
-            found = db.execute(CHAINS, (json.dumps(wanted),)).fetchall()
-            check_cycles({**{row[:2]: row[2:] for row in found}, **links}, links)
+        check_cycles({**self._chains(db, links.values()), **links}, links)
+
+    def _chains(self, db: sqlite3.Connection, names: Iterable[Name | None]) -> dict[Name, Name]:
+        """Return the links of all jobs to which these *names* lead."""
+        wanted = [name for name in names if name is not None]
+        found = db.execute(CHAINS, (json.dumps(wanted),)).fetchall() if wanted else ()
+        return {row[:2]: row[2:] for row in found}
+
+    def _links_beyond(self, db: sqlite3.Connection, rulings: Sequence[Ruling]) -> dict[Name, Name]:
+        """Return the links of all jobs to which those lead that a copy writes."""
+        return self._chains(db, [predecessor_of(ruling.job) for ruling in rulings if ruling.verdict.writes])
 
     def _link(self, db: sqlite3.Connection, jobs: Sequence[Job]) -> None:
         """Write which jobs the given ones wait for, after their schedules have changed."""

@@ -13,7 +13,7 @@ from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.codec import has_unreadable_state, state_values
 from scheduler_async.stores.conditions import HAS_ENDED
-from scheduler_async.stores.decisions import can_be_purged, disabled_by, is_readable, resumed_by_itself, rows_of_removal
+from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable, rows_of_removal
 from scheduler_async.stores.messages import PURGED, REMOVED
 from scheduler_async.stores.sqlite.base import EDITED, SELECT_STATE, UPDATE_ONLY_STATE, WorkBase
 from scheduler_async.stores.sqlite.history import chained
@@ -74,7 +74,7 @@ class UpkeepWork(WorkBase):
     def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
         rows = db.execute(f"{EDITED} WHERE j.user_id IS NULL AND s.phase <> 'disabled'").fetchall()
         found = [job for job in self._jobs(db, rows, None).values() if not has_unreadable_state(job)]
-        edits = [disabled_by(job, reason, now) for job in found]
+        edits = each(found, lambda job: disabled_by(self.decisions, job, reason, now))
         UPDATE_ONLY_STATE.all(db, ((*state_values(edit.job.state), edit.job.uid) for edit in edits))
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
         self._write_changes(db, disablings((job, edit, now) for job, edit in zip(found, edits, strict=True)))
@@ -88,10 +88,11 @@ class UpkeepWork(WorkBase):
     def resume_paused(self, db: sqlite3.Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
         rows = db.execute(PAUSED_UNTIL, (now, limit)).fetchall()
         paused = [job for job in self._jobs(db, rows).values() if is_readable(job)]
-        edits = [resumed_by_itself(job, now) for job in paused]
+        resumed = all_resumed(self.decisions, paused, now)
+        edits = [edit for _, edit in resumed]
         UPDATE_ONLY_STATE.all(db, ((*state_values(edit.state), edit.job.uid) for edit in edits))
         self._write_skips(db, [(edit.job, edit.skips, now) for edit in edits])
-        self._write_changes(db, resumptions(zip(paused, edits, strict=True)))
+        self._write_changes(db, resumptions(resumed))
         for edit in edits:
             self._add_if_due(edit.job)
         (next_end,) = db.execute(NEXT_PAUSE_END, (now,)).fetchone()
@@ -130,7 +131,7 @@ class UpkeepWork(WorkBase):
         rows.close()
         db.executemany(REMOVE, [(now, job.uid) for job in jobs])
         db.executemany(UNLINK, [(job.uid,) for job in jobs])
-        self._write_skips(db, [(job, rows_of_removal(job, now), now) for job in jobs])
+        self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
         db.executemany(CANCEL_REQUESTED, [(now, REMOVED, job.uid) for job in jobs])
         db.executemany(FORGET_REQUESTED, [(job.uid,) for job in jobs])
         self._write_changes(db, [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs])

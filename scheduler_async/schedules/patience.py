@@ -1,0 +1,27 @@
+"""Whether there is time to call what may take long: code of users, and the library of public holidays. Pure.
+
+`stores/decided.py` says why there is none within a transaction.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+IN_TRANSACTION: ContextVar[bool] = ContextVar("IN_TRANSACTION", default=False)
+"""Whether the caller is within a transaction of a store."""
+
+GIVEN_UP: ContextVar[str | None] = ContextVar("GIVEN_UP", default=None)
+"""Why schedules of users are not asked any more, if they are not."""
+
+PATIENCE = 10.0  # seconds
+"""A schedule that does not answer within this time counts as failing."""
+
+
+class TakesLong(Exception):  # noqa: N818 - a message to the store, which users never see
+    """A schedule cannot be read at once."""
+
+
+def check_time() -> None:
+    """Raise `TakesLong` within a transaction. Call it before something that may take long."""
+    if IN_TRANSACTION.get():
+        raise TakesLong

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.policies import USUAL
+from scheduler_async.schedules.patience import IN_TRANSACTION
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.decisions import can_be_claimed
 from scheduler_async.stores.messages import Claims, ClaimTerms, NodeLost
@@ -94,8 +95,12 @@ class LoneClaimWork(ClaimWork):
         if unhandled or waiting > min(FEW, slots, terms.limit - 1):
             return None
         taken = [row for row in rows if row[7] is not None]
-        jobs = await self._jobs(db, [row[7 : 7 + WIDTH] for row in taken], now)
-        plan = ClaimPlan(now, terms)
+        inside = IN_TRANSACTION.set(True)  # a lock is held all the same
+        try:
+            jobs = await self._jobs(db, [row[7 : 7 + WIDTH] for row in taken], now)
+        finally:
+            IN_TRANSACTION.reset(inside)
+        plan = ClaimPlan(now, terms, self.decisions)
         if not all(_is_plain(job) and can_be_claimed(job, terms.handlers) for job in jobs.values()):
             return None
         for job, run in zip(jobs.values(), sorted(row[6] for row in taken), strict=False):
@@ -122,4 +127,6 @@ class LoneClaimWork(ClaimWork):
 
 def _is_plain(job: Job) -> bool:
     """Return whether the claim of a job concerns no other rows than its own."""
-    return job.description.policy is USUAL and not job.description.schedule.follows_runs and not job.state.running
+    schedule = job.description.schedule
+    is_plain = job.description.policy is USUAL and not job.state.running
+    return is_plain and not (schedule.follows_runs or schedule.may_be_slow)

@@ -91,6 +91,20 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def browser(session: nox.Session) -> None:
+    """Test the page in Chromium. Without a browser, this fails."""
+    session.install("-e", ".[cli,otel,web]", *group("test"))
+    session.run("pytest", "tests/web/test_browser.py", *session.posargs, env={"BROWSER_TESTS": "1"})
+
+
+@nox.session
+def screenshots(session: nox.Session) -> None:
+    """Take the pictures of the page in examples/screenshots again. They look the same each time."""
+    session.install("-e", ".[cli,otel,web]", *group("test"))
+    session.run("python", "-m", "tests.web.screenshots", *session.posargs)
+
+
+@nox.session
 def zones(session: nox.Session) -> None:
     """Test daylight saving time in every zone, with every transition from 2000 to 2037."""
     session.install("-e", ".[cli,otel]", *group("test"))

@@ -51,7 +51,7 @@ class Shop:
 
     async def import_(self, run: Run) -> str:
         run.progress(0.1, message="reading the file")
-        if run.scheduled_for.day == 18 and run.scheduled_for.hour >= 8:
+        if run.scheduled_for.day == 18 and run.scheduled_for.hour == 7:  # the last one
             run.write("opening /srv/incoming/stock.csv\n140,000 of 412,000 rows\n")
             run.progress(0.34, message="140,000 of 412,000 rows")
             await self.clock.sleep("3h")
@@ -65,6 +65,11 @@ class Shop:
     async def probe(self, run: Run) -> None:
         await self._take(run, 0.02, 0.2)
 
+    async def thumbnails(self, run: Run) -> None:
+        await self._take(run, 5, 9)
+        if f"{run.scheduled_for:%d%H}" >= "1716":
+            raise OSError("No space left on device: /srv/thumbnails")
+
     async def reindex(self, run: Run) -> None:
         # Longer than its interval: every other occurrence is left out.
         await self._take(run, 2100, 2600)
@@ -73,7 +78,7 @@ class Shop:
 async def fill(scheduler: Scheduler, clock: VirtualClock) -> None:
     """Give *scheduler*, which runs, its jobs and two days of history."""
     shop = Shop(clock)
-    for name in ("sync", "orders", "prices", "backup", "letters", "probe", "reindex"):
+    for name in ("sync", "orders", "prices", "backup", "letters", "probe", "thumbnails", "reindex"):
         scheduler.handler(name)(getattr(shop, name))
     scheduler.handler("import")(shop.import_)
     zone = "Europe/Stockholm"
@@ -82,9 +87,10 @@ async def fill(scheduler: Scheduler, clock: VirtualClock) -> None:
         await scheduler.add_job(Every("10m"), handler="sync", id="stock-sync", retry=Retry.in_window(max_retries=2))
         await scheduler.add_job(Cron("0 * * * *", tz=zone), handler="prices", id="prices")
         await scheduler.add_job(Cron("0 3 * * *", tz=zone), handler="backup", id="backup", priority="high")
-        await scheduler.add_job(Cron("0 */2 * * *", tz=zone), handler="import", id="import-stock")
+        await scheduler.add_job(Cron("20 */2 * * *", tz=zone), handler="import", id="import-stock")
         await scheduler.add_job(Cron("0 8-17 * * 1-5", tz=zone), handler="letters", id="newsletter")
-        await scheduler.add_job(Every("1m"), handler="probe", id="probe-shop")
+        await scheduler.add_job(Cron("*/3 6-22 * * *", tz=zone), handler="probe", id="probe-shop")
+        await scheduler.add_job(Cron("45 */2 * * *", tz=zone), handler="thumbnails", id="thumbnails")
         await scheduler.add_job(Every("30m"), handler="reindex", id="search-index")
         await scheduler.add_job(
             Cron("30 6 1 * *", tz=zone), handler="letters", id="invoices", payload={"currency": "SEK"}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
@@ -23,6 +24,8 @@ from scheduler_async.web.errors import ParameterError
 
 JOB, MINE, UTC_CHOICE = "job", "mine", "utc"
 CHOICES = (JOB, MINE, UTC_CHOICE)
+
+LONGEST_ZONE = 64  # characters of a name
 
 CHOICE_COOKIE, ZONE_COOKIE = "scheduler_zone", "scheduler_tz"
 
@@ -59,10 +62,10 @@ def choice_of(query: Mapping[str, str], cookies: Mapping[str, str]) -> Choice:
 
 def _zone(name: str) -> str | None:
     try:
-        as_tzinfo(name)
-    except UnknownZoneError:
+        # Not `as_tzinfo`: for an unknown name, it looks through all zones for a similar one.
+        return ZoneInfo(name).key if 0 < len(name) <= LONGEST_ZONE else None
+    except (KeyError, ValueError, OSError):  # unknown; not a name; a directory of zones
         return None
-    return name
 
 
 def zone_of(schedule: Schedule) -> tzinfo:

@@ -22,6 +22,7 @@ from scheduler_async.web.pages.waterfall import waterfall
 from scheduler_async.web.visit import Visit
 
 PAGE, MOST = 50, 200
+NEAR = 60  # runs, to find the one after this
 LONGEST_OUTPUT = 24 * 1024  # characters of an output, and of a traceback; the rest is a download
 
 
@@ -119,7 +120,7 @@ async def _job_of(visit: Visit, row: RunRow) -> Job | None:
 async def _neighbours(visit: Visit, row: RunRow) -> tuple[int | None, int | None]:
     """Return the numbers of the runs of the same job before and after *row*, as far as they are near."""
     found = await visit.scheduler.run_log(row.job_id, namespace=row.namespace, before=row.id, limit=1)
-    (recent,) = await visit.scheduler.recent_runs([(row.namespace, row.job_id)], n=200)
+    (recent,) = await visit.scheduler.recent_runs([(row.namespace, row.job_id)], n=NEAR)
     later = [one.id for one in recent if one.id > row.id]
     return (found[0].id if found else None), (min(later) if later else None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,9 +26,15 @@ HIDDEN_IN_JOBS = ("payload", "metadata", "cursor", "last_error", "last_message")
 HIDDEN_IN_RUNS = ("payload", "result", "error", "message", "traceback", "progress_message", "output")
 HIDDEN_IN_CHANGES = ("payload", "metadata", "cursor")
 
-# The password in a URL; the value after a secret name in text such as "--password=…", "token: …" or '"dsn": "…"'.
-_IN_URL = re.compile(r"(?P<before>[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)", re.IGNORECASE)
+# A word that may be a URL with a password.
+_WORD = re.compile(r"""[^\s"'<>]+""")
+# A name before a value, as in "--password=…", "token: …", '"dsn": "…"' or "Authorization: Bearer …".
+_NAME = re.compile(
+    r"""(?<![\w-])(?P<name>[\w-]{1,200})["']?\s{0,3}[=:]\s{0,3}(?:(?:bearer|basic)\s{1,3})?["']?""", re.IGNORECASE
+)
+_VALUE = re.compile(r"""[^\s"'&,;}\])]{1,4096}""")
 _LONGEST_TEXT = 256 * 1024
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,7 @@ class Redaction:
 
     def is_secret(self, name: str) -> bool:
         """Return whether the value under *name* is a secret."""
-        plain = re.sub(r"[^a-z0-9]", "", name.lower())
-        return any(part in plain for part in self.names)
+        return _is_secret(name[:_LONGEST_NAME], self.names)
 
     def value(self, value: Json) -> Json:
         """Return what a visitor who may see payloads sees of *value*."""
@@ -65,27 +70,57 @@ class Redaction:
 
     def _masked_text(self, text: str) -> str:
         text = text[:_LONGEST_TEXT]
-        if "://" in text:
-            text = _IN_URL.sub(rf"\g<before>{MASK}", text)
-        return self._assigned.sub(rf"\g<before>{MASK}", text) if "=" in text or ":" in text else text
+        if not (_may_have_url(text) or _is_secret(text, self.names)):
+            return text
+        return "".join(map(self._masked_line, _lines_of(text)))
 
-    @property
-    def _assigned(self) -> re.Pattern[str]:
-        return _assignments(self.names)
+    def _masked_line(self, text: str) -> str:
+        if _may_have_url(text):
+            text = _WORD.sub(_without_password, text)
+        return self._with_masks(text) if _is_secret(text, self.names) else text
+
+    def _with_masks(self, text: str) -> str:
+        parts: list[str] = []
+        done = 0
+        for found in _NAME.finditer(text):
+            if found.end() >= done and self.is_secret(found["name"]) and (value := _VALUE.match(text, found.end())):
+                parts += text[done : found.end()], MASK
+                done = value.end()
+        return text if not parts else "".join((*parts, text[done:]))
 
 
-def _assignments(names: tuple[str, ...]) -> re.Pattern[str]:
-    if names not in _PATTERNS:
-        parts = "|".join("[-_]?".join(map(re.escape, name)) if len(name) > 5 else re.escape(name) for name in names)
-        _PATTERNS[names] = re.compile(
-            rf"""(?P<before>(?:{parts})[\w-]{{0,40}}["']?\s{{0,3}}[=:]\s{{0,3}}(?:bearer\s{{1,3}}|basic\s{{1,3}})?["']?)"""
-            r"""[^\s"'&,;}\])]{1,4096}""",
-            re.IGNORECASE,
-        )
-    return _PATTERNS[names]
+def _without_password(word: re.Match[str]) -> str:
+    """Return a word without the password, if it is a URL that has one: "scheme://user:password@host"."""
+    text = word[0]
+    begin, end = text.find("://"), text.rfind("@")
+    if begin < 0 or end < begin:
+        return text
+    colon = text.find(":", begin + 3)
+    has_password = 0 <= colon < end - 1 and "/" not in text[begin + 3 : colon]
+    return f"{text[: colon + 1]}{MASK}{text[end:]}" if has_password else text
 
 
-_PATTERNS: dict[tuple[str, ...], re.Pattern[str]] = {}
+def _lines_of(text: str) -> Iterator[str]:
+    """Yield the lines of *text*. A line that ends with a name and a colon belongs to the next one."""
+    part = ""
+    for line in text.splitlines(keepends=True):
+        part += line
+        if len(part) > _LONGEST_NAME or not line.rstrip().endswith((":", "=")):
+            yield part
+            part = ""
+    yield part
+
+
+def _may_have_url(text: str) -> bool:
+    return "://" in text and "@" in text
+
+
+def _is_secret(name: str, names: tuple[str, ...]) -> bool:
+    plain = name.lower().translate(_WITHOUT_MARKS)
+    return any(part in plain for part in names)
+
+
+_WITHOUT_MARKS = {ord(mark): None for mark in "-_. "}
 
 
 def redaction_of(redact: Redact | Iterable[str] | None) -> Redaction:

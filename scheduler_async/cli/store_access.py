@@ -79,7 +79,7 @@ def guard_file(store: Store) -> None:
 
 def store_path(given: str | None) -> str:
     """Return the store to use: *given* with the command, given before it, or the default."""
-    path = given if given is not None else _store_before_command
+    path = _store_before_command if given is None or _is_from_environment() else given
     if path is None:
         return DEFAULT_STORE
     if not path.strip():
@@ -122,6 +122,13 @@ def is_store_given() -> bool:
             return True
         context = context.parent
     return False
+
+
+def _is_from_environment() -> bool:
+    """Return whether the command has its store from the environment: one that was given before the command prevails."""
+    context = click.get_current_context(silent=True)
+    is_unnamed = context is not None and context.get_parameter_source("store") is ParameterSource.ENVIRONMENT
+    return is_unnamed and _store_before_command is not None
 
 
 def remember_store(path: str | None) -> None:

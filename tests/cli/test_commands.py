@@ -345,6 +345,8 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
     assert names("--store", "two.db", "list") == ["b"]
     assert names("list", SCHEDULER_ASYNC_STORE="two.db") == ["b"]
     assert names("list", "--store", "one.db", SCHEDULER_ASYNC_STORE="two.db") == ["a"]
+    assert names("--store", "one.db", "list", SCHEDULER_ASYNC_STORE="two.db") == ["a"]
+    assert names("--store", "two.db", "list", "--store", "one.db", SCHEDULER_ASYNC_STORE="three.db") == ["a"]
 
 
 @pytest.mark.parametrize("line", ["list", "show hourly --json", "log", "preview", "stats"])

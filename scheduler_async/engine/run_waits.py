@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from scheduler_async.engine.engine import Engine
 from scheduler_async.engine.session import Session
-from scheduler_async.errors import RunNotFoundError, RunTimeoutError, SchedulerError, SchedulerStoppingError
+from scheduler_async.errors import RunNotFoundError, RunTimeoutError, SchedulerError, SchedulerStoppingError, StoreError
 from scheduler_async.jobs.enums import Outcome, Trigger
 from scheduler_async.jobs.run import EndedRun, RunRow
 from scheduler_async.running.active_run import OVER, ActiveRun
@@ -58,6 +59,7 @@ class _Wait:
         self._engine, self._run, self._timeout, self._expired = engine, run_id, timeout, expired
         self._repeats = repeats
         self._session: Session = engine.session
+        self._ended: asyncio.Event | None = None
 
     async def row(self) -> RunRow:
         machine, runner = self._engine.setting.machine, self._session.runner
@@ -68,15 +70,24 @@ class _Wait:
                 await self._until_over(active)
             row = await self._read(active)
             if row.outcome is Outcome.INTERRUPTED and self._repeats and (again := await self._repeat_of(row)):
-                self._run = again
+                self._run, self._ended = again, None
                 continue
             if row.outcome is not None:
                 return row
             self._check_patience()
             if runner.stopping.is_set() or not self._session.is_open:
                 raise SchedulerStoppingError
+            if self._ended is None or self._ended.is_set():
+                self._ended = await self._ending()
             pause = pause_after(machine.monotonic() - since)
-            await _first_of(self._expired.wait(), runner.stopping.wait(), timeout=pause)
+            waits = [self._expired, runner.stopping, *([self._ended] if self._ended else [])]
+            await _first_of(*(event.wait() for event in waits), timeout=pause)
+
+    async def _ending(self) -> asyncio.Event | None:
+        """Return an event that is set when another process has ended the run. Without it, polling finds out."""
+        with suppress(StoreError):
+            return await self._engine.setting.ask(self._engine.setting.store.ending_of(self._run))
+        return None
 
     async def _until_over(self, active: ActiveRun) -> None:
         if self._timeout is None:

@@ -6,6 +6,7 @@ the store calls the pure functions of `rules`, or the function that it was given
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -59,6 +60,12 @@ class Store(Protocol):
         The arguments are the time at which jobs may be due, and their number. A time of None means any time.
 
         Only some stores notice changes at once. The engine polls the `version` of the others.
+        """
+
+    async def ending_of(self, run: int) -> asyncio.Event | None:
+        """Return an event that is set when another process has ended *run*, if that process hears of this call.
+
+        Return None if the store cannot tell. In any case, look at the run now and then.
         """
 
     async def open(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from scheduler_async import (
     Manual,
     Outcome,
     PayloadError,
+    PostgresStore,
     Retry,
     Run,
     RunEndedError,
@@ -30,6 +32,7 @@ from scheduler_async import (
 from scheduler_async.engine import run_waits
 from scheduler_async.testing import VirtualClock
 from tests.cast import MINUTE, NOON, PATIENCE, NewScheduler, Worker, job_of
+from tests.postgres_server import url_of_schema
 
 pytestmark = pytest.mark.once  # the version of Python does not matter
 
@@ -244,6 +247,35 @@ async def test_a_run_of_another_scheduler_is_cancelled(shared: str) -> None:
 
     assert cancelled.is_set()
     assert (row.outcome, row.reason) == (Outcome.CANCELLED, "from here")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("is_claimed", [True, False], ids=["going on", "not yet claimed"])
+async def test_the_end_of_a_run_elsewhere_is_heard_of_on_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_claimed: bool
+) -> None:
+    """Between two looks, which are far apart here. Only endings that a process waits for are told."""
+    monkeypatch.setattr(run_waits, "SHORTEST_PAUSE", 3600.0)
+    monkeypatch.setattr(run_waits, "LONGEST_PAUSE", 3600.0)
+    url = url_of_schema(str(tmp_path))
+    here, there = Scheduler(url), Scheduler(url)
+    go_on = asyncio.Event()
+
+    @there.handler("work")
+    async def work() -> None:
+        await go_on.wait()
+
+    async with there:
+        await there.add_job(Manual(), handler="work", id="a")
+        run = await (there.trigger_job("a") if is_claimed else here.trigger_job("a", anywhere=True))
+        waiting = asyncio.create_task(here.wait_for_run(run, timeout=PATIENCE))
+        while not cast(PostgresStore, there._engine.setting.store)._awaited._elsewhere:
+            await there.get_job("a")
+        go_on.set()
+        row = await waiting
+    await here.stop()
+
+    assert row.outcome is Outcome.SUCCESS
 
 
 async def test_a_run_is_started_by_a_scheduler_that_has_the_handler(shared: str) -> None:

@@ -66,6 +66,9 @@ class MemoryStore:
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """Ignore *listener*, since no other process changes the store."""
 
+    async def ending_of(self, _run: int) -> None:
+        """Return None: no other process ends runs."""
+
     async def open(self) -> None:
         """Open the store, as it was when it was closed."""
         self._is_open = True

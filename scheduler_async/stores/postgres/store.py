@@ -6,6 +6,7 @@ to changes by other processes and sends heartbeats. A broken connection is opene
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ from scheduler_async.stores.messages import (
     NodeRow,
     UnstorableError,
 )
+from scheduler_async.stores.postgres.awaited_endings import AWAIT, AwaitedEndings
 from scheduler_async.stores.postgres.base import NOTIFY, REQUEST, HandlersForgotten
 from scheduler_async.stores.postgres.connection import LOST, Link
 from scheduler_async.stores.postgres.lone_claims import Look
@@ -143,6 +145,7 @@ class PostgresStore:
         self._version = 0
         self._activity: int | None = None
         self._work = Work(self._notification)
+        self._awaited = AwaitedEndings()
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.url!r})"
@@ -165,6 +168,18 @@ class PostgresStore:
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """Call *listener* when other processes have changed the store, with the due time and the number of jobs."""
         self._listener = listener
+
+    async def ending_of(self, run: int) -> asyncio.Event:
+        """Return an event that is set when another process has ended *run*. Let all of them know that one waits."""
+        event, is_new = self._awaited.event_of(run)
+        if is_new:
+            await self._ask(self._watch, _fetch, READ_VERSION)  # it listens from now on
+            await self._send([f"{AWAIT} {run}"])
+        return event
+
+    async def _send(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            await self._ask(self._edits, _fetch, NOTIFY, self.schema, f"{self._token} {text}")
 
     async def open(self) -> None:
         """Connect. Create the tables, or migrate older ones."""
@@ -347,7 +362,7 @@ class PostgresStore:
 
     def _hear(self, _db: Connection, _pid: int, _channel: str, words: str) -> None:
         sender, *due = words.split(" ")
-        if sender == self._token:
+        if sender == self._token or self._awaited.hear(due):
             return
         self._version += 1
         if not due:
@@ -457,7 +472,10 @@ class PostgresStore:
         """Record how runs ended and what comes next. Return None for each run that this node no longer owns."""
         # This is safe to repeat if the connection is lost, because recorded endings do not change again.
         left = await self._ask(self._runs, self._finish_at_once, ended, rules)
-        return left if left is not None else await self._record(self._runs, self._work.finish, ended, rules)
+        if left is None:
+            left = await self._record(self._runs, self._work.finish, ended, rules)
+        await self._send(self._awaited.ended(item.run.id for item in ended))
+        return left
 
     async def _finish_at_once(
         self, db: Connection, ended: Sequence[EndedRun], rules: Rules
@@ -530,5 +548,5 @@ class PostgresStore:
             raise StoreOutdatedError(self.url, version, newest())
 
 
-async def _fetch(db: Connection, question: str) -> Any:
-    return await db.fetchval(question)
+async def _fetch(db: Connection, question: str, *args: Any) -> Any:
+    return await db.fetchval(question, *args)

@@ -133,6 +133,9 @@ class SQLiteStore:
     def on_change(self, listener: Callable[[Micros | None, int], object]) -> None:
         """Ignore *listener*. Changes by other processes show in `version`."""
 
+    async def ending_of(self, _run: int) -> None:
+        """Return None: nothing tells of changes by other processes."""
+
     async def open(self) -> None:
         """Open or create the file, and migrate an older schema."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:

@@ -24,6 +24,7 @@
     ├── SchedulerShutdownError     (TimeoutError)  stop() ran out of time      .timed_out .running
     ├── RunsNotSettledError        (TimeoutError)  advance() ran out of time   .jobs .timeout
     └── StoreError                 (OSError)       the store cannot be used
+        ├── StoreBusyError                         the answer took too long    .store .limit
         └── StoreOutdatedError                     a newer version upgraded it    .store .version .known
 
 Each is raised before anything has changed. Its message says what is wrong and how to fix it. If the fix is a call,
@@ -350,6 +351,18 @@ class RunsNotSettledError(SchedulerError, TimeoutError):
 
 class StoreError(SchedulerError, OSError):
     """The store cannot be read or written. Nothing in it was changed."""
+
+
+class StoreBusyError(StoreError):
+    """The answer took too long, and was cut off so that others do not wait for it. Ask for less, or later."""
+
+    def __init__(self, store: str, limit: float) -> None:
+        super().__init__(f"The store {store} did not answer within {limit:g} s. Narrow the search, or try again later.")
+        self.store = store
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.store, self.limit)
 
 
 class StoreOutdatedError(StoreError):

@@ -49,7 +49,7 @@ class Overviewing:
     """The calls of a scheduler for a page of operators."""
 
     def __init__(self, engine: Engine) -> None:
-        self.__engine, self.__survey = engine, Survey(engine, Outlook(engine))
+        self.__survey = Survey(engine, Outlook(engine))
 
     def now(self) -> datetime:
         """Return the time, by the clock that the scheduler goes by."""
@@ -211,16 +211,10 @@ class Overviewing:
         are an estimate, and `Planned.exact` is False.
         """
         now = self.__survey.now
-        first = now - now % HOUR
-        last = min(to_micros(parse_instant(until, "until")), first + MOST_HOURS * HOUR, LAST)
-        numbers = dict.fromkeys(range(first, max(last, first), HOUR), 0)
-        times, is_exact = await self.__survey.planned(
-            last, _check_namespaces(namespaces), check_count(most, "most") or MOST_ROWS
-        )
-        for at in times:
-            if at - at % HOUR in numbers:
-                numbers[at - at % HOUR] += 1
-        return Planned(hours=tuple((from_micros(hour), number) for hour, number in numbers.items()), exact=is_exact)
+        last = min(to_micros(parse_instant(until, "until")), now - now % HOUR + MOST_HOURS * HOUR, LAST)
+        looked_at = check_count(most, "most") or MOST_ROWS
+        found = await self.__survey.planned(last, _check_namespaces(namespaces), looked_at)
+        return Planned(hours=tuple((from_micros(hour), n) for hour, n in found.hours.items()), exact=found.is_exact)
 
     async def attention(self, *, namespaces: Collection[str] | None = None, limit: int = 50) -> list[Concern]:
         """Return what needs the attention of an operator, each with its cause and its effect.
@@ -234,7 +228,7 @@ class Overviewing:
         clock_skew
             The clock of a machine differs from that of the store by more than a second.
         unreadable
-            The store cannot read a job.
+            The store cannot read a job that is due, running, disabled or failing.
         disabled
             Failures have disabled a job.
         stuck
@@ -262,7 +256,7 @@ class Overviewing:
         """
         check_key(id, namespace)
         readers_zone, most = as_tzinfo(zone), _check_limit(n, "n")
-        job = await self.__engine.setting.ask(self.__engine.setting.store.get(namespace, id))
+        job = await self.__survey.job(namespace, id)
         if job is None:
             raise JobNotFoundError(id, namespace)
         return await self.__survey.upcoming(job, most, readers_zone)

@@ -101,10 +101,6 @@ class Outlook:
             note = "; ".join(dict.fromkeys(said)) or None
             yield Occurrence(at=run.at, there=run.at.astimezone(zoned), here=run.at.astimezone(zone), note=note)
 
-    def times(self, job: Job, now: Micros, until: Micros) -> list[Micros]:
-        """Return when *job* would run from *now* until *until*, as far as its schedule computes."""
-        return [to_micros(run.at) for run in self._upcoming(job, now, until)]
-
     async def schedulers(self) -> list[NodeStatus]:
         """Return the schedulers on the store that are alive, this one included."""
         return [status for status in await self._ask(self._store.nodes()) if may_live(status)]

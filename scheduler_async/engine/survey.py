@@ -5,7 +5,7 @@ Every question is bounded, so that a large store answers about as fast as a smal
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
@@ -20,9 +20,9 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.pages import Concern
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules import concerns
+from scheduler_async.rules.forecasts import Forecast, forecast
 from scheduler_async.schedules.next_runs import Occurrence
 from scheduler_async.stores.liveness import node_of, span_of
-from scheduler_async.stores.messages import ChangeFilter, JobFilter, RunFilter
 from scheduler_async.stores.searches import (
     FAILING,
     LATE,
@@ -33,16 +33,13 @@ from scheduler_async.stores.searches import (
     JobSearch,
     RunSearch,
     Tallied,
-    counts_of,
-    page_of_changes,
-    page_of_jobs,
-    page_of_runs,
-    tally_of,
 )
 from scheduler_async.timekeeping.instants import HOUR, Micros, from_micros, to_micros
 
 # So many jobs are looked at for each kind of concern.
 MOST_LOOKED_AT = 200
+# So many of the longest runs are compared with the runs before.
+MOST_STUCK = 20
 # So many of the newest rows of skipped occurrences are looked at.
 MOST_SKIPS = 500
 # The usual duration of a job is that of so many of its last runs.
@@ -65,69 +62,55 @@ class Survey:
     async def jobs(self, wanted: JobSearch) -> Found[Job]:
         """Return a page of jobs, as they are now."""
         await self._engine.ready()
-        found = page_of_jobs(await self._ask(self._store.list_jobs(JobFilter())), wanted)
+        found = await self._ask(self._store.jobs_page(wanted))
         return replace(found, items=[job.as_of(wanted.now) for job in found.items])
 
     async def runs(self, wanted: RunSearch) -> Found[RunRow]:
         """Return a page of the run log."""
         await self._engine.ready()
-        return page_of_runs(
-            await self._ask(self._store.list_runs(RunFilter(id=wanted.id, namespace=_only(wanted)))), wanted
-        )
+        return await self._ask(self._store.runs_page(wanted))
 
     async def changes(self, wanted: ChangeSearch) -> Found[ChangeRow]:
         """Return a page of changes of jobs."""
         await self._engine.ready()
-        return page_of_changes(
-            await self._ask(self._store.list_changes(ChangeFilter(id=wanted.id, namespace=_only(wanted)))), wanted
-        )
+        return await self._ask(self._store.changes_page(wanted))
 
     async def counts(self, namespaces: frozenset[str] | None) -> JobCounts:
         """Return how many jobs there are, by what they do."""
         await self._engine.ready()
-        now = self.now
-        rows = await self.tally(now - WINDOW, now, namespaces)
-        left_out = sum(row.n for row in rows if row.outcome is Outcome.SKIPPED)
-        jobs = await self._ask(self._store.list_jobs(JobFilter()))
-        return counts_of((job for job in jobs if namespaces is None or job.namespace in namespaces), left_out, now)
+        return await self._ask(self._store.count_jobs(namespaces, self.now))
 
     async def recent_runs(self, names: Sequence[tuple[str, str]], n: int) -> list[tuple[RunRow, ...]]:
         """Return the last *n* rows of each job, oldest first."""
         await self._engine.ready()
-        found = []
-        for namespace, job_id in names:
-            rows = await self._ask(self._store.list_runs(RunFilter(namespace=namespace, id=job_id, limit=n)))
-            found.append(tuple(reversed(rows)))
-        return found
+        return [tuple(rows) for rows in await self._ask(self._store.recent_runs(names, n))]
 
     async def tally(self, since: Micros, until: Micros, namespaces: frozenset[str] | None) -> list[Tallied]:
         """Return how many runs ended in each hour, from that of *since* to that of *until*."""
         await self._engine.ready()
-        rows = tally_of(await self._ask(self._store.list_runs(RunFilter())))
-        return [
-            row
-            for row in rows
-            if since - since % HOUR <= row.hour <= until and (namespaces is None or row.namespace in namespaces)
-        ]
+        return await self._ask(self._store.tally(since, until, namespaces))
 
     async def mark(self, namespaces: frozenset[str] | None) -> str:
         """Return a text that changes when a run or a job changes."""
-        runs = await self.runs(RunSearch(namespaces=namespaces, limit=200))
-        changes = await self.changes(ChangeSearch(namespaces=namespaces, limit=1))
-        signs = [(row.id, row.outcome, row.progress, row.progress_message) for row in runs.items]
-        text = repr((signs, [row.number for row in changes.items]))
-        return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
+        await self._engine.ready()
+        return await self._ask(self._store.mark(namespaces, self.now))
+
+    async def job(self, namespace: str, id: str) -> Job | None:
+        """Return the job with this name."""
+        await self._engine.ready()
+        return await self._ask(self._store.get(namespace, id))
 
     async def upcoming(self, job: Job, n: int, zone: tzinfo) -> list[Occurrence]:
         """Return the next *n* runs of *job*, with notes for a reader in *zone*."""
         return list(islice(self._outlook.coming(job, n, zone), n))
 
-    async def planned(self, until: Micros, namespaces: frozenset[str] | None, most: int) -> tuple[list[Micros], bool]:
-        """Return the times of the occurrences until *until*, of at most *most* jobs, and whether these are all."""
+    async def planned(self, until: Micros, namespaces: frozenset[str] | None, most: int) -> Forecast:
+        """Return how many occurrences lie ahead in each hour until *until*, by looking at *most* jobs."""
+        await self._engine.ready()
         now = self.now
-        wanted = JobSearch(namespaces=namespaces, now=now, limit=most)
-        found = await self.jobs(wanted)
-        return [at for job in found.items for at in self._outlook.times(job, now, until)], found.next is None
+        jobs, weight = await self._ask(self._store.sample_jobs(namespaces, now, most))
+        # In a thread: the schedules of thousands of jobs would block the event loop.
+        return await self._ask(asyncio.to_thread(forecast, jobs, weight, now, until))
 
     # ------------------------------------------------------------ attention
 
@@ -149,28 +132,35 @@ class Survey:
             for status in (Status.RUNNING.value, FAILING, Status.DISABLED.value, LATE)
         }
         found: dict[str, Concern] = {}
-        for job in jobs[Status.DISABLED]:
+        for job in (job for of_status in jobs.values() for job in of_status):
             if job.unreadable is not None:
                 found[job.key] = concerns.unreadable(job)
-            elif concerns.is_disabled_by_failures(job):
+        for job in jobs[Status.DISABLED]:
+            if job.unreadable is None and concerns.is_disabled_by_failures(job):
                 found[job.key] = concerns.disabled(job)
         told = [*found.values()]
         told += await self._stuck(jobs[Status.RUNNING], from_micros(now))
-        told += [concerns.failing(job, self._rules) for job in jobs[FAILING] if job.enabled]
+        told += [concerns.failing(job, self._rules) for job in jobs[FAILING] if job.enabled and not job.unreadable]
         told += await self._about_late(jobs[LATE], now)
         told += await self._left_out(namespaces, now)
         return told
 
     async def _stuck(self, jobs: Sequence[Job], now: datetime) -> list[Concern]:
         """Return the concerns about runs of *jobs* that take much longer than usual."""
-        names = [(job.namespace, job.id) for job in jobs]
+        began = [(job.state.last_run_at or 0, job.namespace, job.id) for job in jobs]
+        latest = to_micros(now - concerns.STUCK_AT_LEAST)
+        names = [(namespace, name) for at, namespace, name in sorted(began) if at <= latest][:MOST_STUCK]
         rows = await self.recent_runs(names, USUAL_RUNS)
         stuck = [concerns.stuck(run, before, now) for before in rows for run in before if run.outcome is None]
         return [one for one in stuck if one is not None]
 
     async def _about_late(self, jobs: Sequence[Job], now: Micros) -> list[Concern]:
         """Return the concerns about *jobs* that are due and not claimed."""
-        overdue = [job for job in jobs if (job.state.next_run_at or now) <= now - concerns.LATE_AFTER]
+        overdue = [
+            job
+            for job in jobs
+            if job.unreadable is None and (job.state.next_run_at or now) <= now - concerns.LATE_AFTER
+        ]
         if not overdue:
             return []
         known = await self._handlers()
@@ -218,8 +208,3 @@ class Survey:
         spans = [span_of(life, self.now) for life in lives]
         found += [concerns.node_lost(span) for span in spans if concerns.is_lost(span, now)]
         return found + [one for one in skewed if one is not None]
-
-
-def _only(wanted: RunSearch | ChangeSearch) -> str | None:
-    """Return the namespace that is wanted, if it is one."""
-    return next(iter(wanted.namespaces)) if wanted.namespaces is not None and len(wanted.namespaces) == 1 else None

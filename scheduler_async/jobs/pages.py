@@ -75,7 +75,7 @@ class TallyRow:
     outcome: Outcome | None
     """None only if the store cannot read it."""
     node: str
-    """The node that ran them; empty for skipped occurrences, and if it is not known."""
+    """The node that recorded them; empty if a process without a node did."""
     n: int
 
     def to_json(self) -> Form:

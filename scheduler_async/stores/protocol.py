@@ -35,6 +35,7 @@ from scheduler_async.stores.messages import (
     RunDetails,
     RunFilter,
 )
+from scheduler_async.stores.searches import ChangeSearch, Found, JobCounts, JobSearch, RunSearch, Tallied
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros
 
@@ -116,6 +117,30 @@ class Store(Protocol):
 
     async def list_changes(self, wanted: ChangeFilter) -> list[ChangeRow]:
         """Return changes of jobs, newest first."""
+
+    async def jobs_page(self, wanted: JobSearch) -> Found[Job]:
+        """Return a page of jobs. Look at a limited number of rows, and raise `StoreBusyError` rather than take long."""
+
+    async def runs_page(self, wanted: RunSearch) -> Found[RunRow]:
+        """Return a page of the run log, newest first, in the same way."""
+
+    async def changes_page(self, wanted: ChangeSearch) -> Found[ChangeRow]:
+        """Return a page of changes of jobs, newest first, in the same way."""
+
+    async def recent_runs(self, names: Sequence[tuple[str, str]], n: int) -> list[list[RunRow]]:
+        """Return the last *n* rows of the run log of each job, oldest first. Names are a namespace and an id."""
+
+    async def count_jobs(self, namespaces: frozenset[str] | None, now: Micros) -> JobCounts:
+        """Return how many jobs there are in these namespaces, by what they do. None is all namespaces."""
+
+    async def sample_jobs(self, namespaces: frozenset[str] | None, now: Micros, most: int) -> tuple[list[Job], float]:
+        """Return up to *most* jobs, spread evenly over all, and how many jobs each of them stands for."""
+
+    async def tally(self, since: Micros, until: Micros, namespaces: frozenset[str] | None) -> list[Tallied]:
+        """Return how many runs ended in each hour, from that of *since* to that of *until*."""
+
+    async def mark(self, namespaces: frozenset[str] | None, now: Micros) -> str:
+        """Return a text that changes when a run of these namespaces or one of their jobs changes in any process."""
 
     async def details_of(self, run: int) -> RunDetails:
         """Return the traceback of a run, and the payload that it got. Both are None if there is no such run."""
@@ -301,9 +326,9 @@ class Store(Protocol):
         """
 
     async def purge_history(self, before: Micros, limit: int) -> int:
-        """Delete up to *limit* changes, and as many lives of nodes, from before a time.
+        """Delete up to *limit* changes, as many lives of nodes, and as many rows of the tally, from before a time.
 
-        Return the larger number of both: there may be more if it is *limit*.
+        Return the largest of these numbers: there may be more if it is *limit*.
         """
 
     async def count(self) -> tuple[int, int]:

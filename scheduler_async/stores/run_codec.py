@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from scheduler_async.errors import quoted
@@ -17,6 +19,7 @@ from scheduler_async.stores.codec import Row, read_job, read_state
 from scheduler_async.stores.columns import PLACE
 from scheduler_async.stores.copy_records import LeftOut, RunRecord
 from scheduler_async.stores.messages import RunDetails
+from scheduler_async.stores.searches import PROGRESS, PROGRESS_HOUR
 from scheduler_async.stores.unreadable import (
     Reader,
     first_problem,
@@ -29,10 +32,11 @@ from scheduler_async.stores.unreadable import (
     shown_text,
     text,
 )
-from scheduler_async.timekeeping.instants import Micros, from_micros
+from scheduler_async.timekeeping.instants import HOUR, Micros, from_micros
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 INTERRUPTED = Outcome.INTERRUPTED
+SKIPPED = Outcome.SKIPPED.value
 
 
 def _read_reason(value: Any) -> SkipReason | str:
@@ -336,3 +340,50 @@ def skip_values(skipped: Iterable[Skipped]) -> list[Row]:
         for job, skips, at in skipped
         for skip in skips
     ]
+
+
+Tally = Mapping[tuple[Micros, str, str], int]
+"""How many runs ended, by hour, namespace and outcome."""
+
+
+def tally_of_endings(ended: Iterable[EndedRun]) -> Tally:
+    """Return how many of these runs ended in each hour."""
+    by_hour: dict[Micros, list[EndedRun]] = {}
+    for item in ended:
+        by_hour.setdefault(item.finished_at // HOUR * HOUR, []).append(item)
+    return {
+        (hour, *kind): number for hour, items in by_hour.items() for kind, number in Counter(map(_KIND, items)).items()
+    }
+
+
+# By attrgetter, in half the time: every run is counted.
+_KIND = attrgetter("run.job.namespace", "ending.outcome._value_")
+
+
+def tally_of_skips(skipped: Iterable[Skipped]) -> Tally:
+    """Return how many occurrences were skipped in each hour."""
+    numbers: Counter[tuple[Micros, str, str]] = Counter()
+    for job, skips, at in skipped:
+        for skip in skips:
+            numbers[at // HOUR * HOUR, job.namespace, SKIPPED] += max(skip.missed, 1)
+    return numbers
+
+
+def tally_of_cancelled(namespace: str, number: int, now: Micros) -> Tally:
+    """Return that so many runs were cancelled *now*, without a handler that had to end."""
+    return {(now // HOUR * HOUR, namespace, Outcome.CANCELLED.value): number} if number else {}
+
+
+def tally_of_progress(namespaces: Iterable[str]) -> Tally:
+    """Return that runs of these namespaces have reported progress."""
+    return dict.fromkeys(((PROGRESS_HOUR, namespace, PROGRESS) for namespace in namespaces), 1)
+
+
+def tally_of_records(runs: Iterable[RunRecord]) -> Tally:
+    """Return how many of the copied runs ended in each hour."""
+    numbers: Counter[tuple[Micros, str, str]] = Counter()
+    for run in runs:
+        if run.finished_at is not None:
+            count = max(run.missed, 1) if run.outcome == SKIPPED else 1
+            numbers[run.finished_at // HOUR * HOUR, run.namespace, run.outcome] += count
+    return numbers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ Position: TypeAlias = tuple[int | str, ...]
 
 FAILING, LATE = "failing", "late"
 """What `jobs_page` accepts as a status, besides those of `Status`: the last runs failed; due, and not claimed."""
+
+PROGRESS = "progress"
+"""The outcome of rows of the tally that count reports of progress. They are for `mark` alone."""
+
+PROGRESS_HOUR: Micros = 0
+"""The hour of these rows: no time is known."""
 
 MOST_COUNTED = 10_000
 """Counts go no further."""
@@ -274,6 +281,11 @@ def tally_of(rows: Iterable[RunRow]) -> list[Tallied]:
             key = at - at % HOUR, row.namespace, row.outcome, row.node or ""
             numbers[key] = numbers.get(key, 0) + (max(row.missed, 1) if row.outcome is Outcome.SKIPPED else 1)
     return [Tallied(*key, n) for key, n in sorted(numbers.items())]
+
+
+def mark_of(signs: Sequence[object]) -> str:
+    """Return a short text that changes with these *signs*, and tells nothing about them."""
+    return hashlib.blake2b(repr(signs).encode("utf-8", "backslashreplace"), digest_size=12).hexdigest()
 
 
 # ---------------------------------------------------------------- positions

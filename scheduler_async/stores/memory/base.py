@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -21,7 +22,8 @@ from scheduler_async.stores.memory.due import DueJobs
 from scheduler_async.stores.memory.records import JobRecord, Owner, StoredBackfill, StoredChange, StoredRun
 from scheduler_async.stores.memory.timetable import Timetable
 from scheduler_async.stores.messages import CancelRequest
-from scheduler_async.stores.run_codec import Skipped, skip_values
+from scheduler_async.stores.run_codec import Skipped, Tally, skip_values, tally_of_skips
+from scheduler_async.timekeeping.instants import Micros
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 ACTIVE, PAUSED, DISABLED, IDLE = Phase.ACTIVE, Phase.PAUSED, Phase.DISABLED, Status.IDLE
@@ -47,6 +49,8 @@ class Tables:
         """The runs in progress that callers have asked to cancel."""
         self.backfills: dict[int, StoredBackfill] = {}
         self.changes: dict[int, StoredChange] = {}
+        self.tally: Counter[tuple[Micros, str, str, str]] = Counter()
+        """How many runs ended, by hour, namespace, outcome and node."""
         self.last_job = self.last_run = self.last_change = 0
 
 
@@ -59,6 +63,8 @@ class WorkBase:
         self._undecided: set[int] = set()  # due jobs that claims have left out
         jobs = self._tables.jobs
         self._due = DueJobs(lambda uid: jobs[uid].job)
+        self._node_name = ""
+        """The name of the node that uses this store, as in the rows of its runs."""
         self._paused = Timetable()
         """The jobs that resume by themselves, by when."""
         self._disabled = {True: Timetable(), False: Timetable()}
@@ -185,8 +191,15 @@ class WorkBase:
         else:
             del record.attempts[gone.scheduled_for]
 
-    def _write_skips(self, skipped: Iterable[Skipped]) -> None:
+    def _count_ended(self, tally: Tally, node: str | None = None) -> None:
+        """Add *tally* to the numbers of runs that ended on a *node*; None is this one."""
+        name = self._node_name if node is None else node
+        for (hour, namespace, outcome), number in tally.items():
+            self._tables.tally[hour, namespace, outcome, name] += number
+
+    def _write_skips(self, skipped: Sequence[Skipped]) -> None:
         """Write the rows of skipped occurrences."""
+        self._count_ended(tally_of_skips(skipped))
         for uid, at, claimed_at, finished_at, reason, missed in skip_values(skipped):
             self._add_run(
                 StoredRun(

@@ -23,6 +23,7 @@ from scheduler_async.stores.decisions import linked_by_copy, without_cycles
 from scheduler_async.stores.memory.base import above
 from scheduler_async.stores.memory.records import StoredChange, StoredRun
 from scheduler_async.stores.memory.successors import SuccessorWork
+from scheduler_async.stores.run_codec import tally_of_records
 
 
 class CopyWork(SuccessorWork):
@@ -74,6 +75,7 @@ class CopyWork(SuccessorWork):
             columns = {**run._asdict(), "id": tables.last_run + 1, "trigger": Trigger(run.trigger)}
             del columns["namespace"], columns["job_id"]
             self._add_run(StoredRun(uid=record.job.uid, **columns))
+            self._count_ended(tally_of_records([run]), run.node or "")
             added += 1
         return added
 

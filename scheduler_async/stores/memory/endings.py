@@ -25,7 +25,7 @@ from scheduler_async.stores.decisions import (
 from scheduler_async.stores.memory.backfills import BackfillWork
 from scheduler_async.stores.memory.records import StoredRun
 from scheduler_async.stores.messages import MOST_RECORDED, NodeRow, last_alive
-from scheduler_async.stores.run_codec import reason_of
+from scheduler_async.stores.run_codec import reason_of, tally_of_endings
 from scheduler_async.timekeeping.instants import Micros
 
 
@@ -48,6 +48,7 @@ class EndingWork(BackfillWork):
             self._put(job)
         for item in ours:
             self._write_ending(item)
+        self._count_ended(tally_of_endings(ours))
         for item in scheduled:
             before, one = found[item.run.id]
             if one.skips:
@@ -133,6 +134,7 @@ class EndingWork(BackfillWork):
         self._end_for_backfills(of_backfills)
         for ended in of_backfills:
             self._write_ending(ended)
+        self._count_ended(tally_of_endings([*endings, *of_backfills]))
         return [(with_successors(edit, run.id, woken), run) for edit, run in left]
 
     def _repeat(self, ended: StoredRun, attempt: Attempt, *, asked_for: bool) -> int | None:

@@ -91,7 +91,10 @@ class HistoryWork(RequestWork, NodeWork):
         gone = nsmallest(limit, ended, key=lambda number: lives[number].until or 0)
         for number in gone:
             del lives[number]
-        return max(len(changes), len(gone))
+        hours = nsmallest(limit, (key for key in tables.tally if key[0] < before))
+        for key in hours:
+            del tables.tally[key]
+        return max(len(changes), len(gone), len(hours))
 
 
 def _includes(life: StoredLife, start: Micros, end: Micros) -> bool:

@@ -22,6 +22,7 @@ from scheduler_async.stores.memory.base import above
 from scheduler_async.stores.memory.records import JobRecord, StoredChange
 from scheduler_async.stores.memory.successors import SuccessorWork
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
+from scheduler_async.stores.run_codec import tally_of_cancelled
 from scheduler_async.timekeeping.instants import Micros
 
 
@@ -104,6 +105,7 @@ class JobWork(SuccessorWork):
     def _cancel_run(self, number: int, now: Micros) -> None:
         run = self._tables.runs[number]
         run.outcome, run.finished_at, run.error = Outcome.CANCELLED, now, REMOVED
+        self._count_ended(tally_of_cancelled(self._tables.jobs[run.uid].job.namespace, 1, now))
 
     def get(self, namespace: str, id: str) -> Job | None:
         record = self._find(namespace, id)

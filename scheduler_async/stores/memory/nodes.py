@@ -36,6 +36,7 @@ class NodeWork(WorkBase):
         row = NodeRow(id=self._last_node, identity=identity, beat=0, since=now)
         self._nodes[row.id] = StoredNode(row, _handlers(handlers), beat_at)
         self._lives[row.id] = StoredLife(identity, now)
+        self._node_name = identity.name
         return row.id
 
     def beat(self, node: int, beat_at: Micros) -> list[NodeRow]:

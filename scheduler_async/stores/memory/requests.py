@@ -15,6 +15,7 @@ from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_
 from scheduler_async.stores.memory.endings import EndingWork
 from scheduler_async.stores.memory.records import StoredRun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, CancelRequest, ClaimTerms, Report
+from scheduler_async.stores.run_codec import tally_of_cancelled, tally_of_progress
 from scheduler_async.timekeeping.instants import Micros
 
 
@@ -78,6 +79,7 @@ class RequestWork(EndingWork):
         ending = cancelled_on_request(reason)
         row.outcome, row.finished_at, row.error, row.reason = ending.outcome, now, ending.error, ending.reason
         tables.starts.pop(run, None)
+        self._count_ended(tally_of_cancelled(tables.jobs[row.uid].job.namespace, 1, now))
         return Cancellation.DONE
 
     def release(self, runs: Sequence[ClaimedRun]) -> None:
@@ -99,6 +101,7 @@ class RequestWork(EndingWork):
                 continue
             if report.progress is not None:
                 row.progress, row.progress_message = report.progress
+                self._count_ended(tally_of_progress([self._tables.jobs[row.uid].job.namespace]))
             if report.output is not None:
                 row.output = report.output
 

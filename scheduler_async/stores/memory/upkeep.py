@@ -28,7 +28,7 @@ class UpkeepWork(JobWork):
         edits = each(found, lambda job: disabled_by(self.decisions, job, reason, now))
         for edit in edits:
             self._put(edit.job)
-        self._write_skips((edit.job, edit.skips, now) for edit in edits)
+        self._write_skips([(edit.job, edit.skips, now) for edit in edits])
         self._write_changes(disablings((job, edit, now) for job, edit in zip(found, edits, strict=True)))
         return [edit.job for edit in edits]
 
@@ -39,7 +39,7 @@ class UpkeepWork(JobWork):
         edits = [edit for _, edit in resumed]
         for edit in edits:
             self._put(edit.job)
-        self._write_skips((edit.job, edit.skips, now) for edit in edits)
+        self._write_skips([(edit.job, edit.skips, now) for edit in edits])
         self._write_changes(resumptions(resumed))
         return edits, now if len(edits) == limit else self._paused.first_after(now)
 

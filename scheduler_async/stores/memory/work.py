@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from scheduler_async.stores.memory.copying import CopyWork
-from scheduler_async.stores.memory.history import HistoryWork
-from scheduler_async.stores.memory.run_log import RunLogWork
+from scheduler_async.stores.memory.pages import PageWork
 from scheduler_async.stores.memory.upkeep import UpkeepWork
 
 
-class Work(UpkeepWork, RunLogWork, HistoryWork, CopyWork):
+class Work(UpkeepWork, PageWork, CopyWork):
     """Each method is one transaction, which waits for nothing. For their purpose, see `Store`."""

@@ -31,12 +31,13 @@ from scheduler_async.stores.codec import (
     unreadable_state,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
+from scheduler_async.stores.conditions import IS_UNUSUAL
 from scheduler_async.stores.decided import Decisions
-from scheduler_async.stores.messages import CancelRequest
+from scheduler_async.stores.messages import REMOVED, CancelRequest
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, updating, write_rows
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns, stored_state
 from scheduler_async.stores.row_range import RowRange, TimedRows
-from scheduler_async.stores.run_codec import Skipped, skip_values
+from scheduler_async.stores.run_codec import Skipped, Tally, skip_values, tally_of_cancelled, tally_of_skips
 from scheduler_async.stores.unreadable import UnreadableRows
 from scheduler_async.timekeeping.instants import Micros
 
@@ -89,6 +90,12 @@ COUNT_INSTANCES: Final = """
   GROUP BY i.uid
 """
 FREE_INSTANCES: Final = "DELETE FROM instance WHERE run = ANY($1::bigint[])"
+# Notes those of the `runs` that have ended without success.
+NOTE_UNUSUAL: Final = f"""
+    INSERT INTO unusual (outcome, run)
+    SELECT r.outcome, r.id FROM runs r WHERE {IS_UNUSUAL}
+        ON CONFLICT DO NOTHING
+"""
 DUE: Final = "s.phase = 'active' AND s.activity = 'idle' AND s.next_run_at IS NOT NULL"
 FIND_HANDLERS: Final = "SELECT name, number FROM handler WHERE name = ANY($1::text[])"
 ADD_HANDLERS: Final = "INSERT INTO handler (name) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING"
@@ -107,8 +114,34 @@ SKIP_TYPES: Final = {
     "missed": "bigint",
 }
 INSERT_SKIPS: Final = f"""
-    INSERT INTO run ({", ".join(SKIP_TYPES)}, attempt, trigger, outcome)
-    SELECT {", ".join(SKIP_TYPES)}, 0, 'schedule', 'skipped' FROM {rows_of(SKIP_TYPES)}
+    WITH runs AS (INSERT INTO run ({", ".join(SKIP_TYPES)}, attempt, trigger, outcome)
+                  SELECT {", ".join(SKIP_TYPES)}, 0, 'schedule', 'skipped' FROM {rows_of(SKIP_TYPES)}
+               RETURNING id, outcome)
+    {NOTE_UNUSUAL}
+"""
+TALLY_TYPES: Final = {"hour": "bigint", **dict.fromkeys(("namespace", "outcome", "node"), "text"), "n": "bigint"}
+
+
+def counting(first: int = 1) -> str:
+    """Return a statement that adds rows to the tally. They are its parameters from number *first* on."""
+    columns = ", ".join(TALLY_TYPES)
+    return f"""
+        INSERT INTO tally AS t ({columns})
+        SELECT {columns} FROM {rows_of(TALLY_TYPES, first)}
+            ON CONFLICT (hour, namespace, outcome, node) DO UPDATE SET n = t.n + excluded.n
+    """
+
+
+COUNT: Final = counting()
+# The runs that callers have asked for and that no node has taken up.
+CANCEL_REQUESTED: Final = f"""
+    WITH requests AS (DELETE FROM request WHERE kind = 'start' AND uid = ANY($1::bigint[]) RETURNING run),
+         runs AS (UPDATE run
+                     SET outcome = 'cancelled', finished_at = $2, error = $3
+                   WHERE id IN (SELECT run FROM requests) AND outcome IS NULL
+               RETURNING id, outcome, uid),
+         noted AS ({NOTE_UNUSUAL})
+    SELECT j.namespace, count(*) FROM runs JOIN job j USING (uid) GROUP BY j.namespace ORDER BY j.namespace
 """
 DELETE_STATES: Final = """
     DELETE FROM state
@@ -156,6 +189,7 @@ class WorkBase:
         self._notify = notify
         self._specs: Cache[tuple[int, int, int], Job] = Cache(REMEMBERED_SPECS, REMEMBERED_BYTES)
         self._handlers: Cache[str, int] = Cache(REMEMBERED_SPECS)
+        self._node_name = ""  # of the node that uses this store, as in the rows of its runs
         self.unreadable_rows = UnreadableRows()
         self.decisions = Decisions()
         self.counted = 0
@@ -319,9 +353,26 @@ class WorkBase:
             found.learn(dict(await db.fetch(TIMES_FROM.format(rows), points)))
         return found
 
-    async def _write_skips(self, db: Connection, skipped: Iterable[Skipped]) -> None:
+    async def _write_skips(self, db: Connection, skipped: Sequence[Skipped]) -> None:
         """Write the rows of skipped occurrences."""
-        await write_rows(db, INSERT_SKIPS, skip_values(skipped))
+        rows = skip_values(skipped)
+        if rows:
+            await write_rows(db, INSERT_SKIPS, rows)
+            await self._count_ended(db, tally_of_skips(skipped))
+
+    async def _cancel_requested(self, db: Connection, jobs: Sequence[Job], now: Micros) -> None:
+        """Cancel the runs of removed *jobs* that callers have asked for and that no node has taken up."""
+        for namespace, cancelled in await db.fetch(CANCEL_REQUESTED, [job.uid for job in jobs], now, REMOVED):
+            await self._count_ended(db, tally_of_cancelled(str(original(namespace)), cancelled, now))
+
+    async def _count_ended(self, db: Connection, tally: Tally, node: str | None = None) -> None:
+        """Add *tally* to the numbers of runs that ended on a *node*; None is this one."""
+        await write_rows(db, COUNT, self._counted(tally, node))
+
+    def _counted(self, tally: Tally, node: str | None = None) -> list[tuple[Any, ...]]:
+        """Return the rows of `COUNT`, in the order in which every transaction locks them."""
+        name = kept(self._node_name if node is None else node)
+        return sorted((hour, kept(namespace), outcome, name, n) for (hour, namespace, outcome), n in tally.items())
 
     async def _write_changes(self, db: Connection, records: Sequence[ChangeRecord]) -> None:
         """Write the rows of changes of jobs."""

@@ -21,7 +21,7 @@ from scheduler_async.stores.copy_records import (
     missing_changes,
 )
 from scheduler_async.stores.decisions import linked_by_copy, without_cycles
-from scheduler_async.stores.postgres.base import SPEC, STATE_COLUMNS
+from scheduler_async.stores.postgres.base import NOTE_UNUSUAL, SPEC, STATE_COLUMNS
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, write_rows
 from scheduler_async.stores.postgres.endings import INSERT_TEXTS
 from scheduler_async.stores.postgres.jobs import (
@@ -35,7 +35,7 @@ from scheduler_async.stores.postgres.jobs import (
 )
 from scheduler_async.stores.postgres.successors import SuccessorWork
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original, state_columns
-from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record
+from scheduler_async.stores.run_codec import read_job_to_copy, read_run_record, tally_of_records
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -110,7 +110,7 @@ CROSS JOIN LATERAL (SELECT * FROM change c WHERE c.uid = u.uid ORDER BY c.number
   ORDER BY c.number DESC
 """
 NEW_RUNS: Final = "SELECT nextval('run_id') FROM generate_series(1, $1::int)"
-INSERT_RUNS: Final = inserting(
+_INSERT_RUNS: Final = inserting(
     "run",
     {
         **dict.fromkeys(("id", "uid", "scheduled_for", "attempt"), "bigint"),
@@ -126,6 +126,8 @@ INSERT_RUNS: Final = inserting(
         "progress_message": "text",
     },
 )
+
+INSERT_RUNS: Final = f"WITH runs AS ({_INSERT_RUNS} RETURNING id, outcome) {NOTE_UNUSUAL}"
 
 
 class CopyWork(SuccessorWork):
@@ -177,6 +179,8 @@ class CopyWork(SuccessorWork):
         numbers = sorted(number for (number,) in await db.fetch(NEW_RUNS, len(new)))
         rows = [(number, uid, *_stored(run)[3:-2]) for number, (uid, run) in zip(numbers, new, strict=True)]
         await write_rows(db, INSERT_RUNS, rows)
+        for node in sorted({run.node or "" for _, run in new}):
+            await self._count_ended(db, tally_of_records(run for _, run in new if (run.node or "") == node), node)
         for table, statement in INSERT_TEXTS.items():
             texts = [(number, getattr(run, table)) for number, (_, run) in zip(numbers, new, strict=True)]
             await write_rows(db, statement, [(number, kept(text)) for number, text in texts if text is not None])

@@ -39,14 +39,16 @@ from scheduler_async.stores.postgres.base import (
     HELD,
     INSERT_REQUEST,
     IS_INSTANCE_OF_NODE,
+    NOTE_UNUSUAL,
     SELECT_STATE,
     WIDTH,
+    counting,
     free_values,
 )
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, rows_of, set_to, updating, write_rows
 from scheduler_async.stores.postgres.successors import FOLLOWED
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, stored_state
-from scheduler_async.stores.run_codec import ending_values, progress_of, texts_of
+from scheduler_async.stores.run_codec import ending_values, progress_of, tally_of_endings, texts_of
 from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ ENDING_TYPES: Final = {
 }
 FINISH: Final = f"""
     WITH states AS ({FREE}),
-         runs AS ({updating("run", "id", ENDING_TYPES, first=len(FREE_TYPES) + 2)})
+         runs AS ({updating("run", "id", ENDING_TYPES, first=len(FREE_TYPES) + 2)} RETURNING t.id, t.outcome),
+         noted AS ({NOTE_UNUSUAL})
     SELECT nextval('activity')
 """
 # The same for jobs that were not changed during their runs, which therefore know the current state.
@@ -71,18 +74,23 @@ UNTOUCHED: Final = f"""
                       FROM {rows_of(UNTOUCHED_TYPES)}
                      WHERE t.uid = c.uid AND t.run = c.run AND NOT t.touched
                  RETURNING c.run, {", ".join(f"c.{name}" for name in ENDING_TYPES)}),
-         runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run)
+         runs AS (UPDATE run AS t SET {set_to(ENDING_TYPES)} FROM states AS c WHERE t.id = c.run
+               RETURNING t.id, t.outcome),
+         noted AS ({NOTE_UNUSUAL})
 """
 FINISH_UNTOUCHED: Final = f"{UNTOUCHED} SELECT nextval('activity'), array_agg(run) FROM states"
 # All endings or none: the last parameter is their number, and a failing statement changes nothing. It fails, too, if
 # other jobs run after these.
 FINISH_AT_ONCE: Final = f"""
-    {UNTOUCHED}
+    {UNTOUCHED},
+         counted AS ({counting(len(UNTOUCHED_TYPES) + 2)})
     SELECT 1 / (count(*) = ${len(UNTOUCHED_TYPES) + 1}::bigint AND NOT {FOLLOWED.format(f"${PLACE_OF_UIDS}")})::int,
            nextval('activity')
       FROM states
 """
-FINISH_RUNS: Final = updating("run", "id", ENDING_TYPES)
+FINISH_RUNS: Final = f"""
+    WITH runs AS ({updating("run", "id", ENDING_TYPES)} RETURNING t.id, t.outcome) {NOTE_UNUSUAL}
+"""
 SELECT_ENDINGS: Final = "SELECT id, finished_at, outcome FROM run WHERE id = ANY($1::bigint[])"
 INSERT_TEXTS: Final = {
     table: f"""
@@ -135,7 +143,8 @@ class EndingWork(BackfillWork):
         left, rows = self._endings(ended, rules)
         if any(one.skips or (one.kind is not None and disables(one)) for one in left.values()):
             return None
-        await db.execute(FINISH_AT_ONCE, *columns_of(rows), len(rows))
+        numbers = columns_of(self._counted(tally_of_endings(ended)))
+        await db.execute(FINISH_AT_ONCE, *columns_of(rows), len(rows), *numbers)
         self.counted += 1
         return [left[item.run.id] for item in ended]
 
@@ -173,10 +182,11 @@ class EndingWork(BackfillWork):
         ours = [item for item in ended if item.run.id in left]
         if told := [item for item in ours if item.ending.tells_more]:
             await self._write_more(db, told)
-        endings = ((left[item.run.id], item.finished_at) for item in ours)
-        await self._write_skips(db, ((one.job, one.skips, at) for one, at in endings))
+        endings = [(left[item.run.id], item.finished_at) for item in ours]
+        await self._write_skips(db, [(one.job, one.skips, at) for one, at in endings])
         disabled = [(item.run.job, left[item.run.id], item.finished_at) for item in ours if item.run.id in done]
         await self._write_changes(db, disablings(disabled))
+        await self._count_ended(db, tally_of_endings(item for item in ours if item.run.id in done))
         woken = await self._wake_successors(db, ours, rules)
         left = {run: with_successors(one, run, woken) for run, one in left.items()}
         if len(left) < len(ended):
@@ -203,6 +213,7 @@ class EndingWork(BackfillWork):
         await write_rows(db, FINISH_RUNS, [_ending(item) for item in ended])
         if told := [item for item in ended if item.ending.tells_more]:
             await self._write_more(db, told)
+        await self._count_ended(db, tally_of_endings(ended))
         await db.execute("SELECT nextval('activity')")
         self.counted += 1
 
@@ -245,6 +256,7 @@ class EndingWork(BackfillWork):
         await db.execute(FINISH, *columns_of(states, len(FREE_TYPES) + 1), *endings)
         await db.execute(FREE_INSTANCES, [item.run.id for item in ended])
         await self._delete_removed(db, jobs)
+        await self._count_ended(db, tally_of_endings(ended))
         self.counted += 1
 
     async def recover(

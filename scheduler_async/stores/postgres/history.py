@@ -70,6 +70,12 @@ PURGE_LIVES: Final = """
                                  FOR UPDATE SKIP LOCKED))
 """
 
+# The oldest hours come first in the index.
+PURGE_TALLY: Final = """
+    DELETE FROM tally
+     WHERE ctid = ANY(ARRAY(SELECT ctid FROM tally WHERE hour < $1 ORDER BY hour LIMIT $2 FOR UPDATE SKIP LOCKED))
+"""
+
 
 class HistoryWork(WorkBase):
     """The transactions about the past. For their purpose, see `Store`."""
@@ -124,5 +130,5 @@ class HistoryWork(WorkBase):
         return life
 
     async def purge_history(self, db: Connection, before: Micros, limit: int) -> int:
-        done = [await db.execute(statement, before, limit) for statement in (PURGE_CHANGES, PURGE_LIVES)]
+        done = [await db.execute(statement, before, limit) for statement in (PURGE_CHANGES, PURGE_LIVES, PURGE_TALLY)]
         return max(int(answer.rpartition(" ")[2]) for answer in done)

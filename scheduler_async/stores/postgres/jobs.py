@@ -24,6 +24,7 @@ from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_meta
 from scheduler_async.stores.postgres.base import (
     FREE_INSTANCES,
     NAMED,
+    NOTE_UNUSUAL,
     SELECT_STATE,
     SLICE,
     SPEC,
@@ -35,6 +36,7 @@ from scheduler_async.stores.postgres.base import (
 from scheduler_async.stores.postgres.bulk_writes import columns_of, inserting, updating, write_rows
 from scheduler_async.stores.postgres.successors import UNLINK, SuccessorWork
 from scheduler_async.stores.postgres.texts import kept, kept_values, maybe_kept, original, stored_state
+from scheduler_async.stores.run_codec import tally_of_cancelled
 from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
@@ -132,17 +134,13 @@ CANCEL_BACKFILLS: Final = """
     WITH due AS (DELETE FROM backfill_due WHERE backfill IN (SELECT number FROM backfill WHERE uid = $1))
     UPDATE backfill SET state = 'cancelled' WHERE uid = $1 AND state = 'running'
 """
-CANCEL_RUNS: Final = """
-    UPDATE run
-       SET outcome = 'cancelled', finished_at = $2, error = $3
-     WHERE id = ANY($1::bigint[]) AND uid = $4 AND outcome IS NULL
-"""
-# The runs that callers have asked for and that no node has taken up.
-CANCEL_REQUESTED: Final = """
-    WITH requests AS (DELETE FROM request WHERE kind = 'start' AND uid = $1 RETURNING run)
-    UPDATE run
-       SET outcome = 'cancelled', finished_at = $2, error = $3
-     WHERE id IN (SELECT run FROM requests) AND outcome IS NULL
+CANCEL_RUNS: Final = f"""
+    WITH runs AS (UPDATE run
+                     SET outcome = 'cancelled', finished_at = $2, error = $3
+                   WHERE id = ANY($1::bigint[]) AND uid = $4 AND outcome IS NULL
+               RETURNING id, outcome),
+         noted AS ({NOTE_UNUSUAL})
+    SELECT count(*) FROM runs
 """
 PARAMETER: Final = "${}"
 
@@ -241,10 +239,11 @@ class JobWork(SuccessorWork):
         await db.execute(UNLINK, [job.uid])
         await self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])
         await self._write_changes(db, [removal(job, now, by)])
-        await db.execute(CANCEL_REQUESTED, job.uid, now, REMOVED)
+        await self._cancel_requested(db, [job], now)
         runs = {run for (run,) in await db.fetch(RUNS_OF_JOB, job.uid)}
         others = [run for run in runs if run != own_run]
-        await db.execute(CANCEL_RUNS, others, now, REMOVED, job.uid)
+        cancelled = await db.fetchval(CANCEL_RUNS, others, now, REMOVED, job.uid)
+        await self._count_ended(db, tally_of_cancelled(job.namespace, cancelled, now))
         await db.execute(FREE_INSTANCES, others)
         await db.execute(CANCEL_BACKFILLS, job.uid)
         if own_run in runs:

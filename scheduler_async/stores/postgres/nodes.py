@@ -127,6 +127,7 @@ class NodeWork(WorkBase):
         await self._put_handlers_right(db)
         values = identity.name, identity.host, identity.pid, identity.process_start, now, handlers_text(handlers)
         number = int(await db.fetchval(JOIN, *values))
+        self._node_name = identity.name
         await db.execute(LOSE_OTHERS, now, NodeFate.LOST.value)
         lived = number, identity.name, identity.host, identity.pid, now, NodeFate.RUNNING.value
         await db.execute(BEGIN_LIFE, *lived)

@@ -14,7 +14,7 @@ from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, NodeLost, Report
-from scheduler_async.stores.postgres.base import FREE, INSERT_REQUEST, SELECT_STATE, WIDTH, free_values
+from scheduler_async.stores.postgres.base import FREE, INSERT_REQUEST, NOTE_UNUSUAL, SELECT_STATE, WIDTH, free_values
 from scheduler_async.stores.postgres.bulk_writes import write_rows
 from scheduler_async.stores.postgres.claims import HAVE_OWNERS, NEW_RUN
 from scheduler_async.stores.postgres.endings import (
@@ -25,6 +25,7 @@ from scheduler_async.stores.postgres.endings import (
 )
 from scheduler_async.stores.postgres.rates import GROUP_LOCK
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
+from scheduler_async.stores.run_codec import tally_of_cancelled, tally_of_progress
 from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
@@ -74,9 +75,13 @@ TAKE_RUN: Final = """
 """
 FIND_RUN: Final = "SELECT uid FROM run WHERE id = $1"
 LOCK_OWNER: Final = "SELECT run FROM state WHERE uid = $1 FOR UPDATE"
-CANCEL_WAITING: Final = """
-    WITH requests AS (DELETE FROM request WHERE run = $1)
-    UPDATE run SET outcome = 'cancelled', finished_at = $2, error = $3, reason = $4 WHERE id = $1
+CANCEL_WAITING: Final = f"""
+    WITH requests AS (DELETE FROM request WHERE run = $1),
+         runs AS (UPDATE run SET outcome = 'cancelled', finished_at = $2, error = $3, reason = $4
+                   WHERE id = $1
+               RETURNING id, outcome, uid),
+         noted AS ({NOTE_UNUSUAL})
+    SELECT j.namespace FROM runs JOIN job j USING (uid)
 """
 # Their runs have ended before a node noticed the request, or are gone.
 FORGET_OUTDATED: Final = """
@@ -91,6 +96,7 @@ SELECT_CANCELS: Final = """
  UNION ALL
     SELECT q.run, q.reason FROM request q JOIN instance i ON i.run = q.run WHERE q.kind = 'cancel' AND i.node = $1
 """
+NAMESPACES_OF: Final = "SELECT DISTINCT j.namespace FROM run r JOIN job j USING (uid) WHERE r.id = ANY($1::bigint[])"
 # A run that is being recorded is left alone: its ending has the last word, and must not wait.
 LOCK_REPORTED: Final = """
     SELECT id FROM run WHERE id = ANY($1::bigint[]) AND outcome IS NULL ORDER BY id FOR UPDATE SKIP LOCKED
@@ -177,7 +183,9 @@ class RequestWork(EndingWork):
             await self._tell_of_request(db)
             return Cancellation.REQUESTED
         ending = cancelled_on_request(reason)
-        await db.execute(CANCEL_WAITING, run, now, maybe_kept(ending.error), maybe_kept(ending.reason))
+        told = maybe_kept(ending.error), maybe_kept(ending.reason)
+        namespace = original(await db.fetchval(CANCEL_WAITING, run, now, *told))
+        await self._count_ended(db, tally_of_cancelled(namespace or "", 1, now))
         await self._tell_of_request(db)
         return Cancellation.DONE
 
@@ -194,7 +202,7 @@ class RequestWork(EndingWork):
             gone = [never_begun(run, cancels[run.id]) for run in runs if run.id in cancels]
             left = await self._finish_touched(db, gone, Rules())
             ours = [(left[item.run.id], item) for item in gone if item.run.id in left]  # other jobs may be removed
-            await self._write_skips(db, ((one.job, one.skips, item.finished_at) for one, item in ours))
+            await self._write_skips(db, [(one.job, one.skips, item.finished_at) for one, item in ours])
             await db.execute(FORGET_REQUESTS, list(cancels))
             await self._wake_successors(db, [item for _, item in ours], Rules())
         await super().release(db, [run for run in runs if run.id not in cancels])
@@ -210,6 +218,9 @@ class RequestWork(EndingWork):
             if report.run in going_on and report.progress is not None
         ]
         await write_rows(db, WRITE_PROGRESS, progress)
+        if progress:
+            found = await db.fetch(NAMESPACES_OF, [run for *_, run in progress])
+            await self._count_ended(db, tally_of_progress([str(original(name)) for (name,) in found]))
         outputs = [
             (report.run, kept(report.output))
             for report in reports

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
 from scheduler_async.stores.conditions import HAS_ENDED
 from scheduler_async.stores.messages import LONG_LIFE
+from scheduler_async.timekeeping.instants import HOUR, LAST
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -321,6 +322,54 @@ MIGRATIONS: Final = (
         # The few long lives. The others are found near their ends. Absurd times must not overflow.
         f"CREATE INDEX node_span_long ON node_span (until) WHERE until - since::float8 >= {LONG_LIFE}",
         "INSERT INTO node_span SELECT number, name, host, pid, since, NULL, 'running' FROM node",
+    ),
+    # 4: what pages for operators ask. Nothing here changes with a successful run of a job with a schedule, but a row of
+    # the tally with each batch of runs
+    (
+        # How many runs ended in each hour. It outlives the runs. The outcome "progress" counts reports of progress.
+        """
+        CREATE TABLE tally (
+            hour       bigint NOT NULL,
+            namespace  text COLLATE "C" NOT NULL,
+            outcome    text COLLATE "C" NOT NULL,
+            node       text COLLATE "C" NOT NULL,
+            n          bigint NOT NULL,
+            PRIMARY KEY (hour, namespace, outcome, node)
+        ) WITH (fillfactor = 50)
+        """,
+        f"""
+        INSERT INTO tally
+        SELECT r.finished_at - r.finished_at % {HOUR}, j.namespace, r.outcome, coalesce(r.node, ''),
+               sum(CASE WHEN r.outcome = 'skipped' THEN greatest(r.missed, 1) ELSE 1 END)
+          FROM run r JOIN job j USING (uid)
+         WHERE r.outcome IS NOT NULL AND r.finished_at BETWEEN 0 AND {LAST}
+      GROUP BY 1, 2, 3, 4
+        """,
+        # The runs that were no success. An index on the outcome would move with every run: an update of an indexed
+        # column does not stay on its page. A row may be missing for a run that an older version has recorded, and may
+        # remain of one that is gone.
+        """
+        CREATE TABLE unusual (
+            outcome  text COLLATE "C" NOT NULL,
+            run      bigint NOT NULL,
+            PRIMARY KEY (outcome, run)
+        )
+        """,
+        "INSERT INTO unusual SELECT outcome, id FROM run WHERE outcome NOT IN ('noop', 'success')",
+        # Jobs that are neither claimed nor due at a time: paused, disabled, or waiting for a trigger or another job.
+        """
+        CREATE INDEX state_resting ON state (phase, uid)
+        WHERE activity = 'idle' AND (phase <> 'active' OR next_run_at IS NULL)
+        """,
+        "CREATE INDEX state_failing ON state (last_error_at) WHERE consecutive_errors > 0",
+        "CREATE INDEX state_of_handler ON state (handler)",
+        "CREATE INDEX job_titled ON job (namespace, id, name) WHERE removed_at IS NULL AND name IS NOT NULL",
+        # Jobs that are due at the same time have an order.
+        "DROP INDEX state_due",
+        """
+        CREATE INDEX state_due ON state (handler, rank, next_run_at, uid)
+        WHERE phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL
+        """,
     ),
 )
 

@@ -1,7 +1,8 @@
 """The store in a PostgreSQL database: its connections and its errors. `work` contains the queries.
 
-A node has three connections, each opened on demand: one for its runs, one for reading and editing, and one that listens
-to changes by other processes and sends heartbeats. A broken connection is opened again at its next use.
+A node has four connections, each opened on demand: one for its runs, one for reading and editing, one for pages, and
+one that listens to changes by other processes and sends heartbeats. A broken connection is opened again at its next
+use.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from logging import DEBUG, INFO, WARNING
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
-from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
+from scheduler_async.errors import StoreBusyError, StoreError, StoreOutdatedError, quoted
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
 from scheduler_async.logs import say
 from scheduler_async.rules.terms import Rules, Transition
@@ -32,6 +33,7 @@ from scheduler_async.stores.postgres.awaited_endings import AWAIT, AwaitedEnding
 from scheduler_async.stores.postgres.base import NOTIFY, REQUEST, HandlersForgotten
 from scheduler_async.stores.postgres.connection import LOST, Link
 from scheduler_async.stores.postgres.lone_claims import Look
+from scheduler_async.stores.postgres.pages import LONGEST, PAGE_PLANS
 from scheduler_async.stores.postgres.schema import READ_VERSION, begin_if_current, migrate, newest, read_version
 from scheduler_async.stores.postgres.work import Work
 from scheduler_async.stores.protocol import documented
@@ -93,7 +95,7 @@ Transaction: TypeAlias = Callable[Concatenate[Work, "Connection", P], Awaitable[
 Operation: TypeAlias = Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]
 
 # The connections of a store, by attribute name.
-RUNS, EDITS, WATCH = "_runs", "_edits", "_watch"
+RUNS, EDITS, PAGES, WATCH = "_runs", "_edits", "_pages", "_watch"
 
 
 def reading(transaction: Transaction[P, T], link: str) -> Operation[P, T]:
@@ -138,7 +140,7 @@ class PostgresStore:
         self._dsn = address.dsn
         self._clock = SharedClock()
         self._is_skewed = False
-        self._runs, self._edits, self._watch = self._new_links()
+        self._runs, self._edits, self._pages, self._watch = self._new_links()
         self._is_open = False
         self._token = ""
         self._listener: Callable[[Micros | None, int], object] | None = None
@@ -187,7 +189,7 @@ class PostgresStore:
         self._work = Work(self._notification)  # the database may have been replaced
         self._token = secrets.token_hex(8)
         self._version, self._activity = 0, None
-        self._runs, self._edits, self._watch = self._new_links()
+        self._runs, self._edits, self._pages, self._watch = self._new_links()
         self._is_open = True
         try:
             await carried_through(self._open())
@@ -211,13 +213,14 @@ class PostgresStore:
         await carried_through(self._close())
 
     async def _close(self) -> None:
-        for link in (self._runs, self._edits, self._watch):
+        for link in (self._runs, self._edits, self._pages, self._watch):
             await link.close()
 
-    def _new_links(self) -> tuple[Link, Link, Link]:
+    def _new_links(self) -> tuple[Link, Link, Link, Link]:
         return (
             Link(self._connect, RUN_TIMEOUT, RUN_PLANS),
             Link(self._connect, READ_TIMEOUT, {"plan_cache_mode": "force_custom_plan"}),
+            Link(self._connect, READ_TIMEOUT, PAGE_PLANS),
             Link(self._connect, BEAT_TIMEOUT, {}, prepare=self._listen, total=True),
         )
 
@@ -278,6 +281,8 @@ class PostgresStore:
             ) as error:
                 if attempt == MAX_ATTEMPTS:
                     raise self._explained(error, link) from error
+            except asyncpg.QueryCanceledError as error:
+                raise StoreBusyError(self.url, LONGEST) from error
             except (asyncpg.PostgresError, *LOST) as error:
                 if isinstance(error, StoreError):
                     raise
@@ -420,6 +425,14 @@ class PostgresStore:
     list_runs = reading(Work.list_runs, EDITS)
     runs_about = reading(Work.runs_about, EDITS)
     list_changes = reading(Work.list_changes, EDITS)
+    jobs_page = reading(Work.jobs_page, PAGES)
+    runs_page = reading(Work.runs_page, PAGES)
+    changes_page = reading(Work.changes_page, PAGES)
+    recent_runs = reading(Work.recent_runs, PAGES)
+    count_jobs = reading(Work.count_jobs, PAGES)
+    sample_jobs = reading(Work.sample_jobs, PAGES)
+    tally = reading(Work.tally, PAGES)
+    mark = reading(Work.mark, PAGES)
     details_of = reading(Work.details_of, EDITS)
     output_of = reading(Work.output_of, EDITS)
     request_start = writing(Work.request_start, EDITS)

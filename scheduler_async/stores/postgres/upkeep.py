@@ -10,11 +10,12 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.codec import has_unreadable_state
+from scheduler_async.stores.conditions import IS_UNUSUAL
 from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable, rows_of_removal
-from scheduler_async.stores.messages import PURGED, REMOVED
+from scheduler_async.stores.messages import PURGED
 from scheduler_async.stores.postgres.base import LOCK_STATES, SELECT_STATE, UPDATE_ONLY_STATES, WorkBase
 from scheduler_async.stores.postgres.bulk_writes import write_rows
-from scheduler_async.stores.postgres.jobs import CANCEL_REQUESTED, REMOVE_JOBS
+from scheduler_async.stores.postgres.jobs import REMOVE_JOBS
 from scheduler_async.stores.postgres.schema import ENDED_AS_NUMBER
 from scheduler_async.stores.postgres.successors import UNLINK
 from scheduler_async.stores.postgres.texts import stored_state
@@ -35,6 +36,7 @@ OVERGROWN: Final = """
       FROM unnest($1::bigint[]) AS c (uid)
      WHERE EXISTS (SELECT FROM run WHERE uid = c.uid OFFSET $2)
 """
+UNUSUAL: Final = IS_UNUSUAL.removeprefix("r.")
 # Runs from before the clock was set back are kept until their time has come again, so that they do not run twice.
 # `forgotten_until` records up to which time rows are missing.
 PURGE_RUNS: Final = f"""
@@ -42,9 +44,10 @@ PURGE_RUNS: Final = f"""
                   USING (SELECT c.uid, (SELECT id FROM run WHERE uid = c.uid ORDER BY id DESC LIMIT 1 OFFSET $2) AS last
                            FROM unnest($1::bigint[]) AS c (uid)) AS c
                   WHERE r.uid = c.uid AND r.id <= c.last AND r.outcome IS NOT NULL AND r.scheduled_for <= $3
-              RETURNING r.id, r.uid, r.scheduled_for, r.attempt, r.trigger),
+              RETURNING r.id, r.uid, r.scheduled_for, r.attempt, r.trigger, r.outcome),
          outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM old)),
-         tracebacks AS (DELETE FROM traceback WHERE run IN (SELECT id FROM old))
+         tracebacks AS (DELETE FROM traceback WHERE run IN (SELECT id FROM old)),
+         noted AS (DELETE FROM unusual WHERE (outcome, run) IN (SELECT outcome, id FROM old WHERE {UNUSUAL}))
     UPDATE state
        SET touched = true, forgotten_until = greatest(forgotten_until, gone.at)
       FROM (SELECT uid, max(scheduled_for) AS at
@@ -62,8 +65,9 @@ LOCK_REMOVED: Final = """
      LIMIT $2
        FOR UPDATE SKIP LOCKED
 """
-REMOVE: Final = """
-    WITH runs AS (DELETE FROM run WHERE uid = ANY($1::bigint[]) RETURNING id),
+REMOVE: Final = f"""
+    WITH runs AS (DELETE FROM run WHERE uid = ANY($1::bigint[]) RETURNING id, outcome),
+         noted AS (DELETE FROM unusual WHERE (outcome, run) IN (SELECT outcome, id FROM runs WHERE {UNUSUAL})),
          outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM runs)),
          tracebacks AS (DELETE FROM traceback WHERE run IN (SELECT id FROM runs)),
          requests AS (DELETE FROM request WHERE run IN (SELECT id FROM runs)),
@@ -161,7 +165,7 @@ class UpkeepWork(WorkBase):
             await db.execute(REMOVE_JOBS, [job.uid for job in jobs], now)
             await db.execute(UNLINK, [job.uid for job in jobs])
             await self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
-            await db.executemany(CANCEL_REQUESTED, [(job.uid, now, REMOVED) for job in jobs])
+            await self._cancel_requested(db, jobs, now)
             records = [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs]
             await self._write_changes(db, records)
             await self._delete_removed(db, jobs)

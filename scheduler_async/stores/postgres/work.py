@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from scheduler_async.stores.postgres.copying import CopyWork
-from scheduler_async.stores.postgres.history import HistoryWork
-from scheduler_async.stores.postgres.jobs import JobWork
 from scheduler_async.stores.postgres.lone_claims import LoneClaimWork
 from scheduler_async.stores.postgres.nodes import NodeWork
+from scheduler_async.stores.postgres.pages import PageWork
 from scheduler_async.stores.postgres.requests import RequestWork
-from scheduler_async.stores.postgres.run_log import RunLogWork
 from scheduler_async.stores.postgres.upkeep import UpkeepWork
 
 
-class Work(JobWork, RunLogWork, RequestWork, NodeWork, HistoryWork, UpkeepWork, CopyWork, LoneClaimWork):
+class Work(PageWork, RequestWork, NodeWork, UpkeepWork, CopyWork, LoneClaimWork):
     """Each method is one transaction on a given connection. For their purpose, see `Store`."""

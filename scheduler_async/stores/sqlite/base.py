@@ -41,7 +41,7 @@ from scheduler_async.stores.decided import Decisions, Undecided
 from scheduler_async.stores.messages import CancelRequest
 from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.row_range import RowRange, TimedRows
-from scheduler_async.stores.run_codec import Skipped, skip_values
+from scheduler_async.stores.run_codec import Skipped, Tally, skip_values, tally_of_skips
 from scheduler_async.stores.sqlite.bulk_writes import updating
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
 from scheduler_async.stores.unreadable import UnreadableRows, is_moment, shown_text
@@ -121,6 +121,11 @@ INSERT_SKIP: Final = """
     INSERT INTO run (id, uid, scheduled_for, attempt, trigger, claimed_at, finished_at, outcome, reason, missed)
     VALUES (?, ?, ?, 0, 'schedule', ?, ?, 'skipped', ?, ?)
 """
+COUNT: Final = """
+    INSERT INTO tally (hour, namespace, outcome, node, n)
+    VALUES (?, ?, ?, ?, ?)
+        ON CONFLICT (hour, namespace, outcome, node) DO UPDATE SET n = n + excluded.n
+"""
 DELETE_STATE: Final = """
     DELETE FROM state
      WHERE uid = ? AND EXISTS (SELECT 1 FROM job WHERE job.uid = state.uid AND job.removed_at IS NOT NULL)
@@ -190,6 +195,7 @@ class WorkBase:
         self._is_current = False  # whether the schema was checked since then, and is not newer
         self._last_job: int | None = None  # the highest number that a job ever had, if it was read since then
         self._last_change: int | None = None  # the same of changes
+        self._node_name = ""  # of the node that uses this store, as in the rows of its runs
         self.unreadable_rows = UnreadableRows()
         self.decisions = Decisions()
         self._queue: ReadyQueue | None = None
@@ -400,12 +406,18 @@ class WorkBase:
             found.learn(dict(db.execute(TIMES_FROM.format(rows), (json.dumps(points),)).fetchall()))
         return found
 
-    def _write_skips(self, db: sqlite3.Connection, skipped: Iterable[Skipped]) -> None:
+    def _write_skips(self, db: sqlite3.Connection, skipped: Sequence[Skipped]) -> None:
         """Write the rows of skipped occurrences."""
         rows = skip_values(skipped)
         if rows:
             first = self._last_number(db, LAST_RUN) + 1
             db.executemany(INSERT_SKIP, [(run_id, *row) for run_id, row in enumerate(rows, first)])
+            self._count_ended(db, tally_of_skips(skipped))
+
+    def _count_ended(self, db: sqlite3.Connection, tally: Tally, node: str | None = None) -> None:
+        """Add *tally* to the numbers of runs that ended on a *node*; None is this one."""
+        name = self._node_name if node is None else node
+        db.executemany(COUNT, [(*key, name, number) for key, number in tally.items()])
 
     def _write_changes(self, db: sqlite3.Connection, records: Sequence[ChangeRecord]) -> None:
         """Write the rows of changes of jobs."""

@@ -24,7 +24,7 @@ from scheduler_async.stores.copy_records import (
     missing_changes,
 )
 from scheduler_async.stores.decisions import linked_by_copy, without_cycles
-from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, read_job_to_copy, read_run_record
+from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, read_job_to_copy, read_run_record, tally_of_records
 from scheduler_async.stores.sqlite.base import LAST_RUN, STATE_COLUMNS
 from scheduler_async.stores.sqlite.bulk_writes import inserting
 from scheduler_async.stores.sqlite.jobs import (
@@ -152,6 +152,7 @@ class CopyWork(SuccessorWork):
         uids = {(namespace, job_id): uid for namespace, job_id, uid in db.execute(FIND_UIDS, (names,))}
         number = self._last_number(db, LAST_RUN)
         rows: dict[tuple[object, ...], tuple[object, ...]] = {}
+        added: list[RunRecord] = []
         texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TEXTS_OF_RUNS}
         for run in runs:
             uid = uids.get((run.namespace, run.job_id))
@@ -160,10 +161,13 @@ class CopyWork(SuccessorWork):
                 continue
             number += 1
             rows[key] = (number, uid, *run[3:-2])
+            added.append(run)
             for table, found in texts.items():
                 if (text := getattr(run, table)) is not None:
                     found.append((number, text))
         INSERT_RUN.all(db, rows.values())
+        for node in {run.node for run in added}:
+            self._count_ended(db, tally_of_records(run for run in added if run.node == node), node or "")
         for table, found in texts.items():
             db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", found)
         return len(rows)

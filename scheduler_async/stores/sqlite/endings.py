@@ -28,7 +28,7 @@ from scheduler_async.stores.decisions import (
     with_successors,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
-from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, texts_of
+from scheduler_async.stores.run_codec import TEXTS_OF_RUNS, ending_values, progress_of, tally_of_endings, texts_of
 from scheduler_async.stores.sqlite.backfills import SELECT_HELD_BY_BACKFILLS, BackfillWork
 from scheduler_async.stores.sqlite.base import (
     END_LIFE,
@@ -144,6 +144,7 @@ class EndingWork(BackfillWork):
 
     def _write_ended_runs(self, db: sqlite3.Connection, ended: Sequence[EndedRun]) -> None:
         FINISH_RUN.all(db, map(ending_values, ended))
+        self._count_ended(db, tally_of_endings(ended))
         if told := [item for item in ended if item.ending.tells_more]:
             for table in TEXTS_OF_RUNS:
                 db.executemany(f"INSERT OR REPLACE INTO {table} (run, text) VALUES (?, ?)", texts_of(told, table))
@@ -211,6 +212,7 @@ class EndingWork(BackfillWork):
             self._write_changes(db, disablings([(job, edit, now)]))
             left.append((edit, ended.run))
             endings.append(ended)
+        self._count_ended(db, tally_of_endings(endings))
         woken = self._wake_successors(db, endings, rules) if endings else ()
         interrupted_runs = [(with_successors(edit, run.id, woken), run) for edit, run in left]
         return interrupted_runs + self._interrupt_backfills(db, node, known, problem, now, rules)

@@ -89,6 +89,16 @@ PURGE_LIVES: Final = """
                        LIMIT :limit)
 """
 
+# The oldest hours come first in the table.
+PURGE_TALLY: Final = """
+    DELETE FROM tally
+     WHERE (hour, namespace, outcome, node) IN (SELECT hour, namespace, outcome, node
+                                                  FROM tally
+                                                 WHERE hour < :before
+                                              ORDER BY hour
+                                                 LIMIT :limit)
+"""
+
 
 class HistoryWork(WorkBase):
     """The transactions about the past. For their purpose, see `Store`."""
@@ -148,4 +158,4 @@ class HistoryWork(WorkBase):
 
     def purge_history(self, db: sqlite3.Connection, before: Micros, limit: int) -> int:
         old = {"before": before, "limit": limit}
-        return max(db.execute(PURGE_CHANGES, old).rowcount, db.execute(PURGE_LIVES, old).rowcount)
+        return max(db.execute(purge, old).rowcount for purge in (PURGE_CHANGES, PURGE_LIVES, PURGE_TALLY))

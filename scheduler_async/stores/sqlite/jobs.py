@@ -27,6 +27,7 @@ from scheduler_async.stores.conditions import conditions_of_jobs
 from scheduler_async.stores.decisions import reviewed_all, rows_of_removal
 from scheduler_async.stores.edit_plan import EditPlan
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
+from scheduler_async.stores.run_codec import tally_of_cancelled
 from scheduler_async.stores.sqlite.base import (
     EDITED,
     FREE_INSTANCES,
@@ -240,11 +241,13 @@ class JobWork(SuccessorWork):
         db.execute(UNLINK, (job.uid,))
         self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])
         self._write_changes(db, [removal(job, now, by)])
-        db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid))
+        cancelled = db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid)).rowcount
         db.execute(FORGET_REQUESTED, (job.uid,))
         runs = {run for (run,) in db.execute(RUNS_OF_JOB, (job.uid, job.uid))}
         others = [run for run in runs if run != own_run]
-        db.executemany(CANCEL_RUN, [(now, REMOVED, run, job.uid) for run in others])
+        for run in others:
+            cancelled += db.execute(CANCEL_RUN, (now, REMOVED, run, job.uid)).rowcount
+        self._count_ended(db, tally_of_cancelled(job.namespace, cancelled, now))
         db.execute(FREE_INSTANCES, (json.dumps(others),))
         db.execute(CANCEL_BACKFILLS, (job.uid,))
         db.execute(FORGET_BACKFILLS, (job.uid,))

@@ -124,6 +124,7 @@ class NodeWork(WorkBase):
             (identity.name, identity.host, identity.pid, identity.process_start, now, beat_at, handlers_text(handlers)),
         ).lastrowid
         assert number is not None
+        self._node_name = identity.name
         db.execute(LOSE_OTHERS, (now, NodeFate.LOST.value))
         db.execute(BEGIN_LIFE, (number, identity.name, identity.host, identity.pid, now, NodeFate.RUNNING.value))
         return number

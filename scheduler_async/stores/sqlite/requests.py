@@ -16,6 +16,7 @@ from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.decisions import claimed_by_hand, is_running, never_begun
 from scheduler_async.stores.messages import AlreadyRequested, Cancellation, ClaimTerms, Report
+from scheduler_async.stores.run_codec import tally_of_cancelled, tally_of_progress
 from scheduler_async.stores.sqlite.base import INSERT_REQUEST, LAST_RUN, SELECT_STATE, STATE_END
 from scheduler_async.stores.sqlite.endings import FORGET_REQUEST, EndingWork
 from scheduler_async.stores.unreadable import shown_text
@@ -70,6 +71,11 @@ CROSS JOIN instance i ON i.run = q.run
      WHERE q.kind = 'cancel' AND i.node = ?
 """
 REPORT_PROGRESS: Final = "UPDATE run SET progress = ?, progress_message = ? WHERE id = ? AND outcome IS NULL"
+NAMESPACES_OF: Final = """
+    SELECT DISTINCT j.namespace
+      FROM run r JOIN job j USING (uid)
+     WHERE r.id IN (SELECT value FROM json_each(?))
+"""
 REPORT_OUTPUT: Final = """
     INSERT OR REPLACE INTO output (run, text) SELECT id, ? FROM run WHERE id = ? AND outcome IS NULL
 """
@@ -151,6 +157,8 @@ class RequestWork(EndingWork):
             return Cancellation.REQUESTED
         ending = cancelled_on_request(reason)
         db.execute(CANCEL_WAITING, (now, ending.error, ending.reason, run))
+        (namespace,) = db.execute("SELECT namespace FROM job WHERE uid = ?", (uid,)).fetchone()
+        self._count_ended(db, tally_of_cancelled(namespace, 1, now))
         db.execute(FORGET_REQUEST, (run,))
         return Cancellation.DONE
 
@@ -169,4 +177,7 @@ class RequestWork(EndingWork):
     def report(self, db: sqlite3.Connection, reports: Sequence[Report]) -> None:
         progress = [(*report.progress, report.run) for report in reports if report.progress is not None]
         db.executemany(REPORT_PROGRESS, progress)
+        if progress:
+            found = db.execute(NAMESPACES_OF, (json.dumps([report.run for report in reports]),))
+            self._count_ended(db, tally_of_progress([namespace for (namespace,) in found]))
         db.executemany(REPORT_OUTPUT, [(report.output, report.run) for report in reports if report.output is not None])

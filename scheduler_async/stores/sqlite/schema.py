@@ -17,11 +17,16 @@ from typing import Final, TypeAlias
 from scheduler_async.errors import StoreError, StoreOutdatedError
 from scheduler_async.stores.conditions import HAS_ENDED, IS_UNUSUAL
 from scheduler_async.stores.messages import LONG_LIFE
+from scheduler_async.timekeeping.instants import HOUR, LAST
 
 APPLICATION_ID: Final = 0x5C4EDA51  # in the header of the file: it belongs to this package
 
 # Higher numbers are absurd, and are never assigned.
 MOST_NUMBERS: Final = 2**53
+
+
+# Whether a state is neither that of a claimed job nor that of one that is due at a time.
+RESTING: Final = "activity = 'idle' AND (phase <> 'active' OR next_run_at IS NULL)"
 
 
 def last_given(table: str) -> str:
@@ -391,11 +396,38 @@ MIGRATIONS: Final[tuple[tuple[Step, ...], ...]] = (
         f"CREATE INDEX node_span_long ON node_span (until) WHERE until - since >= {LONG_LIFE}",
         "INSERT INTO node_span SELECT number, name, host, pid, since, NULL, 'running' FROM node",
     ),
+    # 8: what pages for operators ask. Nothing here changes with a successful run of a job with a schedule, but a row of
+    # the tally with each batch of runs
+    (
+        # How many runs ended in each hour. It outlives the runs. The outcome "progress" counts reports of progress.
+        """
+        CREATE TABLE tally (
+            hour       INTEGER NOT NULL,
+            namespace  TEXT NOT NULL,
+            outcome    TEXT NOT NULL,
+            node       TEXT NOT NULL,
+            n          INTEGER NOT NULL,
+            PRIMARY KEY (hour, namespace, outcome, node)
+        ) STRICT, WITHOUT ROWID
+        """,
+        f"""
+        INSERT INTO tally
+        SELECT r.finished_at - r.finished_at % {HOUR}, j.namespace, r.outcome, coalesce(r.node, ''),
+               sum(CASE WHEN r.outcome = 'skipped' THEN max(r.missed, 1) ELSE 1 END)
+          FROM run r CROSS JOIN job j USING (uid)
+         WHERE r.outcome IS NOT NULL AND r.finished_at BETWEEN 0 AND {LAST}
+      GROUP BY 1, 2, 3, 4
+        """,
+        # Jobs that are neither claimed nor due at a time: paused, disabled, or waiting for a trigger or another job.
+        f"CREATE INDEX state_resting ON state (phase) WHERE {RESTING}",
+        "CREATE INDEX state_failing ON state (last_error_at) WHERE consecutive_errors > 0",
+        "CREATE INDEX job_titled ON job (namespace, id, name) WHERE removed_at IS NULL AND name IS NOT NULL",
+    ),
 )
 
 TABLES: Final = (
     *("handler", "job", "run", "node", "state", "output", "traceback", "request", "change", "node_span"),
-    *("instance", "backfill", "backfill_due", "successor", "group_start", "sqlite_sequence"),
+    *("instance", "backfill", "backfill_due", "successor", "group_start", "tally", "sqlite_sequence"),
 )
 # Each index, its table, and the condition of its rows.
 INDEXES: Final = (
@@ -406,6 +438,9 @@ INDEXES: Final = (
     ("state_due", "state", "phase = 'active' AND activity = 'idle' AND next_run_at IS NOT NULL"),
     ("state_claimed", "state", "activity <> 'idle'"),
     ("state_disabled", "state", "phase = 'disabled'"),
+    ("state_resting", "state", RESTING),
+    ("state_failing", "state", "consecutive_errors > 0"),
+    ("job_titled", "job", "removed_at IS NULL AND name IS NOT NULL"),
     ("state_paused", "state", "phase = 'paused' AND paused_until IS NOT NULL"),
     ("state_of_handler", "state", "true"),
     ("run_of_job", "run", "true"),

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 import aiosqlite
 
-from scheduler_async.errors import StoreError, StoreOutdatedError, quoted
+from scheduler_async.errors import StoreBusyError, StoreError, StoreOutdatedError, quoted
 from scheduler_async.jobs.run import ClaimedRun
 from scheduler_async.logs import say
 from scheduler_async.rules.terms import Transition
@@ -38,6 +38,7 @@ from scheduler_async.stores.protocol import documented
 from scheduler_async.stores.sqlite import connection as connections
 from scheduler_async.stores.sqlite.base import data_version, in_transaction
 from scheduler_async.stores.sqlite.connection import abandon, call, connect
+from scheduler_async.stores.sqlite.pages import LONGEST, in_time
 from scheduler_async.stores.sqlite.schema import migrate, newest, recognise, require_current
 from scheduler_async.stores.sqlite.work import Work
 from scheduler_async.timekeeping.clock import SystemClock
@@ -68,6 +69,15 @@ def reading(transaction: Transaction[P, T]) -> Operation[P, T]:
 
     async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store._read(partial(transaction, store._work, **kwargs), *args)
+
+    return documented(operation, transaction)
+
+
+def paging(transaction: Transaction[P, T]) -> Operation[P, T]:
+    """Make an operation of the store from a *transaction* for a page, which is cut off if it takes too long."""
+
+    async def operation(store: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._page(partial(transaction, store._work, **kwargs), *args)
 
     return documented(operation, transaction)
 
@@ -107,6 +117,8 @@ class SQLiteStore:
         self._synchronous = synchronous.upper()
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
+        self._pager: aiosqlite.Connection | None = None  # opened with the first page
+        self._opening = asyncio.Lock()
         self._event_loop: asyncio.AbstractEventLoop | None = None  # the event loop of the connections
         self._inode: tuple[int, int] | None = None
         self._clock = SystemClock()  # all nodes share the clock of the machine
@@ -158,6 +170,7 @@ class SQLiteStore:
 
     async def _open(self) -> None:
         self._event_loop = asyncio.get_running_loop()
+        self._opening = asyncio.Lock()
         _create_file(self.path)
         # Side by side: each waits for a thread of its own to start.
         opened = await asyncio.gather(self._open_writer(), self._open_reader(), return_exceptions=True)
@@ -175,9 +188,17 @@ class SQLiteStore:
         self._reader = await self._connect()
         await self._call(self._reader, _prepare_reader)
 
+    async def _open_pager(self) -> None:
+        pager = await self._connect()
+        await self._call(pager, _prepare_reader)
+        if self._writer is None:  # the store was closed meanwhile
+            await pager.close()
+        else:
+            self._pager = pager
+
     async def _close(self) -> None:
-        connections = [connection for connection in (self._reader, self._writer) if connection]
-        self._writer = self._reader = None
+        connections = [connection for connection in (self._pager, self._reader, self._writer) if connection]
+        self._writer = self._reader = self._pager = None
         is_abandoned = self._event_loop is not asyncio.get_running_loop()
         for connection in connections:
             await (abandon(connection) if is_abandoned else connection.close())
@@ -191,6 +212,14 @@ class SQLiteStore:
     async def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         """Do *work* that changes nothing."""
         return await self._call(self._reader, _in_snapshot, work, *args)
+
+    async def _page(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
+        """Do *work* for a page, on a connection of its own: nothing else waits for it."""
+        if self._pager is None and self._writer is not None:
+            async with self._opening:
+                if self._pager is None and self._writer is not None:
+                    await self._open_pager()
+        return await self._call(self._pager, _in_snapshot, in_time, work, *args)
 
     async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         """Do *work* in a transaction."""
@@ -211,6 +240,8 @@ class SQLiteStore:
             await carried_through(call(connection, _nothing))
             raise
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
+                raise StoreBusyError(self.path, LONGEST) from None
             raise await self._reason(connection, error) from error
         except ValueError as error:  # aiosqlite raises it for a connection that was closed meanwhile
             if "no active connection" in str(error) or "Connection closed" in str(error):
@@ -271,6 +302,14 @@ class SQLiteStore:
     list_runs = reading(Work.list_runs)
     runs_about = reading(Work.runs_about)
     list_changes = reading(Work.list_changes)
+    jobs_page = paging(Work.jobs_page)
+    runs_page = paging(Work.runs_page)
+    changes_page = paging(Work.changes_page)
+    recent_runs = paging(Work.recent_runs)
+    count_jobs = paging(Work.count_jobs)
+    sample_jobs = paging(Work.sample_jobs)
+    tally = paging(Work.tally)
+    mark = paging(Work.mark)
     details_of = reading(Work.details_of)
     output_of = reading(Work.output_of)
     request_start = writing(Work.request_start)

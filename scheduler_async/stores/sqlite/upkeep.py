@@ -15,6 +15,7 @@ from scheduler_async.stores.codec import has_unreadable_state, state_values
 from scheduler_async.stores.conditions import HAS_ENDED
 from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable, rows_of_removal
 from scheduler_async.stores.messages import PURGED, REMOVED
+from scheduler_async.stores.run_codec import tally_of_cancelled
 from scheduler_async.stores.sqlite.base import EDITED, SELECT_STATE, UPDATE_ONLY_STATE, WorkBase
 from scheduler_async.stores.sqlite.history import chained
 from scheduler_async.stores.sqlite.jobs import CANCEL_REQUESTED, FORGET_REQUESTED, REMOVE
@@ -132,7 +133,9 @@ class UpkeepWork(WorkBase):
         db.executemany(REMOVE, [(now, job.uid) for job in jobs])
         db.executemany(UNLINK, [(job.uid,) for job in jobs])
         self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
-        db.executemany(CANCEL_REQUESTED, [(now, REMOVED, job.uid) for job in jobs])
+        for job in jobs:
+            cancelled = db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid)).rowcount
+            self._count_ended(db, tally_of_cancelled(job.namespace, cancelled, now))
         db.executemany(FORGET_REQUESTED, [(job.uid,) for job in jobs])
         self._write_changes(db, [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs])
         self._delete_removed(db, jobs)

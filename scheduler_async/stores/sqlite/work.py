@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from scheduler_async.stores.sqlite.copying import CopyWork
-from scheduler_async.stores.sqlite.history import HistoryWork
 from scheduler_async.stores.sqlite.jobs import JobWork
 from scheduler_async.stores.sqlite.nodes import NodeWork
+from scheduler_async.stores.sqlite.pages import PageWork
 from scheduler_async.stores.sqlite.requests import RequestWork
-from scheduler_async.stores.sqlite.run_log import RunLogWork
 from scheduler_async.stores.sqlite.upkeep import UpkeepWork
 
 
-class Work(JobWork, RunLogWork, RequestWork, NodeWork, HistoryWork, UpkeepWork, CopyWork):
+class Work(JobWork, PageWork, RequestWork, NodeWork, UpkeepWork, CopyWork):
     """Each method is one transaction on the thread of the connection. For their purpose, see `Store`."""

@@ -450,3 +450,22 @@ async def test_removed_and_purged_jobs_take_their_backfills_along(store: Store, 
     await store.purge_removed(NOON + HOUR, 10)
 
     assert await store.get_backfill(number) is None
+
+
+@pytest.mark.parametrize("how", ["ended", "interrupted", "given back"])
+async def test_a_job_that_a_run_of_its_backfill_removed_can_be_purged(store: Store, node: int, how: str) -> None:
+    """What is left of it would otherwise stay for ever."""
+    await add(store, "a", EVERY_MINUTE)
+    await backfill(store, 1)
+    (run,) = await claim_backfills(store, node)
+    await store.remove("default", "a", NOON, own_run=run.id)
+    assert await store.purge_removed(NOON + HOUR, 10) == 0, "while its run goes on"
+
+    if how == "ended":
+        await store.finish([ended(run)], RULES)
+    elif how == "interrupted":
+        await store.interrupt_unknown(node, (), NOON, RULES)
+    else:
+        await store.release([run])
+
+    assert await store.purge_removed(NOON + HOUR, 10) == 1

@@ -10,8 +10,9 @@ from scheduler_async.jobs.backfill import Backfill, BackfillState
 from scheduler_async.jobs.enums import Outcome, Phase
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
-from scheduler_async.rules.backfills import Verdict, claimed_for_backfill, verdict
+from scheduler_async.rules.backfills import claimed_for_backfill
 from scheduler_async.rules.groups import NO_GROUP, group_key
+from scheduler_async.stores.decisions import backfill_endings
 from scheduler_async.stores.memory.claims import ClaimWork, row_of_claim
 from scheduler_async.stores.memory.records import StoredBackfill
 from scheduler_async.stores.messages import CancelRequest, ClaimTerms
@@ -124,18 +125,17 @@ class BackfillWork(ClaimWork):
     def _end_for_backfills(self, ended: Sequence[EndedRun]) -> None:
         """Count how runs of backfills ended, and free them."""
         tables = self._tables
-        for item in ended:
-            number = tables.owners[item.run.id].backfill
-            assert number is not None
+        backfills = {item.run.id: tables.owners[item.run.id].backfill or 0 for item in ended}
+        running = {number for number in backfills.values() if tables.backfills[number].state is RUNNING}
+        interruptions = {item.run.id: self._interruptions(item) for item in ended}
+        told = backfill_endings(ended, backfills, running, interruptions)
+        self._free(backfills)
+        for number, at in told.again:
+            heappush(tables.backfills[number].due, at)
+        for number in set(backfills.values()):
             stored = tables.backfills[number]
-            what = verdict(item.run.job, item.ending, self._interruptions(item))
-            if what is Verdict.AGAIN and stored.state is RUNNING:
-                heappush(stored.due, item.run.scheduled_for)
-            elif what is Verdict.DONE:
-                stored.done += 1
-            else:
-                stored.failed += 1
-            self._free([item.run.id])
+            stored.done += told.done[number]
+            stored.failed += told.failed[number]
             if stored.state is RUNNING and not stored.due and not stored.held:
                 stored.state = BackfillState.DONE
 

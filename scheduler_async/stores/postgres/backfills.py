@@ -10,10 +10,11 @@ from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
-from scheduler_async.rules.backfills import Verdict, claimed_for_backfill, verdict
+from scheduler_async.rules.backfills import claimed_for_backfill
 from scheduler_async.rules.groups import NO_GROUP, group_key
 from scheduler_async.stores.backfill_codec import read_backfill
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins
+from scheduler_async.stores.decisions import backfill_endings
 from scheduler_async.stores.messages import ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import FREE_INSTANCES, IS_INSTANCE_OF_NODE, SELECT_STATE, WIDTH
 from scheduler_async.stores.postgres.bulk_writes import columns_of
@@ -223,22 +224,17 @@ class BackfillWork(ClaimWork):
         found = dict(await db.fetch(BACKFILLS_OF, [item.run.id for item in ended]))
         numbers = sorted(set(found.values()))
         states = dict(await db.fetch(LOCK_BACKFILLS, numbers))
-        verdicts: Counter[tuple[int, Verdict]] = Counter()
-        again: list[tuple[int, Micros]] = []
-        for item in ended:
-            number = found.get(item.run.id)
-            if number is None:
-                continue
-            what = verdict(item.run.job, item.ending, await self._interruptions(db, item))
-            if what is Verdict.AGAIN and states.get(number) == "running":
-                again.append((number, item.run.scheduled_for))
-                continue
-            verdicts[number, Verdict.FAILED if what is Verdict.AGAIN else what] += 1
+        running = {number for number, state in states.items() if state == "running"}
+        interruptions = {item.run.id: await self._interruptions(db, item) for item in ended}
+        told = backfill_endings(ended, found, running, interruptions)
         await db.execute(FREE_INSTANCES, list(found))
-        await db.execute(ADD_DUE, [number for number, _ in again], [at for _, at in again])
+        await db.execute(ADD_DUE, [number for number, _ in told.again], [at for _, at in told.again])
         for number in numbers:
-            await db.execute(COUNT_ENDED, number, verdicts[number, Verdict.DONE], verdicts[number, Verdict.FAILED])
+            await db.execute(COUNT_ENDED, number, told.done[number], told.failed[number])
         await db.execute(END, numbers)
+        await self._delete_removed(
+            db, [*{item.run.uid: item.run.job for item in ended if item.run.id in found}.values()]
+        )
         return set(found)
 
     async def _interruptions(self, db: Connection, item: EndedRun) -> int:
@@ -254,3 +250,4 @@ class BackfillWork(ClaimWork):
         await db.execute(ADD_DUE, [found[run.id] for run in ours], [run.scheduled_for for run in ours])
         await db.execute(FREE_INSTANCES, list(found))
         await db.execute("DELETE FROM run WHERE id = ANY($1::bigint[])", list(found))
+        await self._delete_removed(db, [*{run.uid: run.job for run in ours}.values()])

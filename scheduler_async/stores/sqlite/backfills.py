@@ -12,10 +12,11 @@ from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
-from scheduler_async.rules.backfills import Verdict, claimed_for_backfill, verdict
+from scheduler_async.rules.backfills import claimed_for_backfill
 from scheduler_async.rules.groups import NO_GROUP, group_key
 from scheduler_async.stores.backfill_codec import read_backfill
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins
+from scheduler_async.stores.decisions import backfill_endings
 from scheduler_async.stores.messages import ClaimTerms
 from scheduler_async.stores.sqlite.base import FREE_INSTANCES, LAST_RUN, SELECT_STATE, STATE_END, last_number
 from scheduler_async.stores.sqlite.claims import INSERT_RUN, ClaimWork, inserted_values
@@ -201,22 +202,13 @@ class BackfillWork(ClaimWork):
         found = dict(db.execute(BACKFILLS_OF, (json.dumps([item.run.id for item in ended]),)).fetchall())
         numbers = sorted(set(found.values()))
         over = {number for (number,) in db.execute(ARE_OVER, (json.dumps(numbers),))}
-        verdicts: Counter[tuple[int, Verdict]] = Counter()
-        again: list[tuple[int, Micros]] = []
-        for item in ended:
-            number = found.get(item.run.id)
-            if number is None:
-                continue
-            what = verdict(item.run.job, item.ending, self._interruptions(db, item))
-            if what is Verdict.AGAIN and number not in over:
-                again.append((number, item.run.scheduled_for))
-                continue
-            verdicts[number, Verdict.FAILED if what is Verdict.AGAIN else what] += 1
+        interruptions = {item.run.id: self._interruptions(db, item) for item in ended}
+        told = backfill_endings(ended, found, set(numbers) - over, interruptions)
         db.execute(FREE_INSTANCES, (json.dumps([*found]),))
-        db.executemany(ADD_DUE, again)
-        counts = [(verdicts[number, Verdict.DONE], verdicts[number, Verdict.FAILED], number) for number in numbers]
-        db.executemany(COUNT_ENDED, counts)
+        db.executemany(ADD_DUE, told.again)
+        db.executemany(COUNT_ENDED, [(told.done[number], told.failed[number], number) for number in numbers])
         db.executemany(END, [(number,) for number in numbers])
+        self._delete_removed(db, {item.run.uid: item.run.job for item in ended if item.run.id in found}.values())
         return set(found)
 
     def _interruptions(self, db: sqlite3.Connection, item: EndedRun) -> int:
@@ -235,3 +227,4 @@ class BackfillWork(ClaimWork):
         db.executemany(ADD_DUE, [(found[run.id], run.scheduled_for) for run in ours])
         db.execute(FREE_INSTANCES, (json.dumps([*found]),))
         db.executemany("DELETE FROM run WHERE id = ?", [(run.id,) for run in ours])
+        self._delete_removed(db, {run.uid: run.job for run in ours}.values())

@@ -38,8 +38,8 @@ class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - used like a functi
     This is not an async generator, because the event loop tracks generators, which costs more than all of this work.
     """
 
-    def __init__(self, items: Sequence[T]) -> None:
-        self._items, self._next = items, 0
+    def __init__(self, items: Sequence[T], size: int = BREATH) -> None:
+        self._items, self._size, self._next = items, size, 0
 
     async def __anext__(self) -> Sequence[T]:
         first = self._next
@@ -47,5 +47,5 @@ class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - used like a functi
             raise StopAsyncIteration
         if first:
             await asyncio.sleep(0)
-        self._next = first + BREATH
+        self._next = first + self._size
         return self._items[first : self._next]

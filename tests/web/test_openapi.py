@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
@@ -19,7 +20,8 @@ from scheduler_async import Cron, Every, Manual, Scheduler
 from scheduler_async.testing import VirtualClock
 from scheduler_async.web.application import API, PageApplication
 from tests.cast import NOON
-from tests.web.visitors import by_header, visitor
+from tests.web.test_mounting import MOUNTS, served
+from tests.web.visitors import by_header, page_of, visitor
 
 Client = httpx.AsyncClient
 
@@ -41,6 +43,14 @@ async def test_the_description_names_every_route_with_its_role(anna: Client) -> 
     operations = [one for methods in form["paths"].values() for one in methods.values()]
     assert len({one["operationId"] for one in operations}) == len(operations)
     assert all(one["summary"].endswith(".") for one in operations)
+
+
+@pytest.mark.parametrize(("mount", "prefix"), MOUNTS)
+async def test_the_description_says_where_the_api_is(mount: Any, prefix: str, idle: Scheduler) -> None:
+    async with served(mount, prefix, page_of(idle)) as ask:
+        _, _, text = await ask("GET", f"{prefix}/api/v1/openapi.json")
+
+    assert [server["url"] for server in json.loads(text)["servers"]] == [f"{prefix}/api/v1", "."]
 
 
 ADDRESSES = {
@@ -145,12 +155,12 @@ def test_no_request_that_the_description_allows_is_a_bug() -> None:
     def check(case: Any) -> None:
         nonlocal asked
         parts = case.as_transport_kwargs(base_url="http://page.test/api/v1")
-        answer = served.ask(parts)
+        answer = site.ask(parts)
         case.validate_response(schemathesis.Response.from_any(answer), checks=CHECKS)
         asked += 1
 
-    with Served() as served:
-        schema = schemathesis.openapi.from_dict(served.description())
+    with Served() as site:
+        schema = schemathesis.openapi.from_dict(site.description())
         bounded = settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         for result in schema.get_all_operations():
             assert isinstance(result, Ok), result

@@ -107,6 +107,25 @@ async def test_it_acts_on_jobs_whose_schedulers_run_elsewhere_and_is_none_itself
 
 
 @pytest.mark.once
+async def test_the_page_of_a_program_knows_its_store_and_does_not_start_it(tmp_path: Path) -> None:
+    (tmp_path / "myapp.py").write_text(textwrap.dedent(APP))
+    scheduler = Scheduler(tmp_path / "jobs.db")
+    await scheduler.add_job(Manual(), handler="work", id="own")
+    await scheduler.stop()
+
+    with serving(tmp_path, *COMMAND, "--app", "myapp:scheduler", "--port", "0") as server:
+        async with logged_in(server) as browser:
+            jobs = (await browser.get("/api/v1/jobs")).json()["items"]
+            nodes = (await browser.get("/api/v1/nodes")).json()["items"]
+            ready = await browser.get("/readyz")
+        assert await server.ends() == 0, server.said
+
+    assert [job["id"] for job in jobs] == ["own"], "a start would have added the declared job"
+    assert nodes == []
+    assert ready.status_code == 200
+
+
+@pytest.mark.once
 async def test_a_read_only_page_changes_nothing(tmp_path: Path) -> None:
     scheduler = Scheduler(tmp_path / "jobs.db")
     await scheduler.add_job(Manual(), handler="work", id="a")

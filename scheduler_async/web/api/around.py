@@ -45,7 +45,7 @@ async def changes(visit: Visit) -> Response:
         **parameters.texts(visit, "since", "until", "after"),
         limit=parameters.limit(visit),
     )
-    return answers.listed(visit, found, [forms.change_form(visit, row) for row in found.items])
+    return await answers.listed(visit, found, lambda row: forms.change_form(visit, row))
 
 
 async def health(visit: Visit) -> Response:

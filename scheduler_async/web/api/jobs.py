@@ -43,7 +43,7 @@ async def list_jobs(visit: Visit) -> Response:
         ended=parameters.yes_or_no(visit, "ended"),
         limit=parameters.limit(visit),
     )
-    return answers.listed(visit, found, [forms.job_form(visit, job) for job in found.items])
+    return await answers.listed(visit, found, lambda job: forms.job_form(visit, job))
 
 
 async def show_job(visit: Visit) -> Response:
@@ -62,7 +62,7 @@ async def runs_of_job(visit: Visit) -> Response:
         limit=parameters.limit(visit),
     )
     zone = forms.zone_of(job)
-    return answers.listed(visit, found, [forms.run_form(visit, row, zone) for row in found.items], zone=zone)
+    return await answers.listed(visit, found, lambda row: forms.run_form(visit, row, zone), zone=zone)
 
 
 async def upcoming(visit: Visit) -> Response:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import cache
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from scheduler_async import __version__
-from scheduler_async.texts import json_text
 from scheduler_async.web.access import NEEDED
 from scheduler_async.web.api import answers
 from scheduler_async.web.openapi_types import all_schemas
@@ -49,7 +49,6 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "scheduler_async", "version": __version__, "description": ABOUT},
-        "servers": [{"url": "."}],
         "security": [{"bearer": []}],
         "paths": paths,
         "components": {
@@ -57,6 +56,17 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _servers(visit: Visit) -> list[dict[str, str]]:
+    """Return where the API is: many programs do not read relative addresses, and a proxy may change others."""
+    scope = visit.request.scope
+    raw = scope.get("raw_path")
+    here = quote(scope["path"]) if raw is None else raw.decode("latin-1").partition("?")[0]
+    return [
+        {"url": here.rpartition("/")[0] or "/"},
+        {"url": ".", "description": "Beside this document, whatever a proxy has made of its address."},
+    ]
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -132,12 +142,12 @@ def routes_for(routes: Sequence[Route]) -> list[Route]:
     described: list[Route] = []
 
     @cache
-    def text() -> str:
-        return json_text(description(described))
+    def form() -> dict[str, Any]:
+        return description(described)
 
-    async def show(_visit: Visit) -> Response:
+    async def show(visit: Visit) -> Response:
         """Describe the API."""
-        return Response(text(), media_type=answers.JSON)
+        return answers.answer({**form(), "servers": _servers(visit)})
 
     own = Route(method="GET", path="api/v1/openapi.json", handler=show)
     described += [*routes, own]

@@ -23,7 +23,7 @@ async def list_runs(visit: Visit) -> Response:
         **parameters.texts(visit, "outcome", "trigger", "since", "until", "after"),
         limit=parameters.limit(visit),
     )
-    return answers.listed(visit, found, [forms.run_form(visit, row) for row in found.items])
+    return await answers.listed(visit, found, lambda row: forms.run_form(visit, row))
 
 
 async def show_run(visit: Visit) -> Response:

@@ -8,14 +8,13 @@ A field that few jobs need belongs in `policies` instead, where it needs no colu
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Overlap, Priority
-from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.json_text import Json, from_json_text
 from scheduler_async.jobs.policies import POLICY_FIELDS, USUAL, Policy
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.unreadable import Unreadable
@@ -95,12 +94,12 @@ class Described:
     @property
     def payload(self) -> Json:
         """The JSON value that the handler receives. Each access returns a new copy."""
-        return json.loads(self.description.payload_json)
+        return from_json_text(self.description.payload_json)
 
     @property
     def metadata(self) -> dict[str, Json]:
         """Notes of the job's owner. Each access returns a new copy."""
-        metadata: dict[str, Json] = json.loads(self.description.metadata_json)
+        metadata: dict[str, Json] = from_json_text(self.description.metadata_json)
         return metadata
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Annotated, final
 
@@ -12,7 +11,7 @@ from msgspec.structs import force_setattr, replace
 from scheduler_async.jobs.description import DESCRIBED, Described, Description
 from scheduler_async.jobs.enums import ENDED, Phase, Status
 from scheduler_async.jobs.json_forms import Form, form_of
-from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.json_text import Json, from_json_text
 from scheduler_async.jobs.names import key_of
 from scheduler_async.jobs.occurrences import next_regular
 from scheduler_async.jobs.unreadable import Unreadable
@@ -246,7 +245,7 @@ class Job(Described, Struct, frozen=True, gc=False):
     @property
     def cursor(self) -> Json:
         """The JSON value that the last successful run left for the next one. Each access returns a new copy."""
-        return None if self.state.cursor is None else json.loads(self.state.cursor)
+        return None if self.state.cursor is None else from_json_text(self.state.cursor)
 
     @property
     def created_at(self) -> datetime:

@@ -34,6 +34,7 @@ MAX_DEPTH = 100
 _SCALARS = frozenset({str, int, bool, NoneType})
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def to_json_text(value: Json, what: str) -> str:
@@ -54,6 +55,17 @@ def to_json_text(value: Json, what: str) -> str:
             "must contain only JSON values: strings, finite numbers, True, False, None, lists, and dicts with "
             f"string keys ({error})",
         )
+
+
+def from_json_text(text: str) -> Json:
+    """Return the value that JSON *text* represents. All readers use this, so that what one accepts, no other refuses.
+
+    Raise a `ValueError` if it is not JSON, or contains a number that no float can hold, such as 1E310.
+    """
+    try:
+        return _decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
 
 
 MOST_KEPT = 64 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from msgspec.structs import force_setattr
 from scheduler_async.jobs.enums import Outcome, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.json_forms import Form, form_of
-from scheduler_async.jobs.json_text import Json, to_small_json_text
+from scheduler_async.jobs.json_text import Json, from_json_text, to_small_json_text
 from scheduler_async.jobs.output import Output
 from scheduler_async.jobs.progress import ProgressReport, read_report
 from scheduler_async.jobs.stop_signal import AnyEvent, RunSignal, StopSignal, signal_of
@@ -331,7 +330,7 @@ class Run:
         returns a new copy, so that a change inside of it has no effect.
         """
         text = self.__dict__.get("_cursor") or self.job.state.cursor
-        return None if text is None else json.loads(text)
+        return None if text is None else from_json_text(text)
 
     @cursor.setter
     def cursor(self, value: Json) -> None:
@@ -401,7 +400,7 @@ class _WorkedOut:
 
 for _name, _find in {
     "job": lambda known: known["_claimed"].job,
-    "payload": lambda known: json.loads(known["_claimed"].payload_json),
+    "payload": lambda known: from_json_text(known["_claimed"].payload_json),
     "scheduled_for": lambda known: from_micros(known["_claimed"].scheduled_for),
     "fired_at": lambda known: from_micros(known["_began"]),
     "after": lambda known: known["_claimed"].after,

@@ -9,9 +9,8 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from scheduler_async.errors import HandlerNotFoundError, InvalidJobError, SchedulerError, StoreError, quoted
+from scheduler_async.jobs.json_text import from_json_text
 from scheduler_async.jobs.names import check_name
 from scheduler_async.jobs.run import Run
 from scheduler_async.running.endings import can_be_awaited, ending_of_exception
@@ -127,7 +126,7 @@ class Handlers:
         """Raise a `PayloadError` if the handler *name* is registered here and does not accept the payload."""
         arguments = self._arguments.get(name, self._fallback_arguments)
         if arguments is not None and arguments.checks_payload:
-            arguments.check(msgspec.json.decode(payload_json))
+            arguments.check(from_json_text(payload_json))
 
     def find(self, name: str) -> Callable[[Run], Awaitable[object]] | None:
         """Return the function to call for jobs with this handler name, or None."""

@@ -16,7 +16,7 @@ from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.history import THE_SCHEDULER, Action, Actor, ChangeRow
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.json_forms import plain
-from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.json_text import Json, from_json_text
 from scheduler_async.jobs.policies import POLICY_FIELDS
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.rules.terms import Transition
@@ -280,7 +280,7 @@ _INTERVAL = " ".join(
 
 
 def _read_object(value: Any) -> dict[str, Json]:
-    found: Json = json.loads(text(value))
+    found: Json = from_json_text(text(value))
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - as all readers do
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import DecodeError, ValidationError, convert, to_builtins
-from msgspec.json import decode
+from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from scheduler_async.errors import StoreError
 from scheduler_async.jobs.description import Description, field_of
 from scheduler_async.jobs.enums import Phase, Status
 from scheduler_async.jobs.job import Job, JobState
+from scheduler_async.jobs.json_text import from_json_text
 from scheduler_async.jobs.spec import SPEC_FIELDS
 from scheduler_async.jobs.unreadable import Unreadable, reason_of
 from scheduler_async.stores.columns import ACTIVITIES, DESCRIPTION, MOMENT, NAME, OPTIONAL_NAME, STATE
@@ -192,8 +192,8 @@ def _are_texts(state: JobState) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        decode(text)
-    except (DecodeError, UnicodeError, RecursionError):
+        from_json_text(text)
+    except (ValueError, RecursionError):
         return False
     return True
 

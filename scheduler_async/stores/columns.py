@@ -19,6 +19,7 @@ from msgspec.structs import fields
 from scheduler_async.errors import UnknownScheduleError
 from scheduler_async.jobs.enums import Misfire, OnInterrupt, Phase, Priority, Status
 from scheduler_async.jobs.job import Count, JobState, JsonText, Moment
+from scheduler_async.jobs.json_text import from_json_text
 from scheduler_async.jobs.policies import USUAL, Policy, read_policy
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.schedules.base import Schedule
@@ -81,12 +82,12 @@ def _read_policy(value: Any) -> Policy:
 
 def _read_json(value: Any) -> str:
     if text(value) != "null":
-        json.loads(value)  # the handler would fail on it
+        from_json_text(value)  # the handler would fail on it
     return str(value)
 
 
 def _read_object(value: Any) -> str:
-    if text(value) != "{}" and not isinstance(json.loads(value), dict):
+    if text(value) != "{}" and not isinstance(from_json_text(value), dict):
         raise ValueError("it is not a JSON object")
     return str(value)
 

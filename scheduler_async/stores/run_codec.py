@@ -11,7 +11,7 @@ from typing import Any
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.enums import Outcome, SkipReason, Trigger
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.json_text import Json, from_json_text
 from scheduler_async.jobs.run import EndedRun, Ending, RunRow, Skip
 from scheduler_async.jobs.unreadable import Unreadable
 from scheduler_async.stores.change_codec import is_placeholder
@@ -45,7 +45,7 @@ def _read_reason(value: Any) -> SkipReason | str:
 
 
 def _read_json(value: Any) -> Json:
-    found: Json = json.loads(text(value))
+    found: Json = from_json_text(text(value))
     return found
 
 

@@ -21,7 +21,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler_async import InvalidJobError
-from scheduler_async.jobs.json_text import to_json_text
+from scheduler_async.jobs.job import JobState
+from scheduler_async.jobs.json_text import from_json_text, to_json_text
+from scheduler_async.jobs.unreadable import Unreadable
+from scheduler_async.stores.codec import read_state, state_values
+from scheduler_async.stores.columns import DESCRIPTION, PLACE
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
@@ -218,3 +222,27 @@ def test_an_enum_is_written_as_json_can_hold_its_value() -> None:
     assert written(Anything([Colour.RED, Path("a/b")])) == {"content": ["red", "a/b"]}
     with pytest.raises(InvalidJobError, match="Object of type datetime is not JSON"):
         to_json_text(Anything(Moments.FIRST), "payload")
+
+
+@pytest.mark.parametrize("text", ["1E310", "[-1e999]", "NaN", "Infinity", '"\\ud800"', "1" * 5000, "{", ""])
+def test_no_reader_takes_what_another_refuses(text: str) -> None:
+    """A cursor is checked when its row is read, and read again by the handler. To `json.loads`, 1E310 is infinite."""
+    with pytest.raises(ValueError, match=r"\w"):
+        from_json_text(text)
+    for read in (DESCRIPTION[PLACE["payload"]].kind.read, read_object_of_metadata):
+        with pytest.raises(ValueError, match=r"\w"):
+            read(text)
+    with pytest.raises(Unreadable):
+        read_state(tuple(state_values(JobState(cursor=text))))
+
+
+def read_object_of_metadata(text: str) -> object:
+    return DESCRIPTION[PLACE["metadata"]].kind.read(text)
+
+
+@given(JSON)
+def test_what_is_written_is_read_by_all(value: object) -> None:
+    text = to_json_text(value, "payload")
+
+    assert from_json_text(text) == json.loads(text)
+    assert read_state(tuple(state_values(JobState(cursor=text)))).cursor == text

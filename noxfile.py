@@ -94,7 +94,7 @@ def tests(session: nox.Session) -> None:
 def browser(session: nox.Session) -> None:
     """Test the page in Chromium. Without a browser, this fails."""
     session.install("-e", ".[cli,otel,web]", *group("test"))
-    session.run("pytest", "tests/web/test_browser.py", *session.posargs, env={"BROWSER_TESTS": "1"})
+    session.run("pytest", *IN_PARALLEL, "tests/web/test_browser.py", *session.posargs, env={"BROWSER_TESTS": "1"})
 
 
 @nox.session

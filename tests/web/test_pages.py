@@ -12,7 +12,7 @@ import html5lib
 import httpx
 import pytest
 
-from scheduler_async import Every, Manual, Run, Scheduler
+from scheduler_async import Cron, Every, Manual, Run, Scheduler
 from scheduler_async.stores.sqlite.store import SQLiteStore
 from scheduler_async.testing import VirtualClock
 from scheduler_async.web.links import segment_of
@@ -451,3 +451,15 @@ async def test_an_empty_store_says_how_to_begin(new_scheduler: NewScheduler) -> 
             check_page((await client.get(f"/{page}")).text)
         assert "There are no jobs yet." in words_of((await client.get("/")).text)
         assert "scheduler-async add hello" in words_of((await client.get("/jobs")).text)
+
+
+async def test_the_timeline_tells_of_clock_changes() -> None:
+    clock = VirtualClock("2026-03-28T12:00:00Z")
+    scheduler = Scheduler(":memory:", clock=clock)
+    await scheduler.add_job(Cron("30 2 * * *", tz="Europe/Stockholm"), handler="work", id="a")
+
+    async with visitor(page_of(scheduler)) as client:
+        said = words_of((await client.get("/timeline")).text)
+    await scheduler.stop()
+
+    assert "Europe/Stockholm: clocks go forward from 02:00 to 03:00 on Sun 29 Mar." in said

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from scheduler_async.texts import json_text
 from scheduler_async.timekeeping.time_format import took
+from scheduler_async.timekeeping.zones import as_tzinfo
 from scheduler_async.web.pages import lines, sight, words
 from scheduler_async.web.pages.kinds import sign_of_job
 from scheduler_async.web.pages.parameters import checked, local_time
@@ -68,5 +69,5 @@ async def job(visit: Visit) -> Response:
         payload=json_text(form["payload"], 2) if form.get("payload") is not None else None,
         metadata=json_text(form["metadata"], 2) if form.get("metadata") else None,
         is_redacted=bool(form.get("redacted")),
-        utc=UTC,
+        other_zone=as_tzinfo(moments.choice.mine) if moments.choice.mine is not None else UTC,
     )

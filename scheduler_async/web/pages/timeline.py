@@ -15,7 +15,7 @@ from scheduler_async.timekeeping.instants import SECOND, from_micros
 from scheduler_async.timekeeping.zones import find_zone
 from scheduler_async.web.pages import lanes, lines
 from scheduler_async.web.pages.kinds import Sign, sign_of_job
-from scheduler_async.web.pages.moments import Moments
+from scheduler_async.web.pages.moments import MINE, Moments
 from scheduler_async.web.pages.parameters import checked, whole
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.visit import Visit
@@ -73,7 +73,7 @@ async def timeline(visit: Visit) -> Response:
         nodes=await _nodes(visit, window, moments),
         scale=lanes.ticks(window, zone),
         labels=lanes.labels(window, zone),
-        shifts=_shifts(moments, window),
+        shifts=_shifts(page.items, moments, window),
         zone_name=f"{moments.now.astimezone(zone):%Z}",
     )
 
@@ -104,12 +104,12 @@ async def _nodes(visit: Visit, window: lanes.Window, moments: Moments) -> list[N
     ]
 
 
-def _shifts(moments: Moments, window: lanes.Window) -> list[str]:
-    """Return the clock changes of the chosen zone in these two days, in words."""
-    if moments.choice.name != "mine" or moments.choice.mine is None:
-        return []
-    zone = find_zone(moments.choice.mine)
-    return [
-        f"{from_micros(change.at * SECOND).astimezone(moments.zone()):%a %d %b}: {change.words} ({moments.choice.mine})"
-        for change in changes(zone, seconds_of(window.first), seconds_of(window.last))
-    ]
+def _shifts(jobs: tuple[Job, ...], moments: Moments, window: lanes.Window) -> list[str]:
+    """Return the clock changes in these two days, in words: of the visitor's zone, or of the zones of *jobs*."""
+    names = [moments.choice.mine] if moments.choice.name == MINE else [job.schedule.zone_name() for job in jobs]
+    found = []
+    for name in dict.fromkeys(name for name in names if name is not None):
+        for change in changes(find_zone(name), seconds_of(window.first), seconds_of(window.last)):
+            day = from_micros(change.at * SECOND).astimezone(moments.zone())
+            found.append(f"{name}: {change.words} on {day:%a %d %b}.")
+    return found

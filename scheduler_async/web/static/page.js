@@ -114,7 +114,7 @@ async function follow() {
       }
       await refresh();
       tell("on", "live");
-      await pause(0.5);
+      await pause(2); // a store in which something changes all the time is not asked all the time
     } catch {
       failures += 1;
       tell("lost", "no connection, trying again");

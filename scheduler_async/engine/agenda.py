@@ -34,6 +34,10 @@ class Agenda:
         """A backfill may have an occurrence that this process can run."""
         self.backfills_wait_until: Micros | None = None
         """When the rate of a group allows more runs of backfills, if it holds them up."""
+        self.has_neighbours = False
+        """Other nodes claim jobs of the store, too."""
+        self.is_about_to_claim = False
+        """The loop is about to claim jobs, and records at the same time how runs have ended."""
         self.next = Expected()
         self.counted: Micros | None = None
         """The next moment, if the store has counted all jobs that are due then."""

@@ -58,6 +58,7 @@ class Claimer:
         self._launcher, self._runner, self._ended, self._rated = launcher, launcher.runner, ended, rated
         self._deciding = deciding
         self.lookahead = Lookahead(setting.limits, agenda, launcher.waiting)
+        launcher.waiting.on_start(self._look_while_awake)
         self._is_unsure = False
         self.claimed_at = float("-inf")
         """When a run was last claimed, on the monotonic clock."""
@@ -105,6 +106,12 @@ class Claimer:
         self._rated.expect(started)
         return started
 
+    def _look_while_awake(self) -> None:
+        """Claim the next jobs when runs have started, if the loop would wake up for them alone a moment later."""
+        if self._agenda.is_hungry or self.lookahead.is_time_to_look(self._setting.clock.micros()):
+            self._agenda.is_about_to_claim = True
+            self._agenda.changed.set()
+
     async def end_pauses(self, now: Micros) -> None:
         """Resume jobs whose pause ends by itself, and may be due at once. A scheduler that is stopping resumes none."""
         agenda, setting = self._agenda, self._setting
@@ -145,7 +152,7 @@ class Claimer:
         """Return how many more runs may be claimed: the free slots, and the room in the queue."""
         limits = self._setting.limits
         if limits.max_concurrent is None:
-            return CHUNK
+            return CHUNK if self._launcher.waiting.due < CHUNK else 0
         # A run that waits in the queue would count as started for its rate, and begin at another time.
         queue_size = 0 if limits.group_rates else limits.queue_size or 0
         return max(limits.max_concurrent + queue_size - len(self._runner), 0)

@@ -26,6 +26,11 @@ class Waiting:
         self._clock, self._start, self._put_back = clock, start, put_back
         self._early: dict[Micros, list[ActiveRun]] = {}
         self._due: deque[ActiveRun] = deque()
+        self._after_start: Callable[[], object] = int
+
+    def on_start(self, listener: Callable[[], object]) -> None:
+        """Call *listener* after runs have started."""
+        self._after_start = listener
 
     def __len__(self) -> int:
         return sum(map(len, self._early.values())) + len(self._due)
@@ -34,9 +39,14 @@ class Waiting:
         return iter([*chain(self._due, *self._early.values())])
 
     @property
-    def has_due(self) -> bool:
-        """Return whether due runs are yet to start: runs that are claimed now go after them."""
-        return bool(self._due)
+    def first_at(self) -> Micros | None:
+        """Return when the next run starts. None if there is none that is not due yet."""
+        return min(self._early, default=None)
+
+    @property
+    def due(self) -> int:
+        """Return how many due runs are yet to start: runs that are claimed now go after them."""
+        return len(self._due)
 
     def add(self, active: ActiveRun) -> None:
         """Start a run when it is due, or after the runs that are already due."""
@@ -46,6 +56,12 @@ class Waiting:
         else:
             self._early[moment] = [active]
             self._wait_for(moment)
+
+    def queue(self, active: ActiveRun) -> None:
+        """Start a run that is due when other tasks have had a turn, after the runs that are due already."""
+        if not self._due:
+            self._clock.call_later(0.0, self._serve)
+        self._due.append(active)
 
     def discard(self, runs: Collection[ActiveRun]) -> None:
         """Do not start these runs."""
@@ -78,6 +94,9 @@ class Waiting:
             self._serve()
 
     def _serve(self) -> None:
+        if not self._due:  # they were discarded
+            return
         self._start([self._due.popleft() for _ in range(min(SLICE, len(self._due)))])
         if self._due:
             self._clock.call_later(0.0, self._serve)
+        self._after_start()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from scheduler_async.engine.announcer import Announcer
 from scheduler_async.engine.clock_watch import ClockWatch
 from scheduler_async.engine.ended_runs import EndedRuns
-from scheduler_async.engine.held_runs import Waiting
+from scheduler_async.engine.held_runs import SLICE, Waiting
 from scheduler_async.engine.own_node import OwnNode
 from scheduler_async.engine.setting import Setting
 from scheduler_async.jobs.enums import Trigger
@@ -56,16 +56,20 @@ class Launcher:
         """Start *runs*: now, or when they are due if they were claimed ahead of time."""
         if runs and self.watchdog is not None:
             self.watchdog.attend()
-        started = []
+        started: list[ActiveRun] = []
         for claimed in runs:
-            goes_after_others = self.waiting.has_due and claimed.trigger is not Trigger.MANUAL
-            is_held = claimed.claimed_at > now or goes_after_others
-            active = self.runner.admit(claimed, is_held=is_held)
+            is_early = claimed.claimed_at > now
+            # When many start, the store works on the next claim meanwhile.
+            goes_after_others = self.waiting.due > 0 or len(started) >= SLICE
+            is_queued = goes_after_others and not is_early and claimed.trigger is not Trigger.MANUAL
+            active = self.runner.admit(claimed, is_held=is_early or is_queued)
             started.append(active)
-            if is_held:
+            if is_early:
                 self.waiting.add(active)
-                continue
-            self._start(active, queued=claimed.is_queued)
+            elif is_queued:
+                self.waiting.queue(active)
+            else:
+                self._start(active, queued=claimed.is_queued)
         self._setting.progress.trigger_count += len(started)
         return started
 

@@ -23,9 +23,14 @@ class Lookahead:
         self.claim_ahead = ClaimAhead()
 
     @property
+    def is_in_use(self) -> bool:
+        """Return whether jobs are claimed ahead at all: claims take time, and no limit forbids it."""
+        return not self._is_limited and self.claim_ahead.lead > 0
+
+    @property
     def lead(self) -> Micros:
         """Return how long before the next job is due the loop claims it."""
-        if self._is_limited or not self.claim_ahead.lead:
+        if not self.is_in_use:
             return 0
         following = self._agenda.next
         if following.is_crowd and following.at != self._agenda.counted:
@@ -38,6 +43,19 @@ class Lookahead:
         """Return up to which number the store counts the jobs that are due next: all of them, if they are many."""
         return MOST_EARLY if self._agenda.next.is_crowd else CROWD
 
+    def is_time_to_look(self, now: Micros) -> bool:
+        """Return whether to claim the next job *now*: in a moment, the loop would wake up for that alone."""
+        next_at = self._agenda.next.at
+        if next_at is None:
+            return False
+        lead = self.lead
+        if next_at <= now + lead:
+            return True
+        if not lead or self._agenda.has_neighbours or next_at > now + LONGEST_REACH:
+            return False
+        held_until = self._waiting.first_at
+        return held_until is None or held_until > next_at - lead  # otherwise, the loop is awake then
+
     def reach(self, now: Micros) -> Micros:
         """Return how far ahead to claim: no less far than before, so that a held run keeps its place.
 
@@ -46,7 +64,7 @@ class Lookahead:
         lead, next_at = self.lead, self._agenda.next.at
         if not lead:
             return 0
-        until = now + self.claim_ahead.reach
+        until = now + (self.claim_ahead.reach if self._agenda.has_neighbours else LONGEST_REACH)
         if next_at is not None and until < next_at <= now + lead and next_at == self._agenda.counted:
             until = next_at
         others_come_first = next_at is not None and next_at < self._claimed_until

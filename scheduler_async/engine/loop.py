@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from logging import ERROR
 
@@ -9,6 +10,7 @@ from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.claimer import Claimer
 from scheduler_async.engine.clock_watch import ClockWatch
 from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.recorder import Recorder
 from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.troubles import Troubles, retry_delay
 from scheduler_async.errors import StoreOutdatedError
@@ -29,12 +31,13 @@ class Loop:
         clock_watch: ClockWatch,
         troubles: Troubles,
         claimer: Claimer,
+        recorder: Recorder,
         rejoin: Callable[[], Awaitable[None]],
     ) -> None:
         """*rejoin* makes this process a node again after it has lost its lease."""
         self._setting, self._clock, self._progress = setting, setting.clock, setting.progress
         self._node, self._agenda, self._clock_watch, self._troubles = node, agenda, clock_watch, troubles
-        self._claimer, self._lookahead, self._rejoin = claimer, claimer.lookahead, rejoin
+        self._claimer, self._lookahead, self._recorder, self._rejoin = claimer, claimer.lookahead, recorder, rejoin
         # On the monotonic clock: when the loop last looked, and when it will look again at the latest.
         self.looked_at: float | None = None
         self.looks_again_by = float("inf")
@@ -83,7 +86,12 @@ class Loop:
         while self._progress.status == "running" and self._should_look(now):
             self._agenda.is_stale = False
             await self._follow_the_clock(now)
-            await self._claimer.claim(now, self._claimer.room(), self._lookahead.reach(now))
+            recording = self._recorder.record_beside_a_claim()
+            try:
+                await self._claimer.claim(now, self._claimer.room(), self._lookahead.reach(now))
+            finally:
+                if recording is not None and not recording.done():
+                    await asyncio.wait([recording])
             now = self._look_at_clock()
         self._agenda.end_wait_of_backfills(now)
         if self._agenda.may_backfill and self._may_decide and self._claimer.room() > 0:
@@ -112,8 +120,7 @@ class Loop:
 
     def _should_look(self, now: Micros) -> bool:
         agenda = self._agenda
-        next_at = agenda.next.at
-        due = agenda.is_stale or agenda.is_hungry or (next_at is not None and next_at <= now + self._lookahead.lead)
+        due = agenda.is_stale or agenda.is_hungry or self._lookahead.is_time_to_look(now)
         return due and self._claimer.room() > 0 and self._may_decide
 
     @property

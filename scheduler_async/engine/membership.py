@@ -223,6 +223,7 @@ class Membership:
         nodes = await ask(store.beat(own))
         node.trusted_until = max(node.trusted_until, begun + LEASE - MARGIN)
         dead = self._watch.find_dead(nodes, own, machine.monotonic())
+        self._agenda.has_neighbours = len(nodes) - len(dead) > 1
         if dead and self._troubles.outdated is None and await self._recover(dead):
             self._to_recover |= {node.id: NodeRow.missing(node.id, node.identity.name) for node in dead}
             if self._recovery is None or self._recovery.done():

@@ -6,6 +6,7 @@ that wait there. `Recorder._record` does the rest, step by step.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from logging import ERROR, INFO
@@ -30,6 +31,7 @@ from scheduler_async.outbox import QuietLock
 from scheduler_async.rules.terms import Transition
 from scheduler_async.running.active_run import DISOWNED, ActiveRun
 from scheduler_async.running.runner import Runner
+from scheduler_async.shielding import carried_through
 from scheduler_async.stores.decided import Undecided
 from scheduler_async.stores.messages import UnstorableError
 from scheduler_async.texts import message_of
@@ -83,31 +85,52 @@ class Recorder:
         self._deciding = deciding
         self._undecided: set[int] = set()  # runs whose endings wait until it is decided what they mean
         deciding.on_made(self._take_up)
+        self._failure: Exception | None = None  # beside a claim, and not reported yet
 
     async def write_endings(self) -> None:
         """Group commit: record all endings that have arrived since the last commit."""
         failures = 0
         ended, troubles = self._ended, self._troubles
+        ended.arrived.set()  # a writer that was cancelled may have left some
         while True:
+            await ended.arrived.wait()
             ended.arrived.clear()
-            if self._are_ready:
-                try:
+            try:
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
+                if self._are_ready:
                     await self.record_some()
-                    failures = 0
-                    troubles.are_over_for("writer")
-                except Exception as error:  # the endings are kept until the store takes them
-                    troubles.report("writer", error)
-                    self._agenda.is_stale = True  # the store may have recorded them, and only the answer was lost
-                    delay = retry_delay(failures)
-                    words = "Cannot record how %d runs ended; trying again in %g s: %s"
-                    say(ERROR, words, len(ended.unrecorded), delay, error, exc_info=failures == 0)
-                    failures += 1
-                    troubles.works_again.clear()
-                    await self._setting.machine.wait(troubles.works_again, delay)  # in real time, as stores recover
-                    continue
-            if not self._are_ready:
-                troubles.are_over_for("writer")  # `record_all` may have recorded what it could not
-                await ended.arrived.wait()
+                failures = 0
+                troubles.are_over_for("writer")
+            except Exception as error:  # the endings are kept until the store takes them
+                troubles.report("writer", error)
+                self._agenda.is_stale = True  # the store may have recorded them, and only the answer was lost
+                delay = retry_delay(failures)
+                words = "Cannot record how %d runs ended; trying again in %g s: %s"
+                say(ERROR, words, len(ended.unrecorded), delay, error, exc_info=failures == 0)
+                failures += 1
+                troubles.works_again.clear()
+                await self._setting.machine.wait(troubles.works_again, delay)  # in real time, as stores recover
+                ended.arrived.set()
+
+    def record_beside_a_claim(self) -> asyncio.Task[None] | None:
+        """Record what ends about now, so that the endings and a claim that is made now share the way to the store.
+
+        Return the task. If it fails, the writer reports that, and tries again later.
+        """
+        self._agenda.is_about_to_claim = False
+        if not self._runner.running or "writer" in self._troubles:
+            return None
+        return asyncio.create_task(self._record_what_is_there(), name="scheduler_async endings beside a claim")
+
+    async def _record_what_is_there(self) -> None:
+        if self._are_ready and not self._lock.locked():
+            try:
+                await self._record_some()
+            except Exception as error:
+                self._failure = error
+                self._ended.hasten()
 
     async def record_all(self) -> None:
         """Record every ending there is, except those about which something is to be decided."""
@@ -115,10 +138,14 @@ class Recorder:
             await self.record_some()
 
     async def record_some(self) -> None:
-        """Record the endings that have waited longest. If that fails, they go on waiting."""
+        """Record the endings that have waited longest, even if the caller is cancelled. If it fails, they are kept."""
+        await carried_through(self._record_some())
+
+    async def _record_some(self) -> None:
         async with self._lock:
             # Readers of events get a turn only while the store works, and a run leaves up to four events.
             most = MAX_UNREAD // 4 if self._setting.events.has_readers else MOST_AT_ONCE
+            self._ended.end_wait()
             waiting = self._ended.unrecorded
             runs = [active for active in waiting if active.claimed.id not in self._undecided][:most]
             taken = [*runs]
@@ -127,9 +154,12 @@ class Recorder:
                 runs = []
             except Undecided:
                 self._undecided |= {undecided.run for undecided in self._deciding.begin()}
+                self._ended.arrived.set()  # the others do not wait for that
             finally:
                 recorded = {id(active) for active in taken} - {id(active) for active in runs}
                 waiting[:] = [active for active in waiting if id(active) not in recorded]
+            if len(taken) == most:
+                self._ended.arrived.set()  # there may be more
 
     @property
     def _are_ready(self) -> bool:
@@ -216,7 +246,8 @@ class Recorder:
         setting = self._setting
         rules = setting.rules if setting.progress.status == "stopped" else self._rules_of_loop
         if batch.ended:
-            batch.left = await setting.ask(setting.store.finish(batch.ended, rules))
+            with setting.clock.working():  # `record_some` shields it already
+                batch.left = await setting.store.finish(batch.ended, rules)
 
     def _announce(self, batch: _Batch) -> None:
         """Tell callers that wait for the runs, the log and observers how they ended."""

@@ -17,6 +17,7 @@ from scheduler_async.engine.locks import Locks
 from scheduler_async.engine.loop import Loop
 from scheduler_async.engine.membership import Membership
 from scheduler_async.engine.own_node import OwnNode
+from scheduler_async.engine.patience import Patience
 from scheduler_async.engine.rated_starts import RatedStarts
 from scheduler_async.engine.recorder import Recorder
 from scheduler_async.engine.reporter import LiveReporter
@@ -53,6 +54,7 @@ class Session:
         self.claimer = Claimer(
             setting, locks.claiming, node, agenda, announcer, watch, launcher, ended, rated, deciding
         )
+        ended.wait_if(Patience(setting, agenda, launcher.waiting, self.claimer.lookahead).may_wait)
         self.janitor = Janitor(setting, announcer, watch, troubles, deciding)
         self.recorder = Recorder(
             setting,
@@ -81,5 +83,5 @@ class Session:
             self.tasks,
             deciding,
         )
-        self.loop = Loop(setting, node, agenda, watch, troubles, self.claimer, self.membership.rejoin)
+        self.loop = Loop(setting, node, agenda, watch, troubles, self.claimer, self.recorder, self.membership.rejoin)
         self.checkup = Checkup(setting, agenda, watch, troubles, self.claimer, self.loop)

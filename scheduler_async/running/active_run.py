@@ -97,6 +97,8 @@ class ActiveRun:
     outcome: Outcome | None = None
     after: Transition | None = None
     """How it ended and what the job looks like then, once that is committed."""
+    on_wait: Callable[[], object] | None = None
+    """Called when a caller begins to wait for the run: its ending may be waiting for others."""
     _news: asyncio.Event | None = None  # made when a caller waits
 
     def step(self, stage: Stage) -> None:
@@ -122,6 +124,11 @@ class ActiveRun:
     def interfere(self, reason: Interference) -> None:
         """Note why the run is to end, unless there is a stronger reason already."""
         self.interference = max(self.interference, reason)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether a caller waits for the run."""
+        return self._news is not None
 
     @property
     def has_begun(self) -> bool:
@@ -156,6 +163,8 @@ class ActiveRun:
     async def _wait_for_news(self) -> None:
         if self._news is None:
             self._news = asyncio.Event()
+        if self.on_wait is not None:
+            self.on_wait()
         await self._news.wait()
 
     def _tell(self, waiting: asyncio.Event) -> None:

@@ -35,6 +35,35 @@ async def test_runs_wait_in_the_order_in_which_they_ended(clock: VirtualClock) -
     ]
 
 
+async def test_endings_that_may_wait_are_recorded_together_after_a_moment(clock: VirtualClock) -> None:
+    """And an ending that may not wait takes the others along."""
+    ended, impatient = new_ended_runs(Parts(clock)), active_run(3)
+    ended.wait_if(lambda active: active is not impatient)
+
+    ended.add(active_run(1), SUCCESS)
+    ended.add(active_run(2), SUCCESS)
+    waited = not ended.arrived.is_set()
+    await clock.advance("1s")
+    came = ended.arrived.is_set()
+    ended.arrived.clear()
+    ended.add(active_run(4), SUCCESS)
+    ended.add(impatient, SUCCESS)
+
+    assert (waited, came, ended.arrived.is_set()) == (True, True, True)
+
+
+async def test_a_caller_that_begins_to_wait_for_a_run_hastens_its_ending(clock: VirtualClock) -> None:
+    ended, active = new_ended_runs(Parts(clock)), active_run(stage=Stage.ENDED)
+    ended.wait_if(lambda _: True)
+    ended.add(active, SUCCESS)
+
+    waiter = active.over()
+    waiter.send(None)
+    waiter.close()
+
+    assert ended.arrived.is_set()
+
+
 def test_a_run_of_a_moment_that_is_yet_to_come_does_not_end_before_it(clock: VirtualClock) -> None:
     """`run_pending` may be asked about tomorrow."""
     ended, active = new_ended_runs(Parts(clock)), active_run(at=NOON_MICROS + MINUTE)

@@ -22,8 +22,20 @@ def agenda() -> Agenda:
     return Agenda()
 
 
-def new_lookahead(agenda: Agenda, *, took: float = SLOW_CLAIM, waiting: int = 0, **limits: Any) -> Lookahead:
-    held: Any = range(waiting)
+class Held:
+    """Runs that are held, as far as the lookahead sees them."""
+
+    def __init__(self, count: int, first_at: Micros | None) -> None:
+        self.count, self.first_at = count, first_at
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def new_lookahead(
+    agenda: Agenda, *, took: float = SLOW_CLAIM, waiting: int = 0, first_at: Micros | None = None, **limits: Any
+) -> Lookahead:
+    held: Any = Held(waiting, first_at)
     lookahead = Lookahead(Limits(**limits), agenda, held)
     lookahead.claim_ahead.learn(took, 1)
     return lookahead
@@ -90,3 +102,37 @@ def test_a_claim_reaches_no_less_far_than_the_one_before(agenda: Agenda) -> None
 
     assert first == at
     assert later + lookahead.reach(later) == first
+
+
+SOON = NOON_MICROS + SECOND // 25
+
+
+@pytest.mark.parametrize(
+    ("next_at", "first_at", "is_time"),
+    [
+        pytest.param(None, None, False, id="nothing is known to be due"),
+        pytest.param(NOON_MICROS + SECOND, None, False, id="the next job is far"),
+        pytest.param(SOON, None, True, id="the loop would wake up for it alone"),
+        pytest.param(SOON, NOON_MICROS + SECOND // 100, False, id="a run starts before that, and the loop is awake"),
+        pytest.param(SOON, SOON - 1, True, id="a run starts too late for that"),
+        pytest.param(NOON_MICROS + 1, NOON_MICROS, True, id="it is due at once"),
+    ],
+)
+def test_the_next_job_is_claimed_while_the_loop_is_awake(
+    agenda: Agenda, next_at: Micros | None, first_at: Micros | None, is_time: bool
+) -> None:
+    """To wake up takes longer than to claim a job."""
+    agenda.end_claim(Claims(next_due=next_at, next_count=1), counted_all=False)
+    lookahead = new_lookahead(agenda, first_at=first_at)
+
+    assert lookahead.is_time_to_look(NOON_MICROS) == is_time
+
+
+def test_neighbours_get_their_share(agenda: Agenda) -> None:
+    """Who has just run a job would always be first to claim the next one, and far ahead."""
+    expect(agenda, SOON, 1)
+    agenda.has_neighbours = True
+    lookahead = new_lookahead(agenda, took=0.001)
+
+    assert not lookahead.is_time_to_look(NOON_MICROS)
+    assert lookahead.reach(NOON_MICROS) < LONGEST_REACH

@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import aiosqlite
 import pytest
 
 from scheduler_async import (
@@ -44,6 +43,7 @@ from scheduler_async.stores.sqlite import connection as sqlite_connection
 from scheduler_async.stores.sqlite import copying as sqlite_copying
 from scheduler_async.stores.sqlite import schema as sqlite_schema
 from scheduler_async.stores.sqlite import store as sqlite
+from scheduler_async.stores.sqlite.connection import Connection
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND
 from tests.stores.test_conformance import (
     EVERY_MINUTE,
@@ -115,19 +115,27 @@ def sql(path: Path, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return db.execute(statement, values).fetchall()
 
 
-def writer_of(store: SQLiteStore) -> aiosqlite.Connection:
+def writer_of(store: SQLiteStore) -> Connection:
     assert store._writer is not None
     return store._writer
 
 
-def reader_of(store: SQLiteStore) -> aiosqlite.Connection:
+def reader_of(store: SQLiteStore) -> Connection:
     assert store._reader is not None
     return store._reader
 
 
-async def ask(connection: aiosqlite.Connection, statement: str) -> Any:
-    ((answer,),) = await connection.execute_fetchall(statement)
+async def ask(connection: Connection, statement: str) -> Any:
+    ((answer,),) = await connection.call(lambda db: db.execute(statement).fetchall())
     return answer
+
+
+async def is_in_transaction(connection: Connection) -> bool:
+    return await connection.call(lambda db: db.in_transaction)
+
+
+async def trace(connection: Connection, callback: Callable[[str], object] | None) -> None:
+    await connection.call(lambda db: db.set_trace_callback(callback))
 
 
 # ---------------------------------------------------------------- settings
@@ -496,12 +504,19 @@ async def test_an_empty_file_that_is_read_only_is_refused(path: Path, monkeypatc
 
 def open_for_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let SQLite open files as it does where it may not write: permissions mean nothing to an administrator."""
-    connect = aiosqlite.connect
+    connect = sqlite3.connect
 
-    def connect_for_reading(path: str, **options: Any) -> aiosqlite.Connection:
-        return connect(f"{Path(path).as_uri()}?mode=ro", uri=True, **options)
+    def connect_for_reading(path: str, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(f"{Path(path).as_uri()}?mode=ro", uri=True, **options)
+        return db
 
-    monkeypatch.setattr(aiosqlite, "connect", connect_for_reading)
+    monkeypatch.setattr(sqlite3, "connect", connect_for_reading)
+
+
+def use_connections(monkeypatch: pytest.MonkeyPatch, kind: type[sqlite3.Connection]) -> None:
+    """Let stores open connections of this kind."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(path, factory=kind, **options))
 
 
 # ---------------------------------------------------------------- locked
@@ -565,7 +580,7 @@ async def test_a_full_disk_loses_nothing_and_works_again_once_there_is_room(stor
     with pytest.raises(StoreError, match=r"the disk is full\. Nothing was changed\. Free some space"):
         await store.change([adding(f"{number}", payload="x" * 4000) for number in range(50)], NOON)
 
-    assert not writer.in_transaction
+    assert not await is_in_transaction(writer)
     assert await store.list_jobs(JobFilter()) == [job]
     await ask(writer, "PRAGMA max_page_count = 1000000")
     await store.change([adding(f"{number}", payload="x" * 4000) for number in range(50)], NOON)
@@ -592,13 +607,13 @@ async def test_a_run_that_ends_on_a_full_disk_can_be_recorded_later(store: SQLit
 async def test_a_disk_without_room_for_a_new_store_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the half-made file is no obstacle once there is room."""
 
-    class Cramped(sqlite_connection._Connection):
+    class Cramped(sqlite3.Connection):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             self.execute("PRAGMA max_page_count = 3")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite_connection, "_Connection", Cramped)
+        use_connections(patched, Cramped)
         await assert_refused(path, "the disk is full")
 
     async with opened(path) as store:
@@ -661,22 +676,22 @@ async def test_a_file_that_another_process_prepares_meanwhile_is_recognised(
 ) -> None:
     """Two processes start on a new file: what the first makes between two looks of the second is a store."""
     started: list[bool] = []
-    as_it_was = sqlite_connection._Connection
+    connect = sqlite3.connect
 
     def overtake() -> None:
         started.append(True)
-        other = sqlite3.connect(path, isolation_level=None, timeout=0, factory=as_it_was)
+        other = connect(path, isolation_level=None, timeout=0)
         with contextlib.suppress(sqlite3.OperationalError):  # locked out is as good
             sqlite._prepare(other, "NORMAL")
         other.close()
 
-    class Overtaken(sqlite_connection._Connection):
+    class Overtaken(sqlite3.Connection):
         def execute(self, statement: Any, *values: Any) -> Any:
             if statement == "PRAGMA user_version" and not started:
                 overtake()
             return super().execute(statement, *values)
 
-    monkeypatch.setattr(sqlite_connection, "_Connection", Overtaken)
+    use_connections(monkeypatch, Overtaken)
 
     async with opened(path) as store:
         await add(store, "a")
@@ -726,11 +741,11 @@ async def test_what_another_process_does_in_the_middle_of_reading_does_not_show(
     before = [await add(store, "a"), await add(store, "b")]
     async with opened(path) as fresh:
         interfere = once_before("FROM job j\n", lambda: sql(path, statement))
-        await reader_of(fresh).set_trace_callback(interfere)
+        await trace(reader_of(fresh), interfere)
 
         assert await fresh.list_jobs(JobFilter()) == before
 
-        await reader_of(fresh).set_trace_callback(None)  # type: ignore[arg-type]
+        await trace(reader_of(fresh), None)
 
 
 async def test_a_job_that_is_removed_in_the_middle_of_reading_is_there_or_not(store: SQLiteStore, path: Path) -> None:
@@ -738,11 +753,11 @@ async def test_a_job_that_is_removed_in_the_middle_of_reading_is_there_or_not(st
     job = await add(store, "a")
     async with opened(path) as fresh:
         interfere = once_before("FROM job j\n", lambda: sql(path, "DELETE FROM job"))
-        await reader_of(fresh).set_trace_callback(interfere)
+        await trace(reader_of(fresh), interfere)
 
         assert await fresh.get("default", "a") in (job, None)
 
-        await reader_of(fresh).set_trace_callback(None)  # type: ignore[arg-type]
+        await trace(reader_of(fresh), None)
 
 
 def once_before(fragment: str, action: Callable[[], object]) -> Callable[[str], None]:
@@ -1026,27 +1041,20 @@ def assert_frugal(path: Path, query: str, parameters: Any) -> None:
 
 
 @pytest.fixture
-def hops(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every journey to the connection's thread."""
-    seen: list[str] = []
+def hops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every journey to the connection's thread, and how many pieces of work went together."""
+    seen: list[int] = []
+    send = Connection._send
 
-    def count(name: str) -> None:
-        method = getattr(aiosqlite.Connection, name)
+    def counted(self: Connection) -> None:
+        seen.append(len(self._waiting))
+        send(self)
 
-        def counted(self: aiosqlite.Connection, *args: Any, **options: Any) -> Any:
-            seen.append(name)
-            return method(self, *args, **options)
-
-        monkeypatch.setattr(aiosqlite.Connection, name, counted)
-
-    for name in ("execute", "execute_fetchall", "execute_insert", "executemany", "executescript", "cursor"):
-        count(name)
-    for name in ("commit", "rollback"):
-        count(name)
+    monkeypatch.setattr(Connection, "_send", counted)
     return seen
 
 
-async def test_a_batch_costs_one_hop_however_large_it_is(store: SQLiteStore, node: int, hops: list[str]) -> None:
+async def test_a_batch_costs_one_hop_however_large_it_is(store: SQLiteStore, node: int, hops: list[int]) -> None:
     """A hop takes longer than thirty statements."""
     await store.change([adding(f"{number:03}", group="g") for number in range(200)], NOON)
     taken: Sequence[Any] = []
@@ -1069,7 +1077,7 @@ async def test_a_batch_costs_one_hop_however_large_it_is(store: SQLiteStore, nod
     ):
         hops.clear()
         await work()
-        assert hops == ["execute_fetchall"]
+        assert hops == [1]
     assert len(taken) == 200
 
 
@@ -1082,9 +1090,9 @@ async def steps_of_a_claim(store: SQLiteStore, node: int) -> int:
         steps += 1
         return 0
 
-    await writer_of(store).set_progress_handler(count, 1)
+    await writer_of(store).call(lambda db: db.set_progress_handler(count, 1))
     claims = await claim(store, node, handlers=["h"], group_limit=5)
-    await writer_of(store).set_progress_handler(count, 0)
+    await writer_of(store).call(lambda db: db.set_progress_handler(count, 0))
     assert not claims.runs
     assert claims.next_due == NOON + HOUR
     return steps
@@ -1101,6 +1109,66 @@ async def test_a_look_at_nothing_due_costs_the_same_with_a_hundred_times_the_job
     many = await steps_of_a_claim(store, node)
 
     assert 0 < many <= 2 * few
+
+
+# ---------------------------------------------------------------- together
+
+
+async def test_writes_that_are_made_at_once_share_a_journey_and_a_commit(
+    store: SQLiteStore, path: Path, hops: list[int]
+) -> None:
+    """To wake the thread and to commit take longer than everything else about a small change."""
+    said: list[str] = []
+    await trace(writer_of(store), said.append)
+    hops.clear()
+
+    await asyncio.gather(*(add(store, f"{number}") for number in range(20)))
+
+    assert hops == [20]
+    assert said.count("COMMIT") == 1
+    assert len(sql(path, "SELECT id FROM job")) == 20
+
+
+async def test_a_write_that_is_refused_leaves_the_others_as_they_are(store: SQLiteStore) -> None:
+    """Each of them is a transaction, whatever it shares with others."""
+    await add(store, "taken")
+    both = [adding("new"), adding("taken")]
+
+    *added, refused = await asyncio.gather(
+        add(store, "a"), add(store, "b"), store.change(both, NOON), return_exceptions=True
+    )
+
+    assert [getattr(job, "id", job) for job in added] == ["a", "b"]
+    assert isinstance(refused, JobExistsError)
+    assert await ids(store) == ["a", "b", "taken"]
+
+
+async def test_an_ending_of_an_edited_job_shares_a_commit_with_other_writes(store: SQLiteStore, node: int) -> None:
+    """It begins again when it finds the edit, and must not undo what others have written."""
+    job = await add(store, "a", handler="h")
+    run = await claim_only(store, node)
+    await change_state(store, job.id, edits.pause)
+
+    _, left = await asyncio.gather(add(store, "b"), finish(store, run, Ending(outcome=Outcome.SUCCESS)))
+
+    assert left is not None
+    assert left.job.status == "paused"
+    assert sorted(await ids(store)) == ["a", "b"]
+
+
+async def test_when_the_disk_is_full_all_writes_that_share_a_commit_fail(store: SQLiteStore) -> None:
+    writer = writer_of(store)
+    await ask(writer, "PRAGMA max_page_count = 1")
+
+    failures = await asyncio.gather(
+        *(add(store, f"{number}", payload="x" * 100_000) for number in range(3)), return_exceptions=True
+    )
+
+    assert all("the disk is full" in str(failure) for failure in failures)
+    assert not await is_in_transaction(writer)
+    await ask(writer, "PRAGMA max_page_count = 1000000")
+    await add(store, "next")
+    assert await ids(store) == ["next"]
 
 
 # ---------------------------------------------------------------- cancelling
@@ -1126,7 +1194,7 @@ async def test_a_write_whose_caller_is_cancelled_is_whole(store: SQLiteStore) ->
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert not writer_of(store).in_transaction
+    assert not await is_in_transaction(writer_of(store))
     assert await ids(store) == ["a", "b"]
 
 
@@ -1144,7 +1212,7 @@ async def test_a_write_that_is_cancelled_at_any_moment_is_whole_or_was_not_begun
         await task
     await add(store, "next")
 
-    assert not writer_of(store).in_transaction
+    assert not await is_in_transaction(writer_of(store))
     assert len(await ids(store)) == (21 if turns else 1)
 
 

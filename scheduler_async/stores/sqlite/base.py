@@ -43,6 +43,7 @@ from scheduler_async.stores.ready_queue import ReadyQueue
 from scheduler_async.stores.row_range import RowRange, TimedRows
 from scheduler_async.stores.run_codec import Skipped, Tally, skip_values, tally_of_skips
 from scheduler_async.stores.sqlite.bulk_writes import updating
+from scheduler_async.stores.sqlite.connection import Outcome, Work, is_undecodable, outcome_of
 from scheduler_async.stores.sqlite.schema import MOST_NUMBERS, last_given, require_current
 from scheduler_async.stores.unreadable import UnreadableRows, is_moment, shown_text
 from scheduler_async.timekeeping.instants import Micros
@@ -161,17 +162,23 @@ EARLIEST: Micros = -(2**63)
 T = TypeVar("T")
 
 
+# How a transaction begins, how it ends, and how it is undone. IMMEDIATE: one that begins by reading cannot always
+# upgrade to writing.
+WHOLE: Final = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+PART: Final = ("SAVEPOINT part", "RELEASE part", ("ROLLBACK TO part", "RELEASE part"))
+
+
 def in_transaction(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
-    """Do *work* in a transaction. Roll back if it raises."""
-    # IMMEDIATE: a transaction that begins by reading cannot always upgrade to writing.
-    db.execute("BEGIN IMMEDIATE")
+    """Do *work* in a transaction, or as a part of the one that is open. Undo all of it if it raises."""
+    begin, end, undo = PART if db.in_transaction else WHOLE
+    db.execute(begin)
     inside = IN_TRANSACTION.set(True)
     try:
         result = work(db, *args)
-        db.execute("COMMIT")
+        db.execute(end)
     except BaseException:
-        if db.in_transaction:  # a full disk rolls back on its own
-            db.execute("ROLLBACK")
+        for statement in undo if db.in_transaction else ():  # a full disk rolls back on its own
+            db.execute(statement)
         raise
     finally:
         IN_TRANSACTION.reset(inside)
@@ -200,6 +207,7 @@ class WorkBase:
         self.decisions = Decisions()
         self._queue: ReadyQueue | None = None
         self._queue_until: Micros = EARLIEST
+        self._is_part = False  # whether several transactions are carried out together
 
     def write(self, db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:
         """Do the same as `record`, unless a newer version has migrated the store, which might misread the rows."""
@@ -209,16 +217,41 @@ class WorkBase:
         """Do the same as `in_transaction`, for work that changes the caches."""
         return self._transact(db, False, work, args)
 
+    def together(self, db: sqlite3.Connection, works: Sequence[Work]) -> Sequence[Outcome]:
+        """Do *works*, each of which is a transaction, with one commit. One that fails does not affect the others."""
+        if len(works) == 1:
+            return [Outcome(works[0](db))]
+        self._is_part = True
+        try:
+            return in_transaction(db, _each, works)
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            self._is_part = False
+
+    def _begin_again(self, db: sqlite3.Connection) -> None:
+        """Undo what the current transaction has done so far, before it has used the caches."""
+        begin, _, undo = PART if self._is_part else WHOLE
+        for statement in (*undo, begin):
+            db.execute(statement)
+
+    def _forget(self) -> None:
+        """Forget what a transaction has noted that was undone: jobs whose numbers will be reused, for example."""
+        self._queue = None  # jobs that were taken out of it are still due
+        self._remembered.clear()
+        self._last_job = self._last_change = None
+
     def _transact(
         self, db: sqlite3.Connection, needs_current: bool, work: Callable[..., T], args: tuple[Any, ...]
     ) -> T:
         try:
             result: T = in_transaction(db, self._in_view_of_others, needs_current, work, args)
-        except BaseException as error:
-            self._queue = None  # jobs that were taken out of it are still due
-            if not isinstance(error, SchedulerError | Undecided):  # a refusal precedes all writes
-                self._remembered.clear()  # added jobs were rolled back, and their numbers will be reused
-                self._last_job = self._last_change = None
+        except (SchedulerError, Undecided):  # a refusal precedes all writes
+            self._queue = None
+            raise
+        except BaseException:
+            self._forget()
             raise
         return result
 
@@ -446,6 +479,17 @@ class WorkBase:
             and state.activity is Status.IDLE
         ):
             self._queue.add(group_key(job.namespace, job.group) or NO_GROUP, (*order(job), job.uid))
+
+
+def _each(db: sqlite3.Connection, works: Sequence[Work]) -> list[Outcome]:
+    """Do *works* in an open transaction. Raise an error that affects all of them."""
+    outcomes = []
+    for work in works:
+        outcome = outcome_of(work, db)
+        if outcome.error is not None and (not db.in_transaction or is_undecodable(outcome.error)):
+            raise outcome.error
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _edited(job: Job, edited_at: Any) -> Job:

@@ -1,105 +1,191 @@
-"""A connection to SQLite and its thread: how work reaches the thread, and how both end.
+"""A connection to SQLite and its thread: how work reaches the thread, how answers come back, and how both end.
 
-aiosqlite passes each piece of work to the thread of the connection.
+To wake a thread takes longer than a small transaction. So pieces of work that tasks hand over at about the same time
+go to the thread together, and their answers come back together. Transactions among them share a commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from itertools import groupby
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple, TypeVar
 
-import aiosqlite
-
+from scheduler_async.shielding import carried_through
 from scheduler_async.stores.unreadable import decoded
-from scheduler_async.timekeeping.clock import SystemClock
 
 # Another program may lock the file briefly. A longer lock is reported, and the work is tried again.
 BUSY_TIMEOUT = 5.0  # seconds
 
 T = TypeVar("T")
 
-
-async def connect(path: str) -> aiosqlite.Connection:
-    """Open a connection, without automatic transactions."""
-    connection = aiosqlite.connect(
-        path,
-        timeout=BUSY_TIMEOUT,
-        isolation_level=None,
-        factory=_Connection,
-        cached_statements=64,
-        check_same_thread=False,  # another thread closes it if its own dies
-    )
-    # A program that ends without stop() must not wait for this thread forever.
-    thread = connection._thread
-    thread.daemon = True
-    thread.run = partial(_until_loop_is_closed, thread.run)  # type: ignore[method-assign]
-    try:
-        return await connection
-    except sqlite3.Error:
-        # It reports to this event loop before it ends, so the loop must still be open.
-        await _end_of_thread(connection)
-        raise
+Work = Callable[[sqlite3.Connection], Any]
 
 
-async def call(connection: aiosqlite.Connection, work: Callable[..., T], *args: Any) -> T:
-    """Do *work* on the thread of the connection, in one hop."""
-    return await connection.execute_fetchall(work, args)  # type: ignore[return-value]
+class Outcome(NamedTuple):
+    """What came of a piece of work: its result, or the exception that it raised."""
+
+    result: Any = None
+    error: BaseException | None = None
 
 
-def _until_loop_is_closed(run: Callable[[], None]) -> None:
-    """End the thread silently if its event loop was closed because stop() was not called."""
-    try:
-        run()
-    except RuntimeError as error:
-        if str(error) != "Event loop is closed":
+Together = Callable[[sqlite3.Connection, Sequence[Work]], Sequence[Outcome]]
+"""Does several pieces of work. If it raises, it has done none of them."""
+
+
+class ConnectionClosedError(Exception):
+    """The connection was closed, and can do nothing more."""
+
+
+class _Piece(NamedTuple):
+    """A piece of work on its way to the thread, and back."""
+
+    work: Work
+    together: Together | None
+    answer: asyncio.Future[Any]
+
+
+class Connection:
+    """A connection without automatic transactions. All work is done on its thread, in the order of the calls."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._event_loop = asyncio.get_running_loop()
+        self._waiting: list[_Piece] = []
+        self._pieces: SimpleQueue[list[_Piece] | None] = SimpleQueue()
+        self._db: sqlite3.Connection | None = None
+        self._is_closed = False
+        # A program that ends without stop() must not wait for this thread forever.
+        self._thread = Thread(target=self._serve, name=f"scheduler_async {path}", daemon=True)
+
+    async def open(self) -> None:
+        """Open the file."""
+        self._thread.start()
+        try:
+            await self.call(lambda _: None)
+        except BaseException:
+            self._is_closed = True
             raise
 
+    async def call(self, work: Callable[..., T], *args: Any, together: Together | None = None) -> T:
+        """Do *work* on the thread, in one hop.
 
-async def abandon(connection: aiosqlite.Connection) -> None:
-    """Close a connection whose event loop is closed. Its thread may be dead already."""
-    connection.stop()
-    await _end_of_thread(connection)
-    if connection._connection is not None:
-        connection._connection.close()
-        connection._connection = None
-
-
-async def _end_of_thread(connection: aiosqlite.Connection) -> None:
-    while connection._thread.is_alive():
-        await SystemClock().wait(asyncio.Event(), 0.001)
-
-
-class _Connection(sqlite3.Connection):
-    """A connection that also executes functions.
-
-    aiosqlite passes the argument of execute() to the connection on its thread, and fetches all rows there. In this way,
-    a function reaches the thread through the public interface.
-    """
-
-    def execute(self, sql: Any, parameters: Any = (), /) -> Any:
-        if isinstance(sql, str):
-            return super().execute(sql, parameters)
+        With *together*, this function does all pieces of work that are handed over at about the same time. If the
+        caller is cancelled, the thread finishes the work all the same before the cancellation goes on.
+        """
+        answer = self._hand_over(lambda db: work(db, *args), together)
         try:
-            return _Answer(sql(self, *parameters))
-        except sqlite3.OperationalError as error:
-            if self.text_factory is not str or "decode to UTF-8" not in str(error):
-                raise
-        # Switch to a slower text factory that accepts any bytes. Invalid UTF-8 is detected when the row is read.
-        self.text_factory = decoded
-        return _Answer(sql(self, *parameters))
+            result: T = await answer
+        except asyncio.CancelledError:
+            if not self._is_closed:
+                await carried_through(self._hand_over(lambda _: None))  # all earlier work is done then
+            raise
+        return result
+
+    def _hand_over(self, work: Work, together: Together | None = None) -> asyncio.Future[Any]:
+        if self._is_closed:
+            raise ConnectionClosedError
+        answer = self._event_loop.create_future()
+        self._waiting.append(_Piece(work, together, answer))
+        if len(self._waiting) == 1:
+            self._event_loop.call_soon(self._send)  # tasks that go on until then may add to it
+        return answer
+
+    def _send(self) -> None:
+        if self._waiting:
+            pieces, self._waiting = self._waiting, []
+            self._pieces.put(pieces)
+
+    async def close(self) -> None:
+        """Finish all work that was handed over, and close the connection."""
+        if not self._is_closed:
+            closing = self._hand_over(sqlite3.Connection.close)
+            self._is_closed = True
+            await carried_through(closing)
+
+    def abandon(self) -> None:
+        """Close a connection whose event loop is closed."""
+        self._is_closed = True
+        self._pieces.put(None)
+        self._thread.join()
+        if self._db is not None:
+            self._db.close()
+
+    # -------------------------------------------------------- on the thread
+
+    def _serve(self) -> None:
+        try:
+            self._db = sqlite3.connect(
+                self._path,
+                timeout=BUSY_TIMEOUT,
+                isolation_level=None,
+                cached_statements=64,
+                check_same_thread=False,  # another thread closes it if the event loop is closed
+            )
+        except BaseException as error:  # the caller gets it
+            self._tell([(piece, Outcome(error=error)) for piece in self._pieces.get() or ()])
+            return
+        while (pieces := self._pieces.get()) is not None:
+            if not self._tell(list(_done(self._db, pieces))) or pieces[-1].work is sqlite3.Connection.close:
+                return
+
+    def _tell(self, done: Sequence[tuple[_Piece, Outcome]]) -> bool:
+        """Give the callers their answers. Return False if the event loop was closed because stop() was not called."""
+        try:
+            self._event_loop.call_soon_threadsafe(_answer, done)
+        except RuntimeError:
+            if self._event_loop.is_closed():
+                return False
+            raise
+        return True
 
 
-class _Answer:
-    """A cursor for aiosqlite that carries the result of a function."""
+def _answer(done: Sequence[tuple[_Piece, Outcome]]) -> None:
+    for piece, (result, error) in done:
+        if piece.answer.done():  # its caller was cancelled
+            continue
+        if error is None:
+            piece.answer.set_result(result)
+        else:
+            piece.answer.set_exception(error)
 
-    def __init__(self, value: object) -> None:
-        self._value = value
 
-    def fetchall(self) -> object:
-        return self._value
+def _done(db: sqlite3.Connection, pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, Outcome]]:
+    """Do *pieces* of work in their order, those next to each other together that can be."""
+    for together, some in groupby(pieces, key=lambda piece: piece.together):
+        group = list(some)
+        works = [piece.work for piece in group]
+        if together is None:
+            outcomes: Sequence[Outcome] = [outcome_of(_with_any_text, db, partial(work, db)) for work in works]
+        else:
+            done = outcome_of(_with_any_text, db, partial(together, db, works))
+            outcomes = [done] * len(works) if done.error is not None else done.result
+        yield from zip(group, outcomes, strict=True)
 
-    def close(self) -> None:
-        pass
+
+def outcome_of(work: Callable[..., Any], *args: Any) -> Outcome:
+    """Do *work*, and return what came of it."""
+    try:
+        return Outcome(work(*args))
+    except BaseException as error:  # the caller gets it
+        return Outcome(error=error)
+
+
+def _with_any_text(db: sqlite3.Connection, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except sqlite3.OperationalError as error:
+        if db.text_factory is not str or not is_undecodable(error):
+            raise
+    # Switch to a slower text factory that accepts any bytes. Invalid UTF-8 is detected when the row is read.
+    db.text_factory = decoded
+    return work()
+
+
+def is_undecodable(error: BaseException) -> bool:
+    """Return whether a query has met text that is not valid UTF-8."""
+    return isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error)

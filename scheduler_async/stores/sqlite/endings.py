@@ -73,9 +73,7 @@ class EndingWork(BackfillWork):
             ([*state_values(one.job.state), one.job.uid, item.run.id] for one, item in zip(left, ended, strict=True)),
         )
         if found != len(ended):
-            # Start again: nothing else has been written so far, and a savepoint would slow down the usual case.
-            db.execute("ROLLBACK")
-            db.execute("BEGIN IMMEDIATE")
+            self._begin_again(db)  # nothing else has been written so far
             return self._finish_touched(db, ended, rules)
         self._write_endings(db, ended, left)
         woken = self._wake_successors(db, ended, rules)

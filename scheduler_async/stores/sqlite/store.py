@@ -1,7 +1,7 @@
 """The store in a SQLite file: its connections and its errors. `work` contains the queries.
 
-aiosqlite passes each piece of work to the thread of the connection. A piece is a whole transaction. So it takes one hop
-for any number of jobs, transactions never mix, and a cancelled caller leaves no transaction open.
+A connection has a thread, and a piece of work for it is a whole transaction. So it takes one hop for any number of
+jobs, transactions never mix, and a cancelled caller leaves no transaction open.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from logging import INFO
 from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
-
-import aiosqlite
 
 from scheduler_async.errors import StoreBusyError, StoreError, StoreOutdatedError, quoted
 from scheduler_async.jobs.run import ClaimedRun
@@ -37,7 +35,7 @@ from scheduler_async.stores.messages import (
 from scheduler_async.stores.protocol import documented
 from scheduler_async.stores.sqlite import connection as connections
 from scheduler_async.stores.sqlite.base import data_version, in_transaction
-from scheduler_async.stores.sqlite.connection import abandon, call, connect
+from scheduler_async.stores.sqlite.connection import Connection, ConnectionClosedError, Together
 from scheduler_async.stores.sqlite.pages import LONGEST, in_time
 from scheduler_async.stores.sqlite.schema import migrate, newest, recognise, require_current
 from scheduler_async.stores.sqlite.work import Work
@@ -115,9 +113,9 @@ class SQLiteStore:
         if self.path == ":memory:":
             raise StoreError('":memory:" is not a file. Use MemoryStore() to keep jobs in memory.')
         self._synchronous = synchronous.upper()
-        self._writer: aiosqlite.Connection | None = None
-        self._reader: aiosqlite.Connection | None = None
-        self._pager: aiosqlite.Connection | None = None  # opened with the first page
+        self._writer: Connection | None = None
+        self._reader: Connection | None = None
+        self._pager: Connection | None = None  # opened with the first page
         self._opening = asyncio.Lock()
         self._event_loop: asyncio.AbstractEventLoop | None = None  # the event loop of the connections
         self._inode: tuple[int, int] | None = None
@@ -156,7 +154,7 @@ class SQLiteStore:
         await self.close()  # an earlier attempt may have failed
         self._work = Work()  # the file may have been replaced
         try:
-            # aiosqlite drops a connection if its caller is cancelled.
+            # A connection that opens must be closed, too.
             await carried_through(self._open())
         except GeneratorExit:  # the event loop was closed, and cannot close connections: the next attempt will
             raise
@@ -201,13 +199,18 @@ class SQLiteStore:
         self._writer = self._reader = self._pager = None
         is_abandoned = self._event_loop is not asyncio.get_running_loop()
         for connection in connections:
-            await (abandon(connection) if is_abandoned else connection.close())
+            if is_abandoned:
+                connection.abandon()
+            else:
+                await connection.close()
 
-    async def _connect(self) -> aiosqlite.Connection:
+    async def _connect(self) -> Connection:
+        connection = Connection(self.path)
         try:
-            return await connect(self.path)
+            await connection.open()
         except sqlite3.Error as error:
             raise self._explained(error) from error
+        return connection
 
     async def _read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         """Do *work* that changes nothing."""
@@ -223,30 +226,26 @@ class SQLiteStore:
 
     async def _write(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         """Do *work* in a transaction."""
-        return await self._call(self._writer, self._work.write, work, *args)
+        return await self._call(self._writer, self._work.write, work, *args, together=self._work.together)
 
     async def _record(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **_: P.kwargs) -> T:
         """Do *work* about runs of this process, which end even after a newer version migrated the store."""
-        return await self._call(self._writer, self._work.record, work, *args)
+        return await self._call(self._writer, self._work.record, work, *args, together=self._work.together)
 
-    async def _call(self, connection: aiosqlite.Connection | None, work: Callable[..., T], *args: Any) -> T:
+    async def _call(
+        self, connection: Connection | None, work: Callable[..., T], *args: Any, together: Together | None = None
+    ) -> T:
         """Do *work* on the thread of the connection, in one hop."""
-        if connection is None:
-            raise StoreError(f"The store {self.path} is closed.")
         try:
-            return await call(connection, work, *args)
-        except asyncio.CancelledError:
-            # The thread continues the work, and the event loop must be open when it answers.
-            await carried_through(call(connection, _nothing))
-            raise
+            if connection is None:
+                raise ConnectionClosedError
+            return await connection.call(work, *args, together=together)
+        except ConnectionClosedError:  # perhaps meanwhile
+            raise StoreError(f"The store {self.path} is closed.") from None
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", None) == "SQLITE_INTERRUPT":
                 raise StoreBusyError(self.path, LONGEST) from None
             raise await self._reason(connection, error) from error
-        except ValueError as error:  # aiosqlite raises it for a connection that was closed meanwhile
-            if "no active connection" in str(error) or "Connection closed" in str(error):
-                raise StoreError(f"The store {self.path} is closed.") from error
-            raise
         finally:
             self._work.unreadable_rows.tell()
 
@@ -254,11 +253,11 @@ class SQLiteStore:
         status = Path(self.path).stat()
         return status.st_dev, status.st_ino
 
-    async def _reason(self, connection: aiosqlite.Connection, error: sqlite3.Error) -> StoreError:
+    async def _reason(self, connection: Connection | None, error: sqlite3.Error) -> StoreError:
         """Return the cause of *error*. Tables with unknown columns belong to a newer version."""
         if getattr(error, "sqlite_errorname", None) == "SQLITE_ERROR" or isinstance(error, sqlite3.IntegrityError):
             try:
-                await call(connection, require_current)
+                await self._call(connection, require_current)
             except StoreOutdatedError as outdated:
                 return outdated
         return self._explained(error)
@@ -439,10 +438,6 @@ def _create_file(path: str) -> None:
 
 
 # ---------------------------------------------------------------- on the thread of the connection
-
-
-def _nothing(_: sqlite3.Connection) -> None:
-    """Do nothing. The answer shows that all earlier work is done."""
 
 
 def _in_snapshot(db: sqlite3.Connection, work: Callable[..., T], *args: Any) -> T:

@@ -203,7 +203,7 @@ class Overviewing:
         ]
 
     async def planned(
-        self, *, until: datetime | str, namespaces: Collection[str] | None = None, most: int = 2_000
+        self, *, until: datetime | str, namespaces: Collection[str] | None = None, most: int = 500
     ) -> Planned:
         """Return how many occurrences lie ahead in each hour from now until *until*, for 100 days at most.
 
@@ -228,7 +228,7 @@ class Overviewing:
         clock_skew
             The clock of a machine differs from that of the store by more than a second.
         unreadable
-            The store cannot read a job that is due, running, disabled or failing.
+            The store cannot read a job that is due, running or failing.
         disabled
             Failures have disabled a job.
         stuck

@@ -37,7 +37,7 @@ from scheduler_async.stores.searches import (
 from scheduler_async.timekeeping.instants import HOUR, Micros, from_micros, to_micros
 
 # So many jobs are looked at for each kind of concern.
-MOST_LOOKED_AT = 200
+MOST_LOOKED_AT = 50
 # So many of the longest runs are compared with the runs before.
 MOST_STUCK = 20
 # So many of the newest rows of skipped occurrences are looked at.
@@ -129,13 +129,13 @@ class Survey:
             status: (
                 await self.jobs(JobSearch(status=status, namespaces=namespaces, now=now, limit=MOST_LOOKED_AT))
             ).items
-            for status in (Status.RUNNING.value, FAILING, Status.DISABLED.value, LATE)
+            for status in (Status.RUNNING.value, FAILING, LATE)
         }
         found: dict[str, Concern] = {}
         for job in (job for of_status in jobs.values() for job in of_status):
             if job.unreadable is not None:
                 found[job.key] = concerns.unreadable(job)
-        for job in jobs[Status.DISABLED]:
+        for job in jobs[FAILING]:  # those that failures have disabled, too
             if job.unreadable is None and concerns.is_disabled_by_failures(job):
                 found[job.key] = concerns.disabled(job)
         told = [*found.values()]

@@ -98,7 +98,7 @@ def terms_of_jobs(wanted: JobSearch) -> Terms:
 
 def find_jobs(wanted: JobSearch, dialect: Dialect) -> Search[Slice]:
     """Return the positions of the *wanted* jobs. In a text search, the last value is the number of the job."""
-    few = yield from few_jobs(wanted, dialect)
+    few = None if _is_in_order(wanted) else (yield from few_jobs(wanted, dialect))
     if few is not None:
         return (yield from _among(few, wanted, dialect))
     if wanted.text:
@@ -108,6 +108,12 @@ def find_jobs(wanted: JobSearch, dialect: Dialect) -> Search[Slice]:
         return (yield from chosen(_ByName(wanted), terms, wanted.limit, OF_JOBS))
     terms.require("j.removed_at IS NULL")  # the run of a removed job may go on
     return (yield from chosen(_ByKind(wanted, dialect), terms, wanted.limit, OF_JOBS))
+
+
+def _is_in_order(wanted: JobSearch) -> bool:
+    """Return whether an index has little but the *wanted* jobs, in their order."""
+    others = (wanted.text, wanted.handler, wanted.group, wanted.namespaces, wanted.ended)
+    return wanted.status in PHASES_OF and not wanted.by_name and all(one is None for one in others)
 
 
 def few_jobs(wanted: JobSearch, dialect: Dialect) -> Search[list[int] | None]:

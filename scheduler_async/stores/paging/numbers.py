@@ -33,7 +33,7 @@ from scheduler_async.stores.unreadable import is_moment
 from scheduler_async.timekeeping.instants import HOUR, Micros
 
 # To count the jobs of a tenant with many jobs, so many rows are looked at for each number.
-MOST_WEIGHED: Final = 3_000
+MOST_WEIGHED: Final = 1_000
 # So many rows of the tally are added up.
 MOST_ADDED: Final = 20_000
 # Among so many of the newest runs and changes, those of a tenant with many jobs are looked for.

@@ -17,10 +17,10 @@ from scheduler_async.timekeeping.instants import Micros
 T = TypeVar("T")
 
 # If the conditions leave at most so many jobs, all of them are looked at. Otherwise, jobs are looked at in their order.
-FEW_JOBS: Final = 5_000
+FEW_JOBS: Final = 2_000
 # A search looks at so many rows in their order, and at so many names. Then it stops, and says how far it has come.
-MOST_LOOKED_AT: Final = 10_000
-MOST_NAMES: Final = 50_000
+MOST_LOOKED_AT: Final = 5_000
+MOST_NAMES: Final = 20_000
 # An id that begins with a text is looked for in each namespace, unless there are more.
 MOST_NAMESPACES: Final = 500
 # So many rows are read ahead at first, and at most.

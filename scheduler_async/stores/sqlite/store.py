@@ -49,6 +49,9 @@ OLDEST_SQLITE: Final = (3, 37, 0)  # for STRICT tables
 # Processes that create a new file at the same time conflict at most this often.
 MAX_WAL_ATTEMPTS = 20
 
+# Pages for operators look at rows all over the file. This is what SQLite may keep of it for them.
+PAGES_CACHED = 16_384  # KiB
+
 # SQLite appends up to eight bytes for its other files, and accepts at most 512.
 LONGEST_PATH = 504  # bytes
 
@@ -188,7 +191,7 @@ class SQLiteStore:
 
     async def _open_pager(self) -> None:
         pager = await self._connect()
-        await self._call(pager, _prepare_reader)
+        await self._call(pager, _prepare_pager)
         if self._writer is None:  # the store was closed meanwhile
             await pager.close()
         else:
@@ -474,6 +477,11 @@ def _use_wal(db: sqlite3.Connection) -> None:
         else:
             return
     db.execute("PRAGMA journal_mode = WAL")
+
+
+def _prepare_pager(db: sqlite3.Connection) -> None:
+    _prepare_reader(db)
+    db.execute(f"PRAGMA cache_size = -{PAGES_CACHED}")
 
 
 def _prepare_reader(db: sqlite3.Connection) -> None:

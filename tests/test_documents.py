@@ -460,6 +460,8 @@ SHOWN_BY = [
     "cli/test_commands.py::test_a_job_from_beginning_to_end",
     "jobs/test_payloads.py::test_a_handler_gets_the_dataclass_that_it_is_annotated_with",
     "test_telemetry.py::test_a_run_is_a_span_with_all_that_is_known_of_it",
+    "schedules/test_on_calendar.py::test_the_last_business_day_of_the_month",
+    "engine/test_slow_schedules.py::test_each_occurrence_is_accounted_for",
 ]
 
 

@@ -10,6 +10,7 @@ from scheduler_async.schedules.calendars import BusinessDays, Calendar, Dates, H
 
 MAX_LENGTH = 1024
 _TOKEN = re.compile(r"\s*(?:(?P<mark>[&|~()])|(?P<name>[A-Za-z][A-Za-z-]*)(?::(?P<value>[^&|~()\s]*))?)\s*", re.ASCII)
+_NAMES = ("weekdays", "hours", "dates", "holidays", "business-days")
 _FORMS = (
     "Write weekdays:MON-FRI, hours:08:00-18:00, dates:2026-12-24,2026-12-31, holidays:SE or business-days:SE, "
     'combined by "&", "|", "~" and parentheses. A subdivision follows a slash: holidays:DE/BY.'
@@ -82,6 +83,8 @@ class _Reader:
         return False
 
     def _named(self, name: str, value: str | None) -> Calendar:
+        if name not in _NAMES:
+            self._refuse(f"{quoted(name)} is not a calendar")
         if not value:
             self._refuse(f'{quoted(name)} needs a value after a ":"')
         match name:
@@ -91,11 +94,9 @@ class _Reader:
                 return Hours(value)
             case "dates":
                 return Dates(*value.split(","))
-            case "holidays" | "business-days":
-                country, slash, subdivision = value.partition("/")
-                kind = Holidays if name == "holidays" else BusinessDays
-                return kind(country, subdivision if slash else None)
-        return self._refuse(f"{quoted(name)} is not a calendar")
+        country, slash, subdivision = value.partition("/")
+        kind = Holidays if name == "holidays" else BusinessDays
+        return kind(country, subdivision if slash else None)
 
     def _refuse(self, problem: str) -> NoReturn:
         raise InvalidScheduleError(f"Cannot read {quoted(self._text)} as a calendar: {problem}. {_FORMS}")

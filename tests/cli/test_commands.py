@@ -1580,6 +1580,7 @@ def test_next_shows_where_an_occurrence_was_moved_from(here: Path) -> None:
     [
         (["add", "x", "true", "--every", "5m", "--otherwise", "before"], "--otherwise needs --on"),
         (["add", "x", "true", "--every", "5m", "--on", "moon:full"], "is not a calendar"),
+        (["add", "x", "true", "--every", "5m", "--on", "mondays"], '"mondays" is not a calendar'),
         (["add", "x", "true", "--on", "weekdays:MON"], "only when it is triggered"),
         (["next", "every 5m on weekdays:MON", "--on", "weekdays:TUE"], "Write the calendar once"),
     ],

@@ -5,14 +5,17 @@ A backfill goes beside the schedule of its job: neither its claims nor its endin
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
+from typing import NamedTuple
 
 from scheduler_async.errors import InvalidJobError, quoted
 from scheduler_async.jobs.enums import OnInterrupt, Outcome, Trigger
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.occurrences import following
 from scheduler_async.jobs.retries import MAX_INTERRUPTIONS
-from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending
+from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending
 from scheduler_async.timekeeping.instants import Micros
 
 MOST_OCCURRENCES = 10_000
@@ -65,6 +68,40 @@ def verdict(job: Job, ending: Ending, interruptions: int) -> Verdict:
     was_interrupted = outcome is Outcome.INTERRUPTED and interruptions < MAX_INTERRUPTIONS
     is_rerun = job.on_interrupt is OnInterrupt.RERUN
     return Verdict.AGAIN if is_rerun and (was_stopped or was_interrupted) else Verdict.FAILED
+
+
+class Endings(NamedTuple):
+    """What the endings of runs mean for their backfills, by the number of the backfill."""
+
+    done: Counter[int]
+    failed: Counter[int]
+    again: list[tuple[int, Micros]]
+    """The backfill and the occurrence of each run that comes again."""
+
+
+def endings(
+    ended: Iterable[EndedRun],
+    backfills: Mapping[int, int],
+    running: Collection[int],
+    interruptions: Mapping[int, int],
+) -> Endings:
+    """Return what the endings of those runs mean that have *backfills*. Only a *running* one runs an occurrence again.
+
+    *interruptions* counts how often processes have died with the occurrence of an interrupted run, this time included.
+    """
+    found = Endings(Counter(), Counter(), [])
+    for item in ended:
+        number = backfills.get(item.run.id)
+        if number is None:
+            continue
+        what = verdict(item.run.job, item.ending, interruptions.get(item.run.id, 0))
+        if what is Verdict.AGAIN and number in running:
+            found.again.append((number, item.run.scheduled_for))
+        elif what is Verdict.DONE:
+            found.done[number] += 1
+        else:
+            found.failed[number] += 1
+    return found
 
 
 def claimed_for_backfill(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -15,8 +14,6 @@ from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip, cancelled_on_request
 from scheduler_async.rules import instances
-from scheduler_async.rules.backfills import Verdict as Meaning
-from scheduler_async.rules.backfills import verdict as meaning_of
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
 from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
@@ -467,40 +464,6 @@ def after_all(
     for first in undecided.values():
         raise first
     return left
-
-
-class BackfillEndings(NamedTuple):
-    """What the endings of runs mean for their backfills, by the number of the backfill."""
-
-    done: Counter[int]
-    failed: Counter[int]
-    again: list[tuple[int, Micros]]
-    """The backfill and the occurrence of each run that comes again."""
-
-
-def backfill_endings(
-    ended: Iterable[EndedRun],
-    backfills: Mapping[int, int],
-    running: Collection[int],
-    interruptions: Mapping[int, int],
-) -> BackfillEndings:
-    """Return what the endings of those runs mean that have *backfills*. Only a *running* one runs an occurrence again.
-
-    *interruptions* counts how often processes have died with the occurrence of an interrupted run, this time included.
-    """
-    found = BackfillEndings(Counter(), Counter(), [])
-    for item in ended:
-        number = backfills.get(item.run.id)
-        if number is None:
-            continue
-        meaning = meaning_of(item.run.job, item.ending, interruptions.get(item.run.id, 0))
-        if meaning is Meaning.AGAIN and number in running:
-            found.again.append((number, item.run.scheduled_for))
-        elif meaning is Meaning.DONE:
-            found.done[number] += 1
-        else:
-            found.failed[number] += 1
-    return found
 
 
 def is_readable(job: Job) -> bool:

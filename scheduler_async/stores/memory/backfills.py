@@ -10,9 +10,8 @@ from scheduler_async.jobs.backfill import Backfill, BackfillState
 from scheduler_async.jobs.enums import Outcome, Phase
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
-from scheduler_async.rules.backfills import claimed_for_backfill
+from scheduler_async.rules.backfills import claimed_for_backfill, endings
 from scheduler_async.rules.groups import NO_GROUP, group_key
-from scheduler_async.stores.decisions import backfill_endings
 from scheduler_async.stores.memory.claims import ClaimWork, row_of_claim
 from scheduler_async.stores.memory.records import StoredBackfill
 from scheduler_async.stores.messages import CancelRequest, ClaimTerms
@@ -128,7 +127,7 @@ class BackfillWork(ClaimWork):
         backfills = {item.run.id: tables.owners[item.run.id].backfill or 0 for item in ended}
         running = {number for number in backfills.values() if tables.backfills[number].state is RUNNING}
         interruptions = {item.run.id: self._interruptions(item) for item in ended}
-        told = backfill_endings(ended, backfills, running, interruptions)
+        told = endings(ended, backfills, running, interruptions)
         self._free(backfills)
         for number, at in told.again:
             heappush(tables.backfills[number].due, at)

@@ -10,11 +10,10 @@ from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
-from scheduler_async.rules.backfills import claimed_for_backfill
+from scheduler_async.rules.backfills import claimed_for_backfill, endings
 from scheduler_async.rules.groups import NO_GROUP, group_key
 from scheduler_async.stores.backfill_codec import read_backfill
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins
-from scheduler_async.stores.decisions import backfill_endings
 from scheduler_async.stores.messages import ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import FREE_INSTANCES, IS_INSTANCE_OF_NODE, SELECT_STATE, WIDTH
 from scheduler_async.stores.postgres.bulk_writes import columns_of
@@ -226,7 +225,7 @@ class BackfillWork(ClaimWork):
         states = dict(await db.fetch(LOCK_BACKFILLS, numbers))
         running = {number for number, state in states.items() if state == "running"}
         interruptions = {item.run.id: await self._interruptions(db, item) for item in ended}
-        told = backfill_endings(ended, found, running, interruptions)
+        told = endings(ended, found, running, interruptions)
         await db.execute(FREE_INSTANCES, list(found))
         await db.execute(ADD_DUE, [number for number, _ in told.again], [at for _, at in told.again])
         for number in numbers:

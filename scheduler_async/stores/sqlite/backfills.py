@@ -12,11 +12,10 @@ from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import ClaimedRun, EndedRun
-from scheduler_async.rules.backfills import claimed_for_backfill
+from scheduler_async.rules.backfills import claimed_for_backfill, endings
 from scheduler_async.rules.groups import NO_GROUP, group_key
 from scheduler_async.stores.backfill_codec import read_backfill
 from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins
-from scheduler_async.stores.decisions import backfill_endings
 from scheduler_async.stores.messages import ClaimTerms
 from scheduler_async.stores.sqlite.base import FREE_INSTANCES, LAST_RUN, SELECT_STATE, STATE_END, last_number
 from scheduler_async.stores.sqlite.claims import INSERT_RUN, ClaimWork, inserted_values
@@ -203,7 +202,7 @@ class BackfillWork(ClaimWork):
         numbers = sorted(set(found.values()))
         over = {number for (number,) in db.execute(ARE_OVER, (json.dumps(numbers),))}
         interruptions = {item.run.id: self._interruptions(db, item) for item in ended}
-        told = backfill_endings(ended, found, set(numbers) - over, interruptions)
+        told = endings(ended, found, set(numbers) - over, interruptions)
         db.execute(FREE_INSTANCES, (json.dumps([*found]),))
         db.executemany(ADD_DUE, told.again)
         db.executemany(COUNT_ENDED, [(told.done[number], told.failed[number], number) for number in numbers])

@@ -92,10 +92,13 @@ def newly_due(left_alone: str) -> str:
     return f"s.next_run_at <= $3 AND s.uid <> ALL({left_alone}::bigint[])"
 
 
-def claim_due(candidates: str, lock: str = "FOR UPDATE SKIP LOCKED", also: str = "") -> str:
-    """Return the statement of a claim, for these *candidates*, with a *lock* of their rows, and *also* other columns.
+def claim_due(
+    candidates: str, lock: str = "FOR UPDATE SKIP LOCKED", also: str = "", node: str = "FOR KEY SHARE"
+) -> str:
+    """Return the statement of a claim, for these *candidates*.
 
-    Its result contains the name of the node, the next due time, jobs without a handler, and the claimed rows.
+    *lock* is how their rows are locked, and *node* a lock or a condition of the row of the node. *also* are further
+    columns. Its result contains the name of the node, the next due time, jobs without a handler, and the claimed rows.
 
     Each row is locked separately, in the order of the queue. With a plain join, the planner would choose the order.
 
@@ -107,7 +110,7 @@ def claim_due(candidates: str, lock: str = "FOR UPDATE SKIP LOCKED", also: str =
     to_come = due_of(LOOKED_AT, "s.next_run_at", f"s.next_run_at > $3 AND s.next_run_at <= {LAST}", "1")
     with_it = due_of(LOOKED_AT, "s.next_run_at", "s.next_run_at = (SELECT at FROM next)", "$6::bigint")
     return f"""
-        WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 {lock and "FOR KEY SHARE"}),
+        WITH me AS MATERIALIZED (SELECT name FROM node WHERE number = $1 {node}),
              line AS MATERIALIZED ({candidates}),
              taken AS MATERIALIZED (
                  SELECT s.*, c.rank AS "1", c.last_run_at AS "2", c.id AS "3"

@@ -38,8 +38,13 @@ if TYPE_CHECKING:
 # them.
 FEW = 8
 
-# As `CLAIM_DUE`. The version of a row follows its columns.
-LOOK: Final = claim_due(IN_ANY_GROUP, lock="", also=", s.xmin::text AS version")
+# As `CLAIM_DUE`. The version of a row follows its columns. $8 is the version of the schema: it fails if that is newer.
+LOOK: Final = claim_due(
+    IN_ANY_GROUP,
+    lock="",
+    also=", s.xmin::text AS version",
+    node="AND 1 / (SELECT number <= $8 FROM version)::int = 1",
+)
 SEEN_TYPES: Final = {**CLAIM_TYPES, "version": "text"}
 # $1 is the node, and $2 the version of the schema. The rest are the claims, with the versions of the rows as they were
 # read. Fails with a division by zero if the schema is newer, or if an occurrence has a run already.
@@ -85,7 +90,7 @@ class LoneClaimWork(ClaimWork):
             return None
         handlers = None if terms.handlers is None else list(terms.handlers)
         nothing: list[int] = []
-        values = terms.node, handlers, now + terms.ahead, FEW + 1, FEW + 1, terms.count, nothing
+        values = terms.node, handlers, now + terms.ahead, FEW + 1, FEW + 1, terms.count, nothing, newest()
         rows: Sequence[Any] = await db.fetch(LOOK, *values)
         node, next_due, next_count, unhandled, waiting, _, *_ = rows[0]
         if node is None:

@@ -33,6 +33,11 @@ class Hour(NamedTuple):
         return self.ran + self.failed + self.left_out + self.planned
 
 
+def end_of(now: datetime) -> datetime:
+    """Return the end of the last hour that is shown."""
+    return now.replace(minute=0, second=0, microsecond=0) + (AHEAD + 1) * HOUR
+
+
 def hours_of(tally: Sequence[TallyRow], planned: Planned, now: datetime) -> list[Hour]:
     """Return the hours around *now* in their order, each with its numbers."""
     present = now.replace(minute=0, second=0, microsecond=0)

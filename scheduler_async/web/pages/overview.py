@@ -50,7 +50,7 @@ async def overview(visit: Visit) -> Response:
         for one in await scheduler.attention(namespaces=namespaces, limit=MOST_CONCERNS + 1)
     ]
     tally = await scheduler.tally(since=now - timedelta(hours=hours.BACK), namespaces=namespaces)
-    planned = await scheduler.planned(until=now + timedelta(hours=hours.AHEAD), namespaces=namespaces)
+    planned = await scheduler.planned(until=hours.end_of(now), namespaces=namespaces)
     running = await scheduler.jobs_page(status="running", namespaces=namespaces, limit=ROWS)
     coming = await scheduler.jobs_page(namespaces=namespaces, ended=False, limit=2 * ROWS)
     latest = await scheduler.runs_page(namespaces=namespaces, limit=ROWS)

@@ -273,10 +273,11 @@ class _Telling:
                 None, f"{words} {_how_it_ran(merged, self._words, lateness=False)}{self._outage()}", run=merged
             )
         reason = row.reason if isinstance(row.reason, SkipReason) else SkipReason.MISFIRE
-        by, first = self._evidence.change_at(row.claimed_at), to_micros(row.scheduled_for)
+        # Just before an occurrence, because the pause may have ended at its very time.
+        by, first = self._evidence.change_at(row.claimed_at), to_micros(row.scheduled_for) - 1
         if reason in (SkipReason.PAUSED, SkipReason.DISABLED):
             if self._evidence.pause_before(first) is not None or by is None or not _keeps_from_running(by):
-                since = self._since_by_and_why(first if self._occurrence is None else self._occurrence)
+                since = self._since_by_and_why(first if self._occurrence is None else self._occurrence - 1)
                 return self._answer(reason, f"was {reason} at {self._when} since {since}.")
             words = f"was due at {self._when}, and had not started when it was {reason} at "
             return self._answer(reason, f"{words}{self._since_by_and_why(to_micros(by.at))}.{self._outage()}")

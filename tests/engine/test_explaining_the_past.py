@@ -363,6 +363,21 @@ async def test_the_last_word_about_a_pause_counts(running: Scheduler, clock: Vir
     assert "since 2026-01-05 13:10 UTC, by bob: bob says so" in during[1]
 
 
+async def test_what_came_due_when_the_pause_ended_is_blamed_on_it(running: Scheduler, clock: VirtualClock) -> None:
+    await running.add_job(Every("1h"), handler="work", id="a")
+    with acting_as("anna"):
+        await running.pause_job("a", reason="a move")
+    await clock.advance("1h")
+    await running.resume_job("a")
+    await running.pause_job("a", reason="another move", until="2h")
+    await clock.advance("3h")
+
+    by_hand, by_itself = await explained(running, 60), await explained(running, 180)
+
+    assert "since 2026-01-05 12:00 UTC, by anna: a move" in str(by_hand)
+    assert "since 2026-01-05 13:00 UTC: another move" in str(by_itself)
+
+
 async def test_what_came_due_when_the_schedule_was_edited_belongs_to_the_schedule_before(
     running: Scheduler, clock: VirtualClock
 ) -> None:

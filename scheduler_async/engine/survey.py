@@ -41,7 +41,7 @@ MOST_LOOKED_AT = 50
 # So many of the longest runs are compared with the runs before.
 MOST_STUCK = 20
 # So many of the newest rows of skipped occurrences are looked at.
-MOST_SKIPS = 500
+MOST_SKIPS = 200
 # The usual duration of a job is that of so many of its last runs.
 USUAL_RUNS = 60
 

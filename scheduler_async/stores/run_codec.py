@@ -346,14 +346,13 @@ Tally = Mapping[tuple[Micros, str, str], int]
 """How many runs ended, by hour, namespace and outcome."""
 
 
-def tally_of_endings(ended: Iterable[EndedRun]) -> Tally:
+def tally_of_endings(ended: Sequence[EndedRun]) -> Tally:
     """Return how many of these runs ended in each hour."""
-    by_hour: dict[Micros, list[EndedRun]] = {}
-    for item in ended:
-        by_hour.setdefault(item.finished_at // HOUR * HOUR, []).append(item)
-    return {
-        (hour, *kind): number for hour, items in by_hour.items() for kind, number in Counter(map(_KIND, items)).items()
-    }
+    hours = {item.finished_at // HOUR * HOUR for item in ended}
+    if len(hours) == 1:  # usually
+        (hour,) = hours
+        return {(hour, *kind): number for kind, number in Counter(map(_KIND, ended)).items()}
+    return Counter([(item.finished_at // HOUR * HOUR, *_KIND(item)) for item in ended])
 
 
 # By attrgetter, in half the time: every run is counted.

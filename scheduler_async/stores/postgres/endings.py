@@ -186,7 +186,7 @@ class EndingWork(BackfillWork):
         await self._write_skips(db, [(one.job, one.skips, at) for one, at in endings])
         disabled = [(item.run.job, left[item.run.id], item.finished_at) for item in ours if item.run.id in done]
         await self._write_changes(db, disablings(disabled))
-        await self._count_ended(db, tally_of_endings(item for item in ours if item.run.id in done))
+        await self._count_ended(db, tally_of_endings([item for item in ours if item.run.id in done]))
         woken = await self._wake_successors(db, ours, rules)
         left = {run: with_successors(one, run, woken) for run, one in left.items()}
         if len(left) < len(ended):

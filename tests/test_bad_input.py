@@ -127,6 +127,9 @@ GOOD: dict[str, Any] = {
     "start": NOON,
     "end": NOON + HOUR,
     "number": 1,
+    "since": NOON,
+    "until": NOON + HOUR,
+    "jobs": [],
 }
 # What keeps those that add jobs from leaving many.
 ALSO = {"add_job": {"id": "a", "on_conflict": "replace"}, "schedule": {"id": "a"}}

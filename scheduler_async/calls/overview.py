@@ -15,6 +15,7 @@ from scheduler_async.errors import InvalidJobError, JobNotFoundError, quoted
 from scheduler_async.jobs.enums import Outcome, Status, Trigger, check_choice
 from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.names import MAX_NAME_LENGTH
 from scheduler_async.jobs.pages import Concern, Count, Counts, Page, Planned, TallyRow
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.options import check_count, check_key, check_stretch, check_text
@@ -40,6 +41,9 @@ ROW_POSITIONS = ((int,),)
 
 MOST_ROWS = 1_000
 """A page has at most so many items."""
+
+LONGEST_TEXT = 2 * MAX_NAME_LENGTH + 1
+"""Nothing longer is part of a name such as "namespace/id"."""
 
 MOST_HOURS = 24 * 100
 """`planned` looks no further ahead."""
@@ -84,6 +88,8 @@ class Overviewing:
                 check_text(value, name)
         if ended is not None and not isinstance(ended, bool):
             raise InvalidJobError(f"ended must be True, False or None, not {quoted(ended)}.", "ended")
+        if text is not None and len(text) > LONGEST_TEXT:
+            raise InvalidJobError(f"text must have at most {LONGEST_TEXT} characters, not {len(text):,}.", "text")
         by_name = _check_one_of(order, ("next", "name"), "order") == "name"
         statuses = (*(one.value for one in Status), FAILING, LATE)
         wanted = JobSearch(
@@ -179,6 +185,8 @@ class Overviewing:
         *jobs* are pairs of a namespace and an id, and the answer has their order. A job that does not exist has no
         rows.
         """
+        if not isinstance(jobs, Sequence):
+            raise InvalidJobError(f"jobs must be a list of pairs of a namespace and an id, not {quoted(jobs)}.", "jobs")
         names = [_check_pair(pair) for pair in jobs]
         return await self.__survey.recent_runs(names, _check_limit(n, "n"))
 

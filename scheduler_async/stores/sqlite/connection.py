@@ -1,19 +1,20 @@
 """A connection to SQLite and its thread: how work reaches the thread, how answers come back, and how both end.
 
-To wake a thread takes longer than a small transaction. So pieces of work that tasks hand over at about the same time
-go to the thread together, and their answers come back together. Transactions among them share a commit.
+The thread is aiosqlite's. To wake it takes longer than a small transaction. So pieces of work that tasks hand over at
+about the same time go to the thread together, and their answers come back together. Transactions among them share a
+commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any, NamedTuple, TypeVar
+
+import aiosqlite
 
 from scheduler_async.shielding import carried_through
 from scheduler_async.stores.unreadable import decoded
@@ -53,22 +54,31 @@ class Connection:
     """A connection without automatic transactions. All work is done on its thread, in the order of the calls."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
         self._event_loop = asyncio.get_running_loop()
         self._waiting: list[_Piece] = []
-        self._pieces: SimpleQueue[list[_Piece] | None] = SimpleQueue()
-        self._db: sqlite3.Connection | None = None
         self._is_closed = False
+        self._link = aiosqlite.connect(
+            path,
+            timeout=BUSY_TIMEOUT,
+            isolation_level=None,
+            cached_statements=64,
+            check_same_thread=False,  # another thread closes it if the event loop is closed
+        )
         # A program that ends without stop() must not wait for this thread forever.
-        self._thread = Thread(target=self._serve, name=f"scheduler_async {path}", daemon=True)
+        thread = self._link._thread
+        thread.daemon = True
+        thread.run = partial(_until_loop_is_closed, thread.run)  # type: ignore[method-assign]
 
     async def open(self) -> None:
         """Open the file."""
-        self._thread.start()
         try:
-            await self.call(lambda _: None)
-        except BaseException:
+            await self._link
+        except BaseException as error:
             self._is_closed = True
+            if isinstance(
+                error, sqlite3.Error
+            ):  # the thread tells this event loop of its end, so it must still be open
+                self._link._thread.join()
             raise
 
     async def call(self, work: Callable[..., T], *args: Any, together: Together | None = None) -> T:
@@ -96,56 +106,46 @@ class Connection:
         return answer
 
     def _send(self) -> None:
+        """Put all that waits into aiosqlite's queue as one call.
+
+        Its public methods are coroutines: a task for each journey would cost more than a small transaction, and a
+        program that cancels all tasks would lose the answers.
+        """
         if self._waiting:
             pieces, self._waiting = self._waiting, []
-            self._pieces.put(pieces)
+            journey: asyncio.Future[list[tuple[_Piece, Outcome]]] = self._event_loop.create_future()
+            journey.add_done_callback(_answer)
+            self._link._tx.put_nowait((journey, partial(_done, self._link._conn, pieces)))
 
     async def close(self) -> None:
         """Finish all work that was handed over, and close the connection."""
         if not self._is_closed:
-            closing = self._hand_over(sqlite3.Connection.close)
             self._is_closed = True
-            await carried_through(closing)
+            self._send()
+            await carried_through(self._link.close())
 
     def abandon(self) -> None:
-        """Close a connection whose event loop is closed."""
+        """Close a connection whose event loop is closed. Its thread may be dead already."""
         self._is_closed = True
-        self._pieces.put(None)
-        self._thread.join()
-        if self._db is not None:
-            self._db.close()
+        self._link.stop()
+        self._link._thread.join()
+        if self._link._connection is not None:
+            self._link._connection.close()
+            self._link._connection = None
 
-    # -------------------------------------------------------- on the thread
 
-    def _serve(self) -> None:
-        try:
-            self._db = sqlite3.connect(
-                self._path,
-                timeout=BUSY_TIMEOUT,
-                isolation_level=None,
-                cached_statements=64,
-                check_same_thread=False,  # another thread closes it if the event loop is closed
-            )
-        except BaseException as error:  # the caller gets it
-            self._tell([(piece, Outcome(error=error)) for piece in self._pieces.get() or ()])
-            return
-        while (pieces := self._pieces.get()) is not None:
-            if not self._tell(list(_done(self._db, pieces))) or pieces[-1].work is sqlite3.Connection.close:
-                return
-
-    def _tell(self, done: Sequence[tuple[_Piece, Outcome]]) -> bool:
-        """Give the callers their answers. Return False if the event loop was closed because stop() was not called."""
-        try:
-            self._event_loop.call_soon_threadsafe(_answer, done)
-        except RuntimeError:
-            if self._event_loop.is_closed():
-                return False
+def _until_loop_is_closed(run: Callable[[], None]) -> None:
+    """End the thread silently if its event loop was closed because stop() was not called."""
+    try:
+        run()
+    except RuntimeError as error:
+        if str(error) != "Event loop is closed":
             raise
-        return True
 
 
-def _answer(done: Sequence[tuple[_Piece, Outcome]]) -> None:
-    for piece, (result, error) in done:
+def _answer(journey: asyncio.Future[list[tuple[_Piece, Outcome]]]) -> None:
+    """Give the callers their answers."""
+    for piece, (result, error) in journey.result():
         if piece.answer.done():  # its caller was cancelled
             continue
         if error is None:
@@ -154,8 +154,9 @@ def _answer(done: Sequence[tuple[_Piece, Outcome]]) -> None:
             piece.answer.set_exception(error)
 
 
-def _done(db: sqlite3.Connection, pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, Outcome]]:
+def _done(db: sqlite3.Connection, pieces: Sequence[_Piece]) -> list[tuple[_Piece, Outcome]]:
     """Do *pieces* of work in their order, those next to each other together that can be."""
+    answers: list[tuple[_Piece, Outcome]] = []
     for together, some in groupby(pieces, key=lambda piece: piece.together):
         group = list(some)
         works = [piece.work for piece in group]
@@ -164,7 +165,8 @@ def _done(db: sqlite3.Connection, pieces: Sequence[_Piece]) -> Iterator[tuple[_P
         else:
             done = outcome_of(_with_any_text, db, partial(together, db, works))
             outcomes = [done] * len(works) if done.error is not None else done.result
-        yield from zip(group, outcomes, strict=True)
+        answers += zip(group, outcomes, strict=True)
+    return answers
 
 
 def outcome_of(work: Callable[..., Any], *args: Any) -> Outcome:

@@ -73,7 +73,9 @@ MORE = {
 SILENT = {"add", "next", "cron", "cancel"}
 PROGRAM = cast(click.Group, get_command(app))
 CONTEXT = click.Context(PROGRAM)
-COMMANDS = {name: cast(click.Command, PROGRAM.get_command(CONTEXT, name)) for name in PROGRAM.list_commands(CONTEXT)}
+# All but the server of the page, which shows the store in a browser alone.
+NAMES = set(PROGRAM.list_commands(CONTEXT)) - {"web"}
+COMMANDS = {name: cast(click.Command, PROGRAM.get_command(CONTEXT, name)) for name in NAMES}
 
 
 def arguments_of(name: str) -> list[str]:

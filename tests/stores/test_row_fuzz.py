@@ -323,14 +323,22 @@ async def test_one_bad_row_of_a_file_harms_no_other(tmp_path: Path) -> None:
     shutil.copy(filled, loose)
     with closing(sqlite3.connect(loose)) as db:
         db.execute("PRAGMA writable_schema = ON")
-        db.execute(
-            "UPDATE sqlite_schema SET sql = replace(replace(sql, 'STRICT', ''), 'NOT NULL', '') WHERE type = 'table'"
-        )
+        loosened = "replace(replace(replace(sql, 'STRICT, ', ''), 'STRICT', ''), 'NOT NULL', '')"
+        db.execute(f"UPDATE sqlite_schema SET sql = {loosened} WHERE type = 'table'")
         db.commit()
     for number in range(FIRST_CASE, FIRST_CASE + CASES_OF_FILES):
         path = tmp_path / "case.db"
         shutil.copy((filled, loose)[number % 4 > 1], path)
         await hold(corrupt_file(path, number), str(path))
+
+
+def keys_of(db: sqlite3.Connection, table: str) -> list[str]:
+    """The conditions that select one row each. A table without row ids has a primary key."""
+    ((without_rowid,),) = db.execute("SELECT wr FROM pragma_table_list WHERE name = ?", (table,))
+    names = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[5]] if without_rowid else ["rowid"]
+    values = ", ".join(f"quote({name})" for name in names)
+    rows = db.execute(f"SELECT {values} FROM {table}").fetchall()
+    return [" AND ".join(f"{table}.{name} = {value}" for name, value in zip(names, row, strict=True)) for row in rows]
 
 
 def corrupt_file(path: Path, number: int) -> Case:
@@ -341,9 +349,8 @@ def corrupt_file(path: Path, number: int) -> Case:
         columns = [(table, row[1]) for table in tables for row in db.execute(f"PRAGMA table_info({table})")]
         while True:
             table, column = chance.choice(columns)
-            row = chance.choice([rowid for (rowid,) in db.execute(f"SELECT rowid FROM {table}")])
+            key = chance.choice(keys_of(db, table))
             value = a_value(chance)
-            key = f"{table}.rowid = {row}"
             spared = {name for (name,) in db.execute(OWNER[table].format(key=key))} if table in OWNER else set()
             is_text = isinstance(value, bytes)
             setting = f"UPDATE {table} SET {column} = {'CAST(? AS TEXT)' if is_text else '?'} WHERE {key}"
@@ -352,7 +359,7 @@ def corrupt_file(path: Path, number: int) -> Case:
                 db.execute(setting, (value,))
                 changed = db.execute(f"SELECT CAST({column} AS BLOB) FROM {table} WHERE {column} IS NOT NULL AND {key}")
                 if column in ("uid", "id", "run", "number") or (changed.fetchone() or (None,))[0] != before:
-                    return Case(number, table, column, row, value, frozenset(spared))
+                    return Case(number, table, column, key, value, frozenset(spared))
 
 
 # ---------------------------------------------------------------- PostgreSQL
@@ -399,4 +406,4 @@ async def corrupt_database(db: Any, schema: str, number: int) -> Case:
             is_other = f"{column}::text IS DISTINCT FROM {literal}::text"
             changed = await db.execute(f"UPDATE {table} SET {column} = {literal} WHERE {key} AND {is_other}")
             if changed == "UPDATE 1":
-                return Case(number, table, column, row, value, frozenset(spared))
+                return Case(number, table, column, key, value, frozenset(spared))

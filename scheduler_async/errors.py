@@ -269,7 +269,7 @@ class BackfillNotFoundError(SchedulerError, LookupError):
 
 
 class RunTimeoutError(SchedulerError, TimeoutError):
-    """The run has not ended within the *timeout* of the caller who waits for it. It goes on."""
+    """The run has not ended within the *timeout* of the call that waits for it. It stays in progress."""
 
     remedy = "Wait again with wait_for_run(), or end it with cancel_run()."
 

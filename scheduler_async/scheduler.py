@@ -568,7 +568,7 @@ class Scheduler(Reading, Overviewing, Steering):
         It needs the extra `web`: pip install "scheduler-async[web]".
 
         access
-            A function, plain or async, that takes a request and returns who asks and what they may do:
+            A function, plain or async, that takes a request and returns the name and the rights of the visitor:
             `Access("anna", "operate")` from `scheduler_async.web`, or None, which refuses the request. Ready-made are
             `token("…")` and `everyone("look")`. It is required.
         hosts=None

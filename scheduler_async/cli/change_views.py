@@ -30,7 +30,7 @@ def show_changes(rows: Sequence[ChangeRow]) -> None:
 
 
 def author_of(row: ChangeRow) -> str:
-    """Return who made a change, and by which way."""
+    """Return the author of a change, and the tool that was used."""
     if row.actor is None:
         return "-" if row.via is None else row.via
     return row.actor if row.via is None else f"{row.actor} ({row.via})"

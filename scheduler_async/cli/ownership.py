@@ -1,4 +1,4 @@
-"""Who uses a store file, and who owns it. Its jobs run as the user who opens it: a file of another user is refused."""
+"""The owner of a store file. Its jobs run as the user who opens it, so a file of another user is refused."""
 
 from __future__ import annotations
 

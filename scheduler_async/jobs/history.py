@@ -14,11 +14,11 @@ from scheduler_async.jobs.json_forms import form_of
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.names import check_name
 
-# ---------------------------------------------------------------- who acts
+# ---------------------------------------------------------------- actors
 
 
 class Actor(NamedTuple):
-    """Who makes a change, and through which tool."""
+    """The person or program that makes a change, and the tool that was used."""
 
     name: str | None = None
     via: str | None = None
@@ -95,7 +95,7 @@ class ChangeRow:
     action: Action | str
     """What was done. It is text only if the store cannot read it."""
     actor: str | None = None
-    """Who did it: the name from `acting_as`, "scheduler" for the scheduler itself, or None."""
+    """The person or program that did it: the name from `acting_as`, "scheduler" for the scheduler itself, or None."""
     via: str | None = None
     """The tool that was used, such as "cli"."""
     reason: str | None = None

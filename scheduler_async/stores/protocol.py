@@ -78,7 +78,7 @@ class Store(Protocol):
     async def change(
         self, changes: Sequence[Change], now: Micros, by: Actor = NO_ACTOR, *, quota: Quota | None = None
     ) -> list[Transition | None]:
-        """Make all *changes*, or none if one of them raises. Record each, with who made it.
+        """Make all *changes*, or none if one of them raises. Record each, with its actor *by*.
 
         If they add jobs, call `Quota.check_jobs` of *quota* with the number of jobs in its namespace. Transactions with
         a quota of the same namespace do not overlap, so that no two processes exceed it together.
@@ -195,7 +195,7 @@ class Store(Protocol):
         by: Actor = NO_ACTOR,
         rates: Rates = NO_RATES,
     ) -> ClaimedRun | Job | None:
-        """Claim one job regardless of its schedule, and record who triggered it. It counts for the rates of its group.
+        """Claim one job regardless of its schedule, and record its actor *by*. It counts for the rates of its group.
 
         Return the job itself if it is already claimed, None if it is missing.
         """

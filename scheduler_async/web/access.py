@@ -1,4 +1,4 @@
-"""Who may look, who may act: what an access rule answers, the table of roles, and the ready-made rules."""
+"""Access to the page: what an access rule returns, the table of roles, and the ready-made rules."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Asking:
 
 
 Rule: TypeAlias = Callable[[Asking], "Access | Awaitable[Access | None] | None"]
-"""Says who asks and what they may do. None refuses the request with 401."""
+"""Returns the name and the rights of the visitor. None refuses the request with 401."""
 
 BEARER = "bearer "
 
@@ -135,7 +135,7 @@ def token(
     namespaces: Collection[str] | None = None,
     payloads: bool = False,
 ) -> Rule:
-    """Let in whoever sends *secret*: `Authorization: Bearer …`, for programs.
+    """Let in requests that send *secret* as a bearer token: `Authorization: Bearer …`, for programs.
 
     >>> from scheduler_async import Scheduler
     >>> from scheduler_async.web import token

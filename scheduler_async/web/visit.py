@@ -1,4 +1,4 @@
-"""A request on its way: who asks, for what, and where links lead from there. Handlers of routes take it."""
+"""A request on its way: its visitor, its target, and where links lead from there. Handlers of routes take it."""
 
 from __future__ import annotations
 

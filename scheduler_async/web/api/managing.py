@@ -65,7 +65,7 @@ async def put(visit: Visit) -> Response:
         return _created(visit, await operations.add(visit, namespace, job_id, described))
     revision = _check_revision(visit, found)
     described.pop("enabled", None)  # pause, disable and resume change it
-    kept = () if visit.access.payloads else HIDDEN  # nobody deletes what they cannot see
+    kept = () if visit.access.payloads else HIDDEN  # visitors cannot delete what they cannot see
     usual = {name: value for name, value in USUAL.items() if name not in kept}
     return answers.job_answer(visit, await operations.edit(visit, found, {**usual, **described}, revision=revision))
 

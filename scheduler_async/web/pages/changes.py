@@ -1,4 +1,4 @@
-"""The list of changes: who did what to which job, when, and through what."""
+"""The list of changes: the job, the action, the author, the time and the tool of each."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def story_of(row: RunRow) -> str:
 
 
 def author_of(row: ChangeRow) -> str:
-    """Return who made a change."""
+    """Return the author of a change."""
     return row.actor or ("the program" if row.via is None else row.via)
 
 

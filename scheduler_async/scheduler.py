@@ -91,12 +91,13 @@ class Scheduler(Reading, Overviewing, Steering):
         How many due jobs this process may claim beyond *max_concurrent*. They wait here for a slot, with the status
         "queued", and no other process can run them. None is none.
     group_limits=None
-        How many jobs of a group may run at once, in all processes together: a number, which limits every group, or
-        a dict such as {"mail": 2}. It counts within each namespace; the key "*/mail" counts across all of them.
+        How many runs of a group may be in progress at once, in all processes together: a number, which limits every
+        group, or a dict such as {"mail": 2}. It counts within each namespace; the key "*/mail" counts across all of
+        them.
     group_rates=None
-        How many jobs of a group may start in any second, minute, hour or day, in all processes together: a dict such
+        How many runs of a group may start in any second, minute, hour or day, in all processes together: a dict such
         as {"api": "100/m"}, with the units s, m, h and d, and keys as in *group_limits*. Over the rate, a job stays
-        due and starts as soon as it may. Runs that callers trigger count, and are not held up.
+        due and starts as soon as the rate allows it. Triggered runs count, but the rate does not delay them.
     misfire_grace="60s"
         How late a run may start without being a misfire. The `misfire` option of the job decides what happens
         after that. None: no run is ever too late.
@@ -113,9 +114,11 @@ class Scheduler(Reading, Overviewing, Steering):
     keep_removed="7d"
         How long `run_log` and `changes` keep the rows of a removed job. None keeps them forever.
     purge_disabled_after=None
-        Removes jobs that have been disabled for this long, including jobs that have ended. None: never.
+        Removes jobs that have been disabled for this long, including jobs that have ended. Jobs that are declared in
+        code stay. None: never.
     purge_ended_after="7d"
-        Removes jobs whose schedule ended this long ago, such as an `At` that has run. None: never.
+        Removes jobs whose schedule ended this long ago, such as an `At` that has run. Jobs that are declared in code
+        stay. None: never.
     timezone=None
         The time zone of cron expressions without one, and of calendars for intervals and instants: a name such as
         "Europe/Stockholm", a `ZoneInfo`, or an offset. It is fixed when a job is added: stored jobs keep their zone.
@@ -383,7 +386,8 @@ class Scheduler(Reading, Overviewing, Steering):
             Cancels a run after this time, such as "10m", with the outcome "timeout". None is the scheduler's
             `stuck_after`.
         on_interrupt="rerun"
-            What happens to a run whose process died: "rerun" runs the occurrence again, "skip" does not.
+            What happens to a run whose process died, or whose scheduler stopped before it finished: "rerun" runs the
+            occurrence again, "skip" does not.
         max_instances=1
             How many runs of the job may go on at once, in all processes together.
         overlap="skip"

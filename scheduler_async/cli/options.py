@@ -38,7 +38,7 @@ ARGUMENTS = {
     "slug": "The name of the job.",
     "command": "A shell command, in quotes.",
     "expression": "A schedule such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
-    "run_id": "The id of a run, as in log --json.",
+    "run_id": "The id of a run, as log, run and status show it.",
     "target": "The scheduler of a program, with its handlers and its store.",
     "source": "The store to copy from: a path or a URL.",
     "destination": "The store to copy to: a path or a URL. A missing file is created.",
@@ -223,7 +223,7 @@ PastTzOption = Annotated[
     typer.Option(
         "--tz",
         metavar="ZONE",
-        help="The zone of --since and --until. Default: the system's.",
+        help="The time zone of times without an offset. Default: the system's.",
         autocompletion=zones,
     ),
 ]

@@ -78,8 +78,9 @@ class Retry:
     period is used up. `Retry.none()` waits for the next regular time.
 
     Pass it as `Scheduler(retry=…)` for all jobs, or as `add_job(retry=…)` for one. A run fails if its handler raises,
-    returns the outcome "error", exceeds its timeout, or if its process dies. A success resets the count, and so does
-    `resume_job`. With *disable_after*, the job is disabled after that many failures in a row; None never disables it.
+    returns the outcome "error", exceeds its timeout, or if its process dies. A scheduled run with the outcome
+    "success", "noop" or "skipped" resets the count, and so does `resume_job`. With *disable_after*, the job is disabled
+    after that many failures in a row; None never disables it.
 
     A job with an `At` schedule has one attempt, unless the job has a policy of its own.
     """

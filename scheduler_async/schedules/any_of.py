@@ -24,7 +24,7 @@ class AnyOf(Schedule):
     'at 09:00 on Monday to Friday (UTC), or at 11:00 on Saturday (UTC)'
 
     schedules
-        `Every`, `Cron`, `At` and others, at least two. A `Delay` counts from the end of a run, so it cannot be one.
+        From 1 to 100 schedules: `Every`, `Cron`, `At` and others, but neither `Delay` nor `After` nor `Manual`.
     jitter=None
         The longest random delay to add to each run: a duration, or a percentage of the time to the next run up to
         "10%". The schedules themselves have none.

@@ -39,6 +39,8 @@ ARGUMENTS = {
     "command": "A shell command, in quotes.",
     "expression": "A schedule such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
     "run_id": "The id of a run, as log, run and status show it.",
+    "start": "The start of the period, such as 2026-06-01 or 2026-06-01T00:00Z.",
+    "end": "The end of the period. A run at this time is not included.",
     "target": "The scheduler of a program, with its handlers and its store.",
     "source": "The store to copy from: a path or a URL.",
     "destination": "The store to copy to: a path or a URL. A missing file is created.",

@@ -192,11 +192,11 @@ class Schedule:
         """Return an anchor of the same grid that is not after *now*, for a clock that has gone back."""
         return anchor
 
-    def jittered(self, at: Micros, key: str) -> Micros:
+    def jittered(self, at: Micros, key: str, anchor: Micros | None = None) -> Micros:
         """Return the occurrence *at* plus the jitter of the job *key*, which is the same every time."""
         if self.jitter is None:
             return at
-        gap = self._gap_after(at)
+        gap = self._gap_after(at, anchor)
         if isinstance(self.jitter, timedelta):
             longest = span(self.jitter)
         else:
@@ -272,9 +272,9 @@ class Schedule:
         check_class(type(self))
         return fields_to_json(self, _write_part)
 
-    def _gap_after(self, at: Micros) -> Micros | None:
+    def _gap_after(self, at: Micros, anchor: Micros | None) -> Micros | None:
         """Return the time from the occurrence *at* to the next, or None if it is unknown."""
-        following = self.next_micros(at, at)
+        following = self.next_micros(at, at if anchor is None else anchor)
         return None if following is None else following - at
 
     def _set_bounds(self, jitter: Duration | float | None, start: Instant | None, end: Instant | None) -> None:

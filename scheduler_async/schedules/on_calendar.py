@@ -140,8 +140,8 @@ class OnCalendar(Schedule):
     def begins_at(self, anchor: Micros) -> Micros:
         return self.schedule.begins_at(anchor)
 
-    def _gap_after(self, at: Micros) -> Micros | None:
-        own, base = super()._gap_after(at), self.schedule._gap_after(at)
+    def _gap_after(self, at: Micros, anchor: Micros | None) -> Micros | None:
+        own, base = super()._gap_after(at, anchor), self.schedule._gap_after(at, anchor)
         return own if base is None else base if own is None else min(own, base)
 
     # ------------------------------------------------------------ the rest

@@ -402,6 +402,16 @@ def test_jitter_does_not_accumulate() -> None:
         pytest.param(Cron("*/1 * * * *", tz="UTC", jitter="5m"), 59_999_999, id="cron, below the next match"),
         pytest.param(Every("10s", jitter="10%"), 1_000_000, id="every"),
         pytest.param(Every("1s", jitter="1h"), 999_999, id="below the next grid point"),
+        pytest.param(
+            Every("1h", anchor=NOON + 10 * MINUTE, immediately=True, jitter="1h"),
+            599_999_999,
+            id="an immediate run, below the first grid point",
+        ),
+        pytest.param(
+            Every("1h", anchor=NOON + 10 * HOUR, immediately=True, jitter="10%"),
+            360_000_000,
+            id="an immediate run, a tenth of the interval",
+        ),
         pytest.param(Delay("10s", jitter="10%"), 1_000_000, id="delay"),
         pytest.param(At(NOON, jitter="1m"), 60_000_000, id="at"),
         pytest.param(Every("1h", jitter="10%", end=NOON + SECOND), 1_000_000, id="not past the end"),

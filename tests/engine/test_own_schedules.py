@@ -13,7 +13,6 @@ import pytest
 
 from scheduler_async import AnyOf, Cron, Every, Hours, InvalidScheduleError, Schedule, SkipReason, Weekdays
 from scheduler_async.schedules import base
-from scheduler_async.stores import columns
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, HOUR, MINUTE, NOON, NewScheduler, Worker
 
@@ -46,7 +45,7 @@ class Quarter(Schedule):
 def forgotten(kind: str) -> Iterator[None]:
     """As in a process in which the class of *kind* was never imported."""
     known = base._KINDS.pop(kind)
-    columns._schedule.cache_clear()
+    base.stored_schedule.cache_clear()
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ from scheduler_async.schedules.moved_by_day import MovedByDay
 from scheduler_async.schedules.search_limits import Source
 from scheduler_async.schedules.wall_time import DAY_MICROS, WallTime
 from scheduler_async.timekeeping.instants import LAST, SECOND, Micros
-from scheduler_async.timekeeping.zones import check_zone, find_zone
+from scheduler_async.timekeeping.zones import Zone, check_zone, find_zone
 
 CHOICES = ("skip", "before", "after")
 # Whether a schedule ever meets its calendar is tried from here on, since this module has no clock.
@@ -133,6 +133,16 @@ class OnCalendar(Schedule):
         if first == now and self._search(now).moved(first) == first:
             return self._until_end(first)
         return self.next_micros(now, now)
+
+    def written_walls(self, at: Micros, zone: Zone) -> tuple[Micros, ...]:
+        if self.schedule.next_micros(at - 1) == at:
+            written = self.schedule.written_walls(at, zone)
+            inside = tuple(
+                wall for wall in written if self.calendar.has(wall // DAY_MICROS, wall % DAY_MICROS // SECOND)
+            )
+            if inside:
+                return inside
+        return super().written_walls(at, zone)  # it was moved here
 
     def anchor_before(self, now: Micros, anchor: Micros) -> Micros:
         return self.schedule.anchor_before(now, anchor)

@@ -120,6 +120,11 @@ class AnyOf(Schedule):
     def in_zone(self, zone: str) -> AnyOf:
         return self._with([part.in_zone(zone) for part in self.schedules])
 
+    def zone_name(self) -> str | None:
+        """Return the name of the time zone that its schedules are written in, if those with a zone agree."""
+        names = {part.zone_name() for part in self.schedules} - {None}
+        return names.pop() if len(names) == 1 else None
+
     def describe(self, zone: str | tzinfo = UTC) -> str:
         return f"{', or '.join(part.describe(zone) for part in self.schedules)}{self._describe_bounds(zone)}"
 

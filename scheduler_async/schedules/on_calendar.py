@@ -236,8 +236,7 @@ def _named_dates(calendar: Calendar) -> list[date]:
     """Return the first and the last date of each `Dates` in *calendar*."""
     if isinstance(calendar, Dates):
         return [calendar.dates[0], calendar.dates[-1]]
-    parts = [part for part in calendar.__dict__.values() if isinstance(part, Calendar)]
-    return [day for part in parts for day in _named_dates(part)]
+    return [day for part in calendar.nested for day in _named_dates(part)]
 
 
 def _shown(wall: Micros, beside: Micros, with_time: bool) -> str:

@@ -147,6 +147,19 @@ async def test_a_zone_of_the_scheduler_is_fixed_when_the_job_is_added(
     assert edited.schedule == Cron("0 10 * * *", tz="Asia/Tokyo")
 
 
+async def test_an_edit_of_something_else_leaves_the_schedule_as_another_program_stored_it(
+    new_scheduler: NewScheduler, shared: str
+) -> None:
+    schedules = [Cron("0 9 * * *"), Every("1h").on(Hours("08:00-18:00")), Every("30m")]
+    async with new_scheduler(shared) as one:
+        stored = [await one.add_job(schedule, handler="work") for schedule in schedules]
+    async with new_scheduler(shared, timezone="Asia/Tokyo", min_interval="2h") as other:
+        edited = [await other.update_job(job.id, timeout="10m", payload=1) for job in stored]
+
+    assert [job.schedule for job in edited] == schedules
+    assert [job.next_run_at for job in edited] == [job.next_run_at for job in stored]
+
+
 async def test_a_job_on_a_calendar_counts_what_it_missed_inside_it(
     new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
 ) -> None:

@@ -90,7 +90,7 @@ def cron_from_fields(
     schedule = Cron(
         " ".join(expression),
         tz=_zone(timezone),
-        jitter=None if not jitter else timedelta(seconds=jitter),
+        jitter=_jitter(jitter),
         start=start_date,
         end=end_date,
     )
@@ -163,7 +163,8 @@ def schedule_from_apscheduler(trigger: Any) -> Schedule:
         case "DateTrigger":
             return At(_first_of(trigger, "run_date", "run_time"))
         case "OrTrigger":
-            return AnyOf(*map(schedule_from_apscheduler, trigger.triggers))
+            parts = map(schedule_from_apscheduler, trigger.triggers)
+            return AnyOf(*parts, jitter=_jitter(getattr(trigger, "jitter", None)))
         case "AndTrigger":
             _refuse(
                 "An AndTrigger runs when several triggers agree on a time. Use a calendar instead, such as "
@@ -197,13 +198,16 @@ def _from_interval(trigger: Any) -> Schedule:
     interval = _first_of(trigger, "interval", "_interval")
     if not isinstance(interval, timedelta):
         _refuse("This IntervalTrigger has no interval. Write Every(...) with the interval that you need.")
-    jitter = getattr(trigger, "jitter", None)
     return Every(
         interval,
         anchor=_first_of(trigger, "start_date", "start_time"),
-        jitter=None if not jitter else timedelta(seconds=jitter),
+        jitter=_jitter(getattr(trigger, "jitter", None)),
         end=_first_of(trigger, "end_date", "end_time"),
     )
+
+
+def _jitter(seconds: float | None) -> timedelta | None:
+    return timedelta(seconds=seconds) if seconds else None
 
 
 def _first_of(trigger: Any, *names: str) -> Any:

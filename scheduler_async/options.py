@@ -16,6 +16,7 @@ from scheduler_async.errors import IntervalParseError, InvalidJobError, Schedule
 from scheduler_async.jobs.enums import ENDED, Misfire, OnInterrupt, Overlap, Priority, Status, check_choice
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.names import check_name
+from scheduler_async.jobs.policies import parse_grace
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.spec import JobSpec
 from scheduler_async.logs import say
@@ -129,7 +130,7 @@ def check_rules(retry: Retry | None, misfire_grace: str | timedelta | None) -> R
     """Return the rules that a scheduler applies to all its jobs."""
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidJobError(f"retry must be Retry.backoff() or another policy, not {quoted(retry)}.", "retry")
-    grace = timedelta(0) if misfire_grace in ("0s", timedelta(0)) else duration_or_none(misfire_grace)
+    grace = None if misfire_grace is None else parse_grace(misfire_grace)
     return Rules(retry=retry or Retry.backoff(), misfire_grace=None if grace is None else span(grace))
 
 

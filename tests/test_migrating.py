@@ -92,6 +92,10 @@ TRIGGERS: list[tuple[Any, Schedule]] = [
         trigger("OrTrigger", triggers=[cron_trigger(hour="9"), trigger("DateTrigger", run_date=NOON)]),
         AnyOf(Cron("0 9 * * *", tz="Europe/Stockholm"), At(NOON)),
     ),
+    (
+        trigger("OrTrigger", triggers=[cron_trigger(hour="9"), cron_trigger(hour="17")], jitter=30),
+        AnyOf(*(Cron(f"0 {hour} * * *", tz="Europe/Stockholm") for hour in (9, 17)), jitter="30s"),
+    ),
 ]
 
 

@@ -319,6 +319,7 @@ def schedule_of(
 ) -> Schedule | None:
     """Return the schedule that the options describe; None if there are none."""
     from scheduler_async import After, Cron, Delay, Every, Manual
+    from scheduler_async.schedules.after import split_name
     from scheduler_async.timekeeping.zones import check_zone
 
     options = {"cron": cron, "every": every, "after": after, "at": at, "after-job": after_job, "manual": manual or None}
@@ -341,9 +342,8 @@ def schedule_of(
     if at is not None:
         return moment_of(at, tz)
     if after_job is not None:
-        other, slash, job = after_job.partition("/")
-        namespace, name = (other, job) if slash else (None, after_job)
-        return After(name, outcome or "success", delay, namespace)
+        namespace, job = split_name(after_job)
+        return After(job, outcome or "success", delay, namespace)
     return Manual() if manual else None
 
 

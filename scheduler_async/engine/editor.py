@@ -48,6 +48,9 @@ CALL = {"handler", "payload"}
 # The JSON of a job whose size the quota of a tenant limits.
 LIMITED = ("payload", "metadata")
 
+# What an edit of other fields leaves as another program may have stored it.
+GIVEN = ("schedule", *LIMITED)
+
 # How a declared job was changed, in the record of the change.
 DECLARED = "declaration"
 
@@ -174,7 +177,7 @@ class Editor:
             else:
                 if quota is not None:
                     self._check_quota(spec, quota, changes)
-                spec = self._checked(spec)
+                spec = self._checked(spec, changes)
             now = await self._now()
             with suppress(_OutdatedError):
                 (edited,) = await self._change(
@@ -253,24 +256,25 @@ class Editor:
     # ============================================================ checks
 
     def _fitting(
-        self, spec: JobSpec, quota: Quota | None, registered: set[str], given: Container[str] = LIMITED
+        self, spec: JobSpec, quota: Quota | None, registered: set[str], given: Container[str] = GIVEN
     ) -> JobSpec:
         """Return *spec* as this scheduler takes it. If its handler is a new function, it is *registered* for now."""
         if not isinstance(spec.handler, str):
             self._handlers.register_for(registered, spec.handler)
         if quota is not None:
             self._check_quota(spec, quota, given)
-        return self._with_fitting_payload(self._checked(spec))
+        return self._with_fitting_payload(self._checked(spec, given))
 
     def _look_for(self, registered: set[str]) -> None:
         """Look for jobs that have waited for handlers that are now *registered*."""
         if registered:
             self._engine.session.agenda.look_again()
 
-    def _checked(self, spec: JobSpec) -> JobSpec:
-        """Return *spec* as this scheduler takes it: with a known handler, a user if required, and no tiny interval."""
+    def _checked(self, spec: JobSpec, given: Container[str] = GIVEN) -> JobSpec:
+        """Return *spec* as this scheduler takes it: with a known handler, a user if required, and a fixed schedule."""
         self._check_user(spec.user_id)
-        return self._with_fixed_schedule(spec.with_handler(self._handlers.name_of(spec.handler)))
+        spec = spec.with_handler(self._handlers.name_of(spec.handler))
+        return self._with_fixed_schedule(spec) if "schedule" in given else spec
 
     def _check_quota(self, spec: JobSpec, quota: Quota, given: Container[str]) -> None:
         """Raise `QuotaError` unless *quota* allows the handler of *spec*, and the fields that are *given*."""

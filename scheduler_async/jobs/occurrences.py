@@ -56,7 +56,9 @@ def following(job: Recurring, after: Micros) -> Micros | None:
 
 def jittered(job: Recurring, at: Micros | None) -> Micros | None:
     """Return the occurrence *at* with its jitter."""
-    return at if at is None or job.schedule.jitter is None else job.schedule.jittered(at, job.key)
+    if at is None or job.schedule.jitter is None:
+        return at
+    return job.schedule.jittered(at, job.key, anchor_of(job, at))
 
 
 def waiting_for_jitter(job: Recurring, moment: Micros) -> Micros | None:

@@ -17,7 +17,7 @@ from scheduler_async.jobs.enums import Overlap, check_choice
 from scheduler_async.jobs.json_forms import plain
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.names import refuse
-from scheduler_async.timekeeping.durations import format_interval, parse_interval, parse_stored_interval
+from scheduler_async.timekeeping.durations import parse_interval, parse_stored_interval
 
 CATCH_UP_LIMIT = 100
 """How many missed occurrences a job with `misfire="run_all"` runs, unless it says otherwise."""
@@ -78,7 +78,8 @@ def policy_of(
 
 def parse_grace(grace: str | timedelta) -> timedelta:
     """Return the longest lateness that is not a misfire. Unlike other durations, it may be zero: "0s"."""
-    return timedelta(0) if grace in ("0s", timedelta(0)) else parse_interval(grace)
+    text = grace.strip().lower() if isinstance(grace, str) else grace
+    return timedelta(0) if text in _ZERO else parse_interval(grace)
 
 
 @lru_cache(maxsize=256)
@@ -92,11 +93,11 @@ def read_policy(text: str | None) -> Policy:
         raise ValueError(f"{', '.join(sorted(unknown))} is not known")
     for name in ("misfire_grace", "catch_up_window"):
         if name in stored:
-            stored[name] = timedelta(0) if stored[name] == _ZERO else parse_stored_interval(stored[name])
+            stored[name] = timedelta(0) if stored[name] in _ZERO else parse_stored_interval(stored[name])
     return policy_of(**stored)
 
 
-_ZERO = format_interval(timedelta(0))
+_ZERO = (timedelta(0), "0s", "0m", "0h", "0d")
 
 
 @lru_cache(maxsize=256)

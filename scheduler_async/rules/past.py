@@ -242,8 +242,8 @@ class _Telling:
 
     def _clock_change(self) -> str:
         """Return a sentence about a change of the clocks that day, which may be the cause."""
-        name = getattr(self._job.schedule, "tz", None)
-        if not isinstance(name, str) or not FIRST + 2 * DAY < self._at < LAST - 2 * DAY:
+        name = self._job.schedule.zone_name()
+        if name is None or not FIRST + 2 * DAY < self._at < LAST - 2 * DAY:
             return ""
         zone, day = as_tzinfo(name), timedelta(days=1)
         moment = from_micros(self._at)

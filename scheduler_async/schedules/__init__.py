@@ -2,9 +2,9 @@
 
 A schedule knows no job, no store and no clock. `base` has what all kinds share and reads their JSON forms; each kind
 has a module of its own; `cron_line` and `cron_english` read and describe cron expressions; `parsing` reads what a
-person types. `calendars` are sets of days and hours, and `on_calendar` keeps a schedule on one: `kept_inside` and
-`moved_by_day` search. `own` and `own_fields` serve schedules that users write; `unknown` stands for those of another
-process. What becomes of an occurrence that has passed is decided in `rules`.
+person types. `calendars` are sets of days and of `windows`, and `on_calendar` keeps a schedule on one: `kept_inside`
+and `moved_by_day` search. `own` and `own_fields` serve schedules that users write; `unknown` stands for those of
+another process. What becomes of an occurrence that has passed is decided in `rules`.
 """
 
 from scheduler_async.schedules.after import After

@@ -117,6 +117,12 @@ class After(Schedule):
         return cls(delay=None if delay is None else parse_stored_interval(delay), **parts)
 
 
+def split_name(name: str) -> tuple[str | None, str]:
+    """Return the namespace and the id in the *name* of a job, which is written "extract" or "etl/extract"."""
+    first, slash, rest = name.partition("/")
+    return (first, rest) if slash else (None, name)
+
+
 def _check_name(name: object, what: str) -> str:
     if isinstance(name, str) and name.strip() == name and 0 < len(name) <= LONGEST_NAME and name.isprintable():
         return name

@@ -50,7 +50,8 @@ class AnyOf(Schedule):
             _check_part(part)
             is_plain = type(part) is AnyOf and part.start is None and part.end is None
             flat += part.schedules if is_plain and isinstance(part, AnyOf) else [part]
-        different = tuple(dict.fromkeys(flat))
+        # By their text, since a schedule of the user's may have no hash.
+        different = tuple({part.json_text(): part for part in flat}.values())
         if not 1 <= len(different) <= MOST_SCHEDULES:
             raise InvalidScheduleError(
                 f'AnyOf takes from 1 to {MOST_SCHEDULES} schedules, not {len(different)}. Write AnyOf(Every("1h"), '
@@ -118,6 +119,11 @@ class AnyOf(Schedule):
 
     def in_zone(self, zone: str) -> AnyOf:
         return self._with([part.in_zone(zone) for part in self.schedules])
+
+    def zone_name(self) -> str | None:
+        """Return the name of the time zone that its schedules are written in, if those with a zone agree."""
+        names = {part.zone_name() for part in self.schedules} - {None}
+        return names.pop() if len(names) == 1 else None
 
     def describe(self, zone: str | tzinfo = UTC) -> str:
         return f"{', or '.join(part.describe(zone) for part in self.schedules)}{self._describe_bounds(zone)}"

@@ -9,9 +9,11 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, wraps
 from hashlib import blake2b
+from logging import WARNING
 from typing import Any, ClassVar, Self, TypeAlias
 
 from scheduler_async.errors import InvalidScheduleError, UnknownScheduleError, quoted
+from scheduler_async.logs import say
 from scheduler_async.schedules.calendars import Calendar
 from scheduler_async.schedules.jitter import jitter_text, parse_jitter, stored_jitter
 from scheduler_async.schedules.own import checked_next, count_by_asking, latest_by_asking
@@ -108,14 +110,12 @@ class Schedule:
         super().__init_subclass__()
         # Each of ours computes its occurrences with integers.
         cls._is_ours = cls.__module__.startswith(_OURS) and cls.next_micros is not Schedule.next_micros
-        if cls._is_ours:
-            _KINDS[cls.kind] = cls
-            return
-        _check_kind(cls)
-        cls.may_be_slow = True
-        if "describe" in cls.__dict__:
-            cls.describe = _tolerant(cls.__dict__["describe"])  # type: ignore[method-assign]
-        _KINDS[cls.kind] = cls
+        if not cls._is_ours:
+            _check_kind(cls)
+            cls.may_be_slow = True
+            if "describe" in cls.__dict__:
+                cls.describe = _tolerant(cls.__dict__["describe"])  # type: ignore[method-assign]
+        _register(cls)
 
     def next_after(self, now: datetime) -> datetime | None:
         """Return the first occurrence strictly after *now*, or None if no more will come."""
@@ -192,11 +192,11 @@ class Schedule:
         """Return an anchor of the same grid that is not after *now*, for a clock that has gone back."""
         return anchor
 
-    def jittered(self, at: Micros, key: str) -> Micros:
+    def jittered(self, at: Micros, key: str, anchor: Micros | None = None) -> Micros:
         """Return the occurrence *at* plus the jitter of the job *key*, which is the same every time."""
         if self.jitter is None:
             return at
-        gap = self._gap_after(at)
+        gap = self._gap_after(at, anchor)
         if isinstance(self.jitter, timedelta):
             longest = span(self.jitter)
         else:
@@ -226,7 +226,8 @@ class Schedule:
 
     def json_text(self) -> str:
         """Return `to_json` as text, as stores keep it."""
-        return _remembered_text(self)
+        # A field of a user's class may hold a list, which has no hash.
+        return _encode(self.to_json()) if self.may_be_slow else _remembered_text(self)
 
     @staticmethod
     def from_json(form: str | Mapping[str, Any]) -> Schedule:
@@ -270,11 +271,12 @@ class Schedule:
     def _parts(self) -> dict[str, Any]:
         """Return the fields that only this kind has, as JSON values."""
         check_class(type(self))
+        _register(type(self))  # of two classes with this kind, the one in use reads it
         return fields_to_json(self, _write_part)
 
-    def _gap_after(self, at: Micros) -> Micros | None:
+    def _gap_after(self, at: Micros, anchor: Micros | None) -> Micros | None:
         """Return the time from the occurrence *at* to the next, or None if it is unknown."""
-        following = self.next_micros(at, at)
+        following = self.next_micros(at, at if anchor is None else anchor)
         return None if following is None else following - at
 
     def _set_bounds(self, jitter: Duration | float | None, start: Instant | None, end: Instant | None) -> None:
@@ -313,21 +315,22 @@ class Schedule:
 
 
 def check_own(schedule: Schedule) -> None:
-    """Raise `InvalidScheduleError` unless a schedule of the user's can be stored, and read back as an equal one."""
-    if schedule._is_ours:
+    """Raise `InvalidScheduleError` unless the user's schedules in *schedule* are read back as equal ones."""
+    if not (schedule.may_be_slow and schedule.is_known):
         return
-    check_class(type(schedule))
-    name, read = type(schedule).__name__, None
-    try:
-        read = Schedule.from_json(schedule.json_text())
-        if type(read) is type(schedule) and read == schedule:
-            return
-    except TypeError as error:  # a field that cannot be hashed
-        raise InvalidScheduleError(f"{name} cannot be stored: {describe_error(error)[:200]}.") from error
-    raise InvalidScheduleError(
-        f"{name} cannot be stored: reading its JSON form makes another value. Annotate each field with the type of its "
-        f"value. It was {quoted(repr(schedule))}, and became {quoted(repr(read))}."
-    )
+    read = Schedule.from_json(schedule.json_text())
+    if type(read) is not type(schedule) or read != schedule:
+        raise InvalidScheduleError(
+            f"{type(schedule).__name__} cannot be stored: reading its JSON form makes another value. Annotate each "
+            f"field with the type of its value. It was {quoted(repr(schedule))}, and became {quoted(repr(read))}."
+        )
+
+
+def _register(cls: type[Schedule]) -> None:
+    """Let *cls* read the JSON forms of its kind from now on."""
+    if _KINDS.get(cls.kind) is not cls:
+        _KINDS[cls.kind] = cls
+        stored_schedule.cache_clear()
 
 
 def _check_kind(cls: type[Schedule]) -> None:
@@ -339,11 +342,14 @@ def _check_kind(cls: type[Schedule]) -> None:
     if not any("next_after" in base.__dict__ for base in cls.__mro__ if base is not Schedule):
         raise InvalidScheduleError(f"{cls.__name__} must have a method next_after(now).")
     known = _KINDS.get(name)
+    if known is not None and known._is_ours:
+        raise InvalidScheduleError(f"The kind {quoted(name)} is built in. Choose another for {cls.__name__}.")
     # A module that is loaded again defines its classes again, and so does @dataclass(slots=True).
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise InvalidScheduleError(
-            f"The kind {quoted(name)} belongs to {known.__module__}.{known.__qualname__}. Choose another for "
-            f"{cls.__name__}."
+        say(
+            WARNING,
+            "%s.%s replaces %s.%s as the class of the schedule kind %s. Give each class a kind of its own",
+            *(cls.__module__, cls.__qualname__, known.__module__, known.__qualname__, quoted(name)),
         )
 
 
@@ -378,6 +384,12 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would m
 def _remembered_text(schedule: Schedule) -> str:
     """Return the JSON form. It is cached: many jobs have equal schedules, and every edit writes one."""
     return _encode(schedule.to_json())
+
+
+@lru_cache(maxsize=4096)
+def stored_schedule(text: str) -> Schedule:
+    """Return the schedule that `json_text` described. It is cached until a class of schedules is registered."""
+    return Schedule.from_json(text)
 
 
 def fill_in(schedule: Schedule, /, **values: object) -> None:

@@ -12,18 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import reduce
-from typing import Any, ClassVar, NoReturn, TypeAlias
+from functools import cached_property, reduce
+from typing import Any, ClassVar, NoReturn
 
 from scheduler_async.errors import InvalidScheduleError, quoted
 from scheduler_async.schedules.country_holidays import check_country, holidays_of
+from scheduler_async.schedules.windows import ALL_DAY, Windows, complement, intersect, unite
 from scheduler_async.texts import describe_error
 from scheduler_async.timekeeping.zones import DAY
 
-Windows: TypeAlias = tuple[tuple[int, int], ...]
-"""Sorted stretches of a day in seconds. They include their start and not their end, and do not touch."""
-
-ALL_DAY: Windows = ((0, DAY),)
 YEARS = range(1, 10_000)
 _EPOCH = date(1970, 1, 1).toordinal()
 _NAMES = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
@@ -51,8 +48,6 @@ class Calendar(ABC):
     """
 
     kind: ClassVar[str]
-    has_hours: bool = False
-    """Whether it may contain a part of a day."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -81,6 +76,21 @@ class Calendar(ABC):
     @classmethod
     def _from_parts(cls, parts: dict[str, Any]) -> Calendar:
         return cls(**parts)
+
+    @cached_property
+    def nested(self) -> tuple[Calendar, ...]:
+        """The calendars that it is made of, if any."""
+        return tuple(value for value in self.__dict__.values() if isinstance(value, Calendar))
+
+    @cached_property
+    def has_hours(self) -> bool:
+        """Whether it may contain a part of a day."""
+        return any(part.has_hours for part in self.nested)
+
+    @cached_property
+    def has_holidays(self) -> bool:
+        """Whether it asks the library of public holidays, which knows some years only."""
+        return any(part.has_holidays for part in self.nested)
 
     def has(self, day: int, second: int) -> bool:
         """Return whether *second* of *day* is inside."""
@@ -301,7 +311,8 @@ class Dates(_Days):
     def describe(self) -> str:
         shown = [f"{day.day} {day:%B} {day.year}" for day in self.dates[:3]]
         more = len(self.dates) - len(shown)
-        return "on " + (_listed(shown) if not more else f"{', '.join(shown)} and {more} more days")
+        rest = [f"{more} more day{'s' if more > 1 else ''}"] if more else []
+        return f"on {_listed([*shown, *rest])}"
 
     def _parts(self) -> dict[str, Any]:
         return {"dates": [day.isoformat() for day in self.dates]}
@@ -344,6 +355,7 @@ class Holidays(_Days):
     """
 
     kind: ClassVar[str] = "holidays"
+    has_holidays = True
     country: str
     subdivision: str | None = None
 
@@ -380,6 +392,7 @@ class BusinessDays(_Days):
     """
 
     kind: ClassVar[str] = "business_days"
+    has_holidays = True
     country: str
     subdivision: str | None = None
 
@@ -490,32 +503,12 @@ def _clock(second: int) -> str:
 
 
 @dataclass(frozen=True)
-class Both(Calendar):
-    """What is inside both calendars: `a & b`."""
+class _Two(Calendar):
+    """A combination of two calendars."""
 
-    kind: ClassVar[str] = "both"
+    kind = "two"
     first: Calendar
     second: Calendar
-
-    def __post_init__(self) -> None:
-        self.__dict__["has_hours"] = self.first.has_hours or self.second.has_hours
-
-    def windows(self, day: int) -> Windows:
-        return intersect(self.first.windows(day), self.second.windows(day))
-
-    def _days_of(self, year: int) -> int:
-        return self.first.days_of(year) & self.second.days_of(year)
-
-    def describe(self) -> str:
-        words = (f"either {part.describe()}" if isinstance(part, Either) else part.describe() for part in self._two)
-        return " and ".join(words)
-
-    def describe_outside(self) -> str:
-        return f"not both {self.describe()}"
-
-    @property
-    def _two(self) -> tuple[Calendar, Calendar]:
-        return self.first, self.second
 
     def _parts(self) -> dict[str, Any]:
         return {"first": self.first.to_json(), "second": self.second.to_json()}
@@ -526,15 +519,39 @@ class Both(Calendar):
 
 
 @dataclass(frozen=True)
-class Either(Calendar):
+class Both(_Two):
+    """What is inside both calendars: `a & b`."""
+
+    kind: ClassVar[str] = "both"
+
+    def windows(self, day: int) -> Windows:
+        first, second = self._in_order
+        found = first.windows(day)
+        return intersect(found, second.windows(day)) if found else found
+
+    def _days_of(self, year: int) -> int:
+        first, second = self._in_order
+        days = first.days_of(year)
+        return days & second.days_of(year) if days else days
+
+    @cached_property
+    def _in_order(self) -> tuple[Calendar, ...]:
+        """The two. The second is asked only where it decides, so public holidays come last."""
+        return tuple(sorted(self.nested, key=lambda part: part.has_holidays))
+
+    def describe(self) -> str:
+        words = (f"either {part.describe()}" if isinstance(part, Either) else part.describe() for part in self.nested)
+        return " and ".join(words)
+
+    def describe_outside(self) -> str:
+        return f"not both {self.describe()}"
+
+
+@dataclass(frozen=True)
+class Either(_Two):
     """What is inside one of two calendars, or inside both: `a | b`."""
 
     kind: ClassVar[str] = "either"
-    first: Calendar
-    second: Calendar
-
-    def __post_init__(self) -> None:
-        self.__dict__["has_hours"] = self.first.has_hours or self.second.has_hours
 
     def windows(self, day: int) -> Windows:
         return unite(self.first.windows(day), self.second.windows(day))
@@ -548,13 +565,6 @@ class Either(Calendar):
     def describe_outside(self) -> str:
         return f"neither {self.first.describe()} nor {self.second.describe()}"
 
-    def _parts(self) -> dict[str, Any]:
-        return {"first": self.first.to_json(), "second": self.second.to_json()}
-
-    @classmethod
-    def _from_parts(cls, parts: dict[str, Any]) -> Calendar:
-        return cls(Calendar.from_json(parts.pop("first")), Calendar.from_json(parts.pop("second")), **parts)
-
 
 @dataclass(frozen=True)
 class Outside(Calendar):
@@ -562,9 +572,6 @@ class Outside(Calendar):
 
     kind: ClassVar[str] = "outside"
     calendar: Calendar
-
-    def __post_init__(self) -> None:
-        self.__dict__["has_hours"] = self.calendar.has_hours
 
     def windows(self, day: int) -> Windows:
         return complement(self.calendar.windows(day))
@@ -585,33 +592,6 @@ class Outside(Calendar):
     @classmethod
     def _from_parts(cls, parts: dict[str, Any]) -> Calendar:
         return cls(Calendar.from_json(parts.pop("calendar")), **parts)
-
-
-def intersect(first: Windows, second: Windows) -> Windows:
-    """Return what is in both."""
-    if first == ALL_DAY:
-        return second
-    if second == ALL_DAY:
-        return first
-    met = ((max(a, c), min(b, d)) for a, b in first for c, d in second)
-    return tuple((a, b) for a, b in met if a < b)
-
-
-def unite(first: Windows, second: Windows) -> Windows:
-    """Return what is in one of them, or in both."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted((*first, *second)):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((start, end))
-    return tuple(found)
-
-
-def complement(windows: Windows) -> Windows:
-    """Return the rest of the day."""
-    edges = [0, *(edge for window in windows for edge in window), DAY]
-    return tuple((a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b)
 
 
 def _listed(words: Iterable[str]) -> str:

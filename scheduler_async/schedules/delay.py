@@ -85,5 +85,5 @@ class Delay(Schedule):
     def _from_parts(cls, parts: dict[str, Any]) -> Delay:
         return cls(parse_stored_interval(parts.pop("interval")), **parts)
 
-    def _gap_after(self, at: Micros) -> Micros | None:
+    def _gap_after(self, at: Micros, anchor: Micros | None) -> Micros | None:
         return span(self.interval)

@@ -157,8 +157,9 @@ class Every(Schedule):
     def _origin(self, anchor: Micros | None) -> Micros | None:
         return anchor if self._anchor is None else self._anchor
 
-    def _gap_after(self, at: Micros) -> Micros | None:
-        return self._step
+    def _gap_after(self, at: Micros, anchor: Micros | None) -> Micros | None:
+        gap = super()._gap_after(at, anchor)  # shorter after the run that is due immediately
+        return self._step if gap is None else min(gap, self._step)
 
 
 def _one_dropped(interval: timedelta) -> str:

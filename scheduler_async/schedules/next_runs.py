@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import reduce
+from operator import and_
 
 from scheduler_async.schedules.any_of import AnyOf
 from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.calendars import Calendar
 from scheduler_async.schedules.clock_shifts import (
     LARGEST_SHIFT,
+    Change,
+    Times,
     changes,
     is_made_up_for,
     leaves_a_hole,
@@ -56,7 +62,7 @@ def following(
     if schedule.counts_from_end:
         return []
     counted_from = to_micros(now if anchor is None else anchor)
-    notes = _CronNotes(schedule, now) if isinstance(schedule, Cron) else None
+    parts = list(_cron_parts(schedule, now))
     found: list[Occurrence] = []
     asked_at = now
     while len(found) < count and (after := schedule.next_micros(to_micros(asked_at), counted_from)) is not None:
@@ -66,9 +72,9 @@ def following(
         there_at = _in_zone(at, _zone_of(schedule))
         here_at = _in_zone(at, here)
         previous = found[-1] if found else None
-        note = schedule.note_about(after, counted_from)
-        if note is None and notes:
-            note = notes.note(at, previous.at if previous else None)
+        notes = [schedule.note_about(after, counted_from)]
+        notes += [part.note(at, previous.at if previous else None) for part in parts]
+        note = next(filter(None, notes), None)
         if note is None and previous:
             note = _parted(previous, at, there_at, here_at)
         found.append(Occurrence(at=at, there=there_at, here=here_at, note=note))
@@ -78,12 +84,12 @@ def following(
 
 def _zone_of(schedule: Schedule) -> tzinfo | None:
     """Return the zone of *schedule*; None is the zone of the system."""
-    if isinstance(schedule, AnyOf):
-        zones = {_zone_of(part) for part in schedule.schedules}
-        return zones.pop() if len(zones) == 1 else UTC
     name = schedule.zone_name()
     if name is not None:
         return as_tzinfo(name)
+    if isinstance(schedule, AnyOf):
+        zones = {_zone_of(part) for part in schedule.schedules}
+        return zones.pop() if len(zones) == 1 else UTC
     base = schedule.schedule if isinstance(schedule, OnCalendar) else schedule
     return None if isinstance(base, Cron) else UTC
 
@@ -103,30 +109,61 @@ def _in_zone(at: datetime, zone: tzinfo | None) -> datetime:
 # ---------------------------------------------------------------- notes
 
 
-class _CronNotes:
+def _cron_parts(schedule: Schedule, now: datetime) -> Iterator[_CronPart]:
+    """Yield the parts of *schedule* that are cron schedules, each with the calendars that it is kept on."""
+    if isinstance(schedule, AnyOf):
+        for part in schedule.schedules:
+            yield from _cron_parts(part, now)
+    base, calendars = schedule, []
+    while isinstance(base, OnCalendar):
+        calendars.append(base.calendar)
+        base = base.schedule
+    if isinstance(base, Cron):
+        yield _CronPart(schedule, base, calendars, now)
+
+
+class _CronPart:
     """Finds what clock changes do to the occurrences of a cron schedule, which are asked for in order."""
 
-    def __init__(self, schedule: Cron, now: datetime) -> None:
-        self.line = parse_cron(schedule.expression)
-        self.zone = find_zone(schedule.tz)
+    def __init__(self, schedule: Schedule, cron: Cron, calendars: list[Calendar], now: datetime) -> None:
+        self.schedule = schedule
+        self.line = parse_cron(cron.expression)
+        self.zone = find_zone(cron.tz)
+        self.calendar = reduce(and_, calendars) if calendars else None
         # A time that was left out earlier does not concern the reader any more.
-        self.since = seconds_of(max(now, schedule.start or now))
+        self.since = seconds_of(max(now, cron.start or now))
 
     def note(self, at_moment: datetime, previous_moment: datetime | None) -> str | None:
+        """Return a note about the occurrence, or None if it is one of another part."""
+        if self.schedule.next_micros(to_micros(at_moment) - 1) != to_micros(at_moment):
+            return None
         at = seconds_of(at_moment)
-        previous = None if previous_moment is None else seconds_of(previous_moment)
+        since, self.since = self.since, at
         wall = wall_of(self.zone, at)
         return (
             self._moved(at, wall)
             or self._repeated(at, wall)
-            or self._left_out(at, wall, self.since if previous is None else previous)
-            or (None if previous is None else self._closer_or_further(at, wall, previous))
+            or self._left_out(at, wall, since)
+            or (None if previous_moment is None else self._closer_or_further(at, wall, seconds_of(previous_moment)))
         )
+
+    def _times_of(self, change: Change) -> Times | None:
+        """Return the times inside the calendar that *change* leaves out."""
+        first, end = change.old_wall, change.new_wall
+        windows = [(first, end)]
+        if self.calendar is not None:
+            days = range(first // DAY, (end - 1) // DAY + 1)
+            windows = [(day * DAY + a, day * DAY + b) for day in days for a, b in self.calendar.windows(day)]
+        found = [times_of(self.line, max(first, start), min(end, stop)) for start, stop in windows]
+        inside = [times for times in found if times is not None]
+        if not inside:
+            return None
+        return Times(inside[0].first, inside[-1].last, are_more=len(inside) > 1 or inside[0].are_more)
 
     def _moved(self, at: int, wall: int) -> str | None:
         """Return a note about a fixed time that does not exist, and runs at *at* instead."""
         for change in changes(self.zone, at - 1, at):
-            left_out = times_of(self.line, change.old_wall, change.new_wall)
+            left_out = self._times_of(change)
             if left_out and is_made_up_for(self.line, change):
                 they = "it" if left_out.is_one else "they"
                 if times_of(self.line, wall, wall + 1):
@@ -153,7 +190,7 @@ class _CronNotes:
         """Return a note about times between *since* and *at* that do not exist and are not made up for."""
         notes = []
         for change in changes(self.zone, since, at):
-            left_out = times_of(self.line, change.old_wall, change.new_wall)
+            left_out = self._times_of(change)
             if left_out and not is_made_up_for(self.line, change):
                 note = f"{left_out.do_not_exist()} {_that_day(left_out.dates, wall)}: {change.words}"
                 if leaves_a_hole(self.line, self.zone, change, left_out, at):

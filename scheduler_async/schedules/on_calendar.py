@@ -20,7 +20,7 @@ from scheduler_async.schedules.moved_by_day import MovedByDay
 from scheduler_async.schedules.search_limits import Source
 from scheduler_async.schedules.wall_time import DAY_MICROS, WallTime
 from scheduler_async.timekeeping.instants import LAST, SECOND, Micros
-from scheduler_async.timekeeping.zones import check_zone, find_zone
+from scheduler_async.timekeeping.zones import Zone, check_zone, find_zone
 
 CHOICES = ("skip", "before", "after")
 # Whether a schedule ever meets its calendar is tried from here on, since this module has no clock.
@@ -134,14 +134,24 @@ class OnCalendar(Schedule):
             return self._until_end(first)
         return self.next_micros(now, now)
 
+    def written_walls(self, at: Micros, zone: Zone) -> tuple[Micros, ...]:
+        if self.schedule.next_micros(at - 1) == at:
+            written = self.schedule.written_walls(at, zone)
+            inside = tuple(
+                wall for wall in written if self.calendar.has(wall // DAY_MICROS, wall % DAY_MICROS // SECOND)
+            )
+            if inside:
+                return inside
+        return super().written_walls(at, zone)  # it was moved here
+
     def anchor_before(self, now: Micros, anchor: Micros) -> Micros:
         return self.schedule.anchor_before(now, anchor)
 
     def begins_at(self, anchor: Micros) -> Micros:
         return self.schedule.begins_at(anchor)
 
-    def _gap_after(self, at: Micros) -> Micros | None:
-        own, base = super()._gap_after(at), self.schedule._gap_after(at)
+    def _gap_after(self, at: Micros, anchor: Micros | None) -> Micros | None:
+        own, base = super()._gap_after(at, anchor), self.schedule._gap_after(at, anchor)
         return own if base is None else base if own is None else min(own, base)
 
     # ------------------------------------------------------------ the rest
@@ -226,8 +236,7 @@ def _named_dates(calendar: Calendar) -> list[date]:
     """Return the first and the last date of each `Dates` in *calendar*."""
     if isinstance(calendar, Dates):
         return [calendar.dates[0], calendar.dates[-1]]
-    parts = [part for part in calendar.__dict__.values() if isinstance(part, Calendar)]
-    return [day for part in parts for day in _named_dates(part)]
+    return [day for part in calendar.nested for day in _named_dates(part)]
 
 
 def _shown(wall: Micros, beside: Micros, with_time: bool) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from msgspec import ValidationError, convert, to_builtins
 
 from scheduler_async.errors import InvalidScheduleError, quoted
 from scheduler_async.schedules.calendars import Calendar
 from scheduler_async.texts import describe_error
+
+_UNIONS = (Union, UnionType)
 
 RESERVED = ("version", "kind")
 """Names in JSON forms that no field may have."""
@@ -65,13 +70,11 @@ def fields_from_json(kind: type, parts: dict[str, Any], from_json: Callable[[typ
     found = {}
     for name, value in parts.items():
         try:
-            hint = hints.get(name, Any)
-            special = next((part for part in (hint, *get_args(hint)) if _is_special(part)), None)
-            if special is not None and isinstance(value, dict):
-                found[name] = from_json(special, value)
-            else:
-                found[name] = convert(value, hint, dec_hook=from_json, strict=False)
+            hint = _by_base(_fitting(hints.get(name, Any), value))
+            found[name] = convert(value, hint, dec_hook=from_json, strict=False)
         except ValidationError as error:
+            if isinstance(error.__cause__, InvalidScheduleError):  # about a schedule or a calendar among them
+                raise error.__cause__ from None
             raise InvalidScheduleError(f"{kind.__name__}.{name} cannot be read: {str(error).rstrip('.')}.") from error
     return found
 
@@ -81,6 +84,25 @@ def read_part(kind: type, value: Any, read_schedule: Callable[[Any], Any]) -> An
     if not _is_special(kind):
         return value
     return Calendar.from_json(value) if issubclass(kind, Calendar) else read_schedule(value)
+
+
+def _fitting(hint: Any, value: object) -> Any:
+    """Return the part of a union that reads *value*. Only an object is a schedule or a calendar."""
+    if get_origin(hint) not in _UNIONS:
+        return hint
+    is_object = isinstance(value, dict)
+    parts = [part for part in get_args(hint) if _is_special(part) == is_object]
+    return reduce(or_, parts[:1] if is_object else parts) if parts else hint
+
+
+def _by_base(hint: Any) -> Any:
+    """Return *hint* with `Schedule` and `Calendar` for their subclasses, whose fields msgspec would read by itself."""
+    if _is_special(hint):
+        return next(base for base in reversed(hint.__mro__) if _is_special(base))
+    parts = tuple(map(_by_base, get_args(hint)))
+    if not parts:
+        return hint
+    return reduce(or_, parts) if get_origin(hint) in _UNIONS else get_origin(hint)[parts]
 
 
 def _is_special(kind: object) -> bool:

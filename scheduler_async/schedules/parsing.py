@@ -6,7 +6,7 @@ import re
 from datetime import tzinfo
 
 from scheduler_async.errors import InvalidScheduleError, quoted
-from scheduler_async.schedules.after import After, RunEnds
+from scheduler_async.schedules.after import After, RunEnds, split_name
 from scheduler_async.schedules.any_of import AnyOf
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
@@ -32,6 +32,8 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     once at 2026-06-15 09:00 UTC
     only when triggered
 
+    "after job etl/extract" names a job of the namespace "etl".
+
     " on " adds a calendar, with "otherwise before" or "otherwise after" behind it; " or " adds another schedule:
 
     >>> parse_schedule("every 1h on hours:08:00-18:00 or 0 3 * * *", tz="UTC").describe()
@@ -40,7 +42,8 @@ def parse_schedule(text: str, tz: str | tzinfo | None = None) -> Schedule:
     Raise `InvalidScheduleError`, `CronParseError` or `IntervalParseError` if the text is none of these.
     """
     if isinstance(text, str) and len(text) <= MAX_LENGTH and (match := _AFTER_JOB.fullmatch(text)):
-        return After(match["job"], _OUTCOMES[(match["verb"] or "succeeds").lower()], match["delay"])
+        namespace, job = split_name(match["job"])
+        return After(job, _OUTCOMES[(match["verb"] or "succeeds").lower()], match["delay"], namespace)
     if isinstance(text, str) and len(text) <= _LONGEST and (parts := _OR.split(text))[1:]:
         return AnyOf(*(parse_schedule(part, tz) for part in parts))
     if isinstance(text, str) and len(text) <= _LONGEST and (match := _ON.fullmatch(text)):

@@ -22,7 +22,7 @@ from scheduler_async.jobs.job import Count, JobState, JsonText, Moment
 from scheduler_async.jobs.json_text import from_json_text
 from scheduler_async.jobs.policies import USUAL, Policy, read_policy
 from scheduler_async.jobs.retries import Retry
-from scheduler_async.schedules.base import Schedule
+from scheduler_async.schedules.base import Schedule, stored_schedule
 from scheduler_async.schedules.manual import Manual
 from scheduler_async.schedules.patience import TakesLong
 from scheduler_async.schedules.unknown import UnknownSchedule, UnreadSchedule
@@ -59,15 +59,14 @@ def _retry_text(policy: Retry) -> str:
     return json.dumps(policy.to_json(), separators=(",", ":"))
 
 
-_schedule = lru_cache(maxsize=4096)(Schedule.from_json)
 _retry = lru_cache(maxsize=256)(Retry.from_json)
 
 
 def _read_schedule(value: Any) -> Schedule:
     try:
-        return _schedule(text(value))
+        return stored_schedule(text(value))
     except TakesLong:
-        return UnreadSchedule(value, "it was not read yet", _schedule)
+        return UnreadSchedule(value, "it was not read yet", stored_schedule)
     except UnknownScheduleError as error:  # of a class that another process has: the job waits for that process
         return UnknownSchedule.of(value, error)
 

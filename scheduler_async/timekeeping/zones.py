@@ -148,7 +148,8 @@ def _named_zone(name: str) -> Zone:
 def _tzinfo_of(name: str) -> tzinfo:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
-        ahead = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"] or 0))
+        hours, minutes, seconds = (int(offset[part] or 0) for part in ("hours", "minutes", "seconds"))
+        ahead = timedelta(hours=hours, minutes=minutes, seconds=seconds)
         return timezone(-ahead if offset["sign"] == "-" else ahead)
     if name.upper() in _UTC_NAMES and name != "GMT":  # which is also an IANA name, and is kept
         return UTC
@@ -160,7 +161,8 @@ def _tzinfo_of(name: str) -> tzinfo:
 
 _UTC_NAMES = {"UTC", "GMT", "Z"}
 _OFFSET = re.compile(
-    r"(?:UTC)?(?P<sign>[+-])(?P<hours>[01]\d|2[0-3])(?::?(?P<minutes>[0-5]\d))?", re.ASCII | re.IGNORECASE
+    r"(?:UTC)?(?P<sign>[+-])(?P<hours>[01]\d|2[0-3])(?::?(?P<minutes>[0-5]\d)(?::?(?P<seconds>[0-5]\d))?)?",
+    re.ASCII | re.IGNORECASE,
 )
 # An offset as people write it, such as "UTC+2", "GMT +5:30" or "-3".
 _LOOSE_OFFSET = re.compile(
@@ -201,8 +203,8 @@ def _fixed_offset(zone: tzinfo) -> timedelta:
         )
     if not isinstance(first, timedelta):
         raise UnknownZoneError(zone, problem=f"The {_kind_of(zone)} has no offset.")
-    if first % _MINUTE or abs(first) >= timedelta(days=1):
-        raise UnknownZoneError(zone, problem=f"A fixed offset must be whole minutes, less than a day; {first} is not.")
+    if first % _SECOND or abs(first) >= timedelta(days=1):
+        raise UnknownZoneError(zone, problem=f"A fixed offset must be whole seconds, less than a day; {first} is not.")
     return first
 
 
@@ -210,7 +212,7 @@ def _kind_of(zone: tzinfo) -> str:
     return f"time zone of type {type(zone).__name__}"
 
 
-_MINUTE = timedelta(minutes=1)
+_SECOND = timedelta(seconds=1)
 
 
 @lru_cache(maxsize=16)

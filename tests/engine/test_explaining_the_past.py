@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler_async import (
+    AnyOf,
     At,
     Cron,
     Delay,
@@ -17,13 +18,17 @@ from scheduler_async import (
     Manual,
     Outcome,
     Retry,
+    Schedule,
     Scheduler,
     SkipReason,
+    Weekdays,
     acting_as,
 )
 from scheduler_async.engine import outlook
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, HOUR, MINUTE, NOON, SECOND, NewScheduler, Worker
+
+NIGHTLY = Cron("30 2 * * *", tz="Europe/Stockholm")
 
 pytestmark = pytest.mark.once  # the version of Python does not matter
 
@@ -80,9 +85,17 @@ async def test_no_occurrence_was_due(running: Scheduler, clock: VirtualClock) ->
     )
 
 
-async def test_a_change_of_the_clocks_is_named(running: Scheduler) -> None:
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param(NIGHTLY, id="cron"),
+        pytest.param(NIGHTLY.on(Weekdays("SUN")), id="on a calendar"),
+        pytest.param(AnyOf(NIGHTLY, Every("1h")), id="one of several"),
+    ],
+)
+async def test_a_change_of_the_clocks_is_named(schedule: Schedule, running: Scheduler) -> None:
     """02:30 in Stockholm does not exist on that day: it comes at 03:30, which is 01:30 UTC."""
-    await running.add_job(Cron("30 2 * * *", tz="Europe/Stockholm"), handler="work", id="a")
+    await running.add_job(schedule, handler="work", id="a")
 
     answer = await running.explain("a", at="2026-03-29T00:30:00Z")
 

@@ -13,7 +13,6 @@ import pytest
 
 from scheduler_async import AnyOf, Cron, Every, Hours, InvalidScheduleError, Schedule, SkipReason, Weekdays
 from scheduler_async.schedules import base
-from scheduler_async.stores import columns
 from scheduler_async.testing import VirtualClock
 from tests.cast import DAY, HOUR, MINUTE, NOON, NewScheduler, Worker
 
@@ -46,7 +45,7 @@ class Quarter(Schedule):
 def forgotten(kind: str) -> Iterator[None]:
     """As in a process in which the class of *kind* was never imported."""
     known = base._KINDS.pop(kind)
-    columns._schedule.cache_clear()
+    base.stored_schedule.cache_clear()
     try:
         yield
     finally:
@@ -146,6 +145,19 @@ async def test_a_zone_of_the_scheduler_is_fixed_when_the_job_is_added(
     assert hours.schedule.describe() == "every hour, only from 08:00 to 18:00 (Asia/Tokyo)"
     assert several.schedule == AnyOf(Cron("0 9 * * *", tz="Asia/Tokyo"), Every("1d"))
     assert edited.schedule == Cron("0 10 * * *", tz="Asia/Tokyo")
+
+
+async def test_an_edit_of_something_else_leaves_the_schedule_as_another_program_stored_it(
+    new_scheduler: NewScheduler, shared: str
+) -> None:
+    schedules = [Cron("0 9 * * *"), Every("1h").on(Hours("08:00-18:00")), Every("30m")]
+    async with new_scheduler(shared) as one:
+        stored = [await one.add_job(schedule, handler="work") for schedule in schedules]
+    async with new_scheduler(shared, timezone="Asia/Tokyo", min_interval="2h") as other:
+        edited = [await other.update_job(job.id, timeout="10m", payload=1) for job in stored]
+
+    assert [job.schedule for job in edited] == schedules
+    assert [job.next_run_at for job in edited] == [job.next_run_at for job in stored]
 
 
 async def test_a_job_on_a_calendar_counts_what_it_missed_inside_it(

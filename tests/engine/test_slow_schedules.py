@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from scheduler_async import AnyOf, At, Every, Hours, Schedule, Scheduler
-from scheduler_async.schedules import patience
-from scheduler_async.stores import columns
+from scheduler_async.schedules import base, patience
 from scheduler_async.stores.liveness import retire
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, MINUTE, NOON, PATIENCE, NewScheduler, Worker, job_of
@@ -295,7 +294,7 @@ async def test_a_schedule_is_never_made_within_a_transaction(
     """A store reads it as JSON, and calls its constructor."""
     async with new_scheduler(shared) as first:
         await first.add_job(Quarters(), handler="work", id="slow")
-    columns._schedule.cache_clear()
+    base.stored_schedule.cache_clear()
     Quarters.threads.clear()
     async with new_scheduler(shared) as second:
         await second.add_job(Every("15m"), handler="work", id="plain")

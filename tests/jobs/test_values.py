@@ -40,6 +40,7 @@ from scheduler_async import (
 )
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.job import JobState
+from scheduler_async.jobs.json_forms import plain
 from scheduler_async.jobs.names import key_of
 from scheduler_async.jobs.run import Attempt, ClaimedRun
 from scheduler_async.rules.edits import add
@@ -162,6 +163,12 @@ def test_bad_input_is_refused_by_name(field: str, value: Any, words: str) -> Non
 def test_a_bad_timeout_is_refused() -> None:
     with pytest.raises(IntervalParseError):
         JobSpec(Every("5m"), handler="h", timeout="0s")
+
+
+@pytest.mark.parametrize("grace", [timedelta(0), "0s", "0m", " 0H", plain(timedelta(0))], ids=repr)
+def test_a_grace_may_be_zero(grace: Any) -> None:
+    """As people write it, and as the JSON form of a job shows it."""
+    assert JobSpec(Every("5m"), handler="h", misfire_grace=grace).misfire_grace == timedelta(0)
 
 
 def test_an_id_may_have_200_characters() -> None:

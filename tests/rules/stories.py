@@ -48,7 +48,7 @@ def occurrences(job: Job, until: Micros) -> list[Micros]:
     found, at = [], job.anchor
     while (following := job.schedule.next_micros(at, job.anchor)) is not None and following <= until:
         at = following
-        found.append(job.schedule.jittered(at, job.key))
+        found.append(job.schedule.jittered(at, job.key, job.anchor))
     return [moment for moment in found if moment <= until]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import At, Cron, Delay, Every, Manual, Schedule, SkipReason
+from scheduler_async import AnyOf, At, Cron, Delay, Every, Hours, Manual, Schedule, SkipReason
 from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.missed import latest_regular, merged, merged_and_next, next_regular, passed_over
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
@@ -24,6 +24,8 @@ SCHEDULES = [
     Cron("*/3 * * * *", tz="UTC", jitter="3m"),
     Cron("0,1,30 * * * * *", tz="UTC", jitter="40s"),
     At(from_micros(NOON + HOUR), jitter="30m"),
+    AnyOf(Every("5m"), Cron("4-59/7 * * * *", tz="UTC"), jitter="4m"),
+    Every("7m", jitter="6m").on(Hours("12:30-13:00,13:30-14:00"), otherwise="after"),
 ]
 # A time after noon, or a time after one of the first occurrences.
 MOMENTS = st.one_of(

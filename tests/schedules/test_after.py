@@ -84,6 +84,7 @@ def test_a_bad_delay_is_refused(delay: object) -> None:
         ("after job extract", After("extract")),
         ("After Job extract", After("extract")),
         ("after job extract succeeds", After("extract")),
+        ("after job etl/extract succeeds", After("extract", namespace="etl")),
         ("after job extract fails", After("extract", "failure")),
         ("after job extract ends", After("extract", "any")),
         ("after job extract + 5m", After("extract", delay="5m")),

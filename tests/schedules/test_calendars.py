@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler_async import (
     BusinessDays,
     Calendar,
+    Cron,
     Dates,
     Holidays,
     Hours,
@@ -32,6 +33,10 @@ EXAMPLES = [
     (
         Dates(*(date(2026, 1, day) for day in range(1, 6))),
         "on 1 January 2026, 2 January 2026, 3 January 2026 and 2 more days",
+    ),
+    (
+        Dates(*(date(2026, 1, day) for day in range(1, 5))),
+        "on 1 January 2026, 2 January 2026, 3 January 2026 and 1 more day",
     ),
     (Hours("08:00-18:00"), "from 08:00 to 18:00"),
     (Hours("13:00-17:00,8:00-12:00"), "from 08:00 to 12:00 and from 13:00 to 17:00"),
@@ -90,6 +95,28 @@ def test_a_year_that_the_library_does_not_know_is_an_error_that_says_so() -> Non
         InvalidScheduleError, match="does not know the public holidays of SE in 2150, only from 1953 to"
     ):
         date(2150, 1, 1) in Holidays("SE")  # noqa: B015
+
+
+CHRISTMAS = Dates("2026-12-24")
+
+
+@pytest.mark.parametrize(
+    "calendar",
+    [
+        pytest.param(CHRISTMAS & BusinessDays("SE"), id="holidays last"),
+        pytest.param(BusinessDays("SE") & CHRISTMAS, id="holidays first"),
+        pytest.param((~Holidays("SE") | Holidays("DE")) & (CHRISTMAS & Weekdays("MON-FRI")), id="within others"),
+    ],
+)
+def test_an_unknown_year_matters_only_where_holidays_decide(
+    calendar: Calendar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its dates the schedule has ended: no search through the holidays of the years to come."""
+    schedule = Cron("0 9 * * *", tz="UTC").on(calendar)
+    monkeypatch.setattr("scheduler_async.schedules.calendars.holidays_of", pytest.fail)
+
+    assert date(2150, 1, 1) not in calendar
+    assert schedule.next_after(datetime(2027, 1, 1, tzinfo=UTC)) is None
 
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

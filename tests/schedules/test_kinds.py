@@ -275,6 +275,7 @@ class Changing(Fixed):
 
 
 INDIA = 5.5 * HOUR
+CALCUTTA = timedelta(hours=5, minutes=53, seconds=28)  # of its local mean time
 STOCKHOLM = files("tzdata").joinpath("zoneinfo/Europe/Stockholm").read_bytes()
 
 
@@ -289,6 +290,8 @@ STOCKHOLM = files("tzdata").joinpath("zoneinfo/Europe/Stockholm").read_bytes()
         pytest.param(timezone(INDIA, "IST"), "UTC+05:30", id="timezone with a name"),
         pytest.param(timezone(-INDIA), "UTC-05:30", id="timezone in the west"),
         pytest.param(timezone(24 * HOUR - MINUTE), "UTC+23:59", id="the largest offset"),
+        pytest.param(timezone(CALCUTTA), "UTC+05:53:28", id="timezone with seconds"),
+        pytest.param("-055328", "UTC-05:53:28", id="seconds without colons"),
         pytest.param(Fixed(INDIA), "UTC+05:30", id="another class"),
         pytest.param("+05:30", "UTC+05:30", id="offset"),
         pytest.param("-0530", "UTC-05:30", id="offset without a colon"),
@@ -308,7 +311,14 @@ def test_a_zone_has_one_name_however_it_is_given(zone: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "hour"), [("+05:30", 3.5), (timezone(-INDIA), 14.5), ("UTC+23:59", 9 - 24 + 1 / 60 + 24)], ids=str
+    ("zone", "hour"),
+    [
+        ("+05:30", 3.5),
+        (timezone(-INDIA), 14.5),
+        ("UTC+23:59", 9 - 24 + 1 / 60 + 24),
+        (timezone(CALCUTTA), 9 - CALCUTTA / HOUR),
+    ],
+    ids=str,
 )
 def test_a_fixed_offset_is_the_same_all_year(zone: Any, hour: float) -> None:
     schedule = Cron("0 9 * * *", tz=zone)
@@ -323,7 +333,7 @@ def test_a_fixed_offset_is_the_same_all_year(zone: Any, hour: float) -> None:
     [
         pytest.param(Changing(HOUR), "type Changing changes its offset", id="pytz"),
         pytest.param(ZoneInfo.from_file(BytesIO(STOCKHOLM)), "ZoneInfo must have a key", id="a file"),
-        pytest.param(timezone(timedelta(hours=1, seconds=1)), "must be whole minutes", id="seconds"),
+        pytest.param(timezone(timedelta(microseconds=1)), "must be whole seconds", id="a part of a second"),
         pytest.param(Fixed(timedelta(days=1)), "less than a day", id="a day"),
         pytest.param(Fixed(None), "has no offset", id="nothing"),
         pytest.param(Fixed(5), "has no offset", id="number"),
@@ -402,6 +412,16 @@ def test_jitter_does_not_accumulate() -> None:
         pytest.param(Cron("*/1 * * * *", tz="UTC", jitter="5m"), 59_999_999, id="cron, below the next match"),
         pytest.param(Every("10s", jitter="10%"), 1_000_000, id="every"),
         pytest.param(Every("1s", jitter="1h"), 999_999, id="below the next grid point"),
+        pytest.param(
+            Every("1h", anchor=NOON + 10 * MINUTE, immediately=True, jitter="1h"),
+            599_999_999,
+            id="an immediate run, below the first grid point",
+        ),
+        pytest.param(
+            Every("1h", anchor=NOON + 10 * HOUR, immediately=True, jitter="10%"),
+            360_000_000,
+            id="an immediate run, a tenth of the interval",
+        ),
         pytest.param(Delay("10s", jitter="10%"), 1_000_000, id="delay"),
         pytest.param(At(NOON, jitter="1m"), 60_000_000, id="at"),
         pytest.param(Every("1h", jitter="10%", end=NOON + SECOND), 1_000_000, id="not past the end"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_async import At, Cron, Delay, Every, Manual, Schedule
+from scheduler_async import AnyOf, At, Cron, Delay, Every, Hours, Manual, Schedule, Weekdays
 from scheduler_async.cli.cron_traps import traps
 from scheduler_async.schedules.next_runs import CLOSE, Occurrence, following
 from scheduler_async.timekeeping.durations import describe_duration
@@ -24,9 +24,10 @@ from tests.schedules.test_daylight_saving import AWKWARD_ZONES, Y2000, Y2038, in
 STOCKHOLM = ZoneInfo("Europe/Stockholm")
 
 
-def notes(expression: str, zone: str, start: str, count: int) -> list[tuple[str, str | None]]:
+def notes(schedule: str | Schedule, zone: str, start: str, count: int) -> list[tuple[str, str | None]]:
     """When it runs there, and what is said about it."""
-    found = following(Cron(expression, zone), datetime.fromisoformat(start), count, ZoneInfo(zone))
+    asked = Cron(schedule, zone) if isinstance(schedule, str) else schedule
+    found = following(asked, datetime.fromisoformat(start), count, ZoneInfo(zone))
     return [(f"{occurrence.there:%d %H:%M}", occurrence.note) for occurrence in found]
 
 
@@ -91,8 +92,12 @@ FORWARD = "clocks go forward from 02:00 to 03:00"
 BACK = "clocks go back from 03:00 to 02:00"
 
 
+def cron(expression: str) -> Cron:
+    return Cron(expression, "Europe/Stockholm")
+
+
 @pytest.mark.parametrize(
-    ("expression", "start", "expected"),
+    ("schedule", "start", "expected"),
     [
         pytest.param(
             "30 2 * * *",
@@ -184,12 +189,49 @@ BACK = "clocks go back from 03:00 to 02:00"
         pytest.param(
             "0 9 * * 1", "2026-03-22T00:00Z", [("23 09:00", None), ("30 09:00", None)], id="nobody counts 167 hours"
         ),
+        pytest.param(
+            cron("0,30 2 * * *").on(Weekdays("SUN")).on(Hours("02:15-02:45")),
+            "2026-03-28T00:00Z",
+            [
+                ("29 03:00", f"02:30 does not exist that day: {FORWARD}, so it runs at 03:00"),
+                ("05 02:30", None),
+            ],
+            id="a time in the gap, and another one outside the calendar",
+        ),
+        pytest.param(
+            cron("* 2 * * *").on(Weekdays("MON")),
+            "2026-03-28T22:30Z",
+            [("30 02:00", None)],
+            id="nobody misses what is outside the calendar",
+        ),
+        pytest.param(
+            cron("*/30 * * * *").on(Hours("02:00-02:45"), "after"),
+            "2026-03-28T22:30Z",
+            [
+                ("30 02:00", f"02:00 and 02:30 do not exist on 2026-03-29: {FORWARD}"),
+                ("30 02:30", None),
+            ],
+            id="times on a calendar that are left out",
+        ),
+        pytest.param(
+            AnyOf(cron("30 2 * * *"), cron("* 2 * * *").on(Hours("02:58-03:00")), Every("12h"), cron("0 9 * * *")),
+            "2026-03-28T23:30Z",
+            [
+                ("29 03:00", f"02:30 does not exist that day: {FORWARD}, so it runs at 03:00"),
+                ("29 09:00", None),
+                ("29 13:30", None),
+                ("30 01:30", None),
+                ("30 02:30", None),
+                ("30 02:58", f"02:58 and 02:59 do not exist on 2026-03-29: {FORWARD}, and they are not made up for"),
+            ],
+            id="one schedule of several",
+        ),
     ],
 )
 def test_a_note_says_what_daylight_saving_does(
-    expression: str, start: str, expected: list[tuple[str, str | None]]
+    schedule: str | Schedule, start: str, expected: list[tuple[str, str | None]]
 ) -> None:
-    assert notes(expression, "Europe/Stockholm", start, len(expected)) == expected
+    assert notes(schedule, "Europe/Stockholm", start, len(expected)) == expected
 
 
 def test_a_gap_over_midnight_names_the_day_that_lost_it() -> None:

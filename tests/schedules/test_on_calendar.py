@@ -136,6 +136,7 @@ def test_a_time_that_the_clock_skipped_is_moved_by_the_time_that_was_written() -
     assert line.on(WEEKDAYS, "before").next_after(at("2026-03-26")) == at("2026-03-27T01:30")
     assert line.on(Hours("02:00-03:00")).next_after(at("2026-03-28")) == at("2026-03-29T01:00")
     assert line.on(Hours("02:00-02:45")).next_after(at("2026-03-28")) == at("2026-03-29T01:00")
+    assert line.on(Weekdays("SUN")).on(Hours("02:00-02:45")).next_after(at("2026-03-28")) == at("2026-03-29T01:00")
 
 
 def test_times_that_a_gap_makes_one_run_are_judged_one_by_one() -> None:
@@ -143,7 +144,10 @@ def test_times_that_a_gap_makes_one_run_are_judged_one_by_one() -> None:
     line = Cron("0,30 2 * * *", tz="Africa/Casablanca")
     schedule = line.on(Weekdays("MON") | Hours("00:00-02:30"), "after")
 
+    twice = line.on(Weekdays("MON") | Hours("00:00-02:15")).on(Weekdays("MON") | Hours("02:15-03:00"))
+
     assert line.next_after(at("2026-03-22")) == at("2026-03-22T02:00")
+    assert twice.next_after(at("2026-03-22")) == at("2026-03-23T01:00")  # neither of Sunday's is inside both
     assert following(schedule, at("2026-03-22"), 3) == ["Sun 22 Mar 02:00", "Sun 22 Mar 23:00", "Mon 23 Mar 01:00"]
     assert schedule.previous(at("2026-03-23T00:30")) == at("2026-03-22T23:00")
     assert schedule.previous(at("2026-03-22T22:00")) == at("2026-03-22T02:00")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Any
@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_async import (
+    AnyOf,
     Calendar,
     Cron,
     Every,
@@ -23,6 +24,7 @@ from scheduler_async import (
     UnknownScheduleError,
     Weekdays,
 )
+from scheduler_async.schedules import base
 from scheduler_async.timekeeping.instants import to_micros
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -50,8 +52,11 @@ class Tide(Schedule):
     light: Light = Light.DAWN
     level: Level = Level.LOW
     heights: tuple[float, ...] = (1.5, 2.5)
-    names: dict[str, int] | None = field(default=None, hash=False)
+    names: dict[str, int] | None = None
     fallback: Schedule | None = None
+    others: list[Every] | None = None
+    places: dict[str, Schedule] | None = None
+    closed: tuple[Weekdays, ...] = ()
     calendar: Calendar | None = None
     label: str = "x"
 
@@ -87,9 +92,15 @@ TIDE = Tide(
     (0.5,),
     {"a": 1},
     Cron("0 9 * * *", tz="UTC").on(Weekdays("MON-FRI")),
+    [Every("90s"), Every("2h")],
+    {"Visby": Cron("0 9 * * *", tz="UTC"), "kind": Every("5m", jitter="1s")},
+    (Weekdays("SUN,SAT"),),
     Weekdays("MON"),
     'quoted "text"',
 )
+
+
+UNKNOWN = {"version": 1, "kind": "sunrise"}
 
 
 def test_the_fields_make_the_json_form() -> None:
@@ -98,7 +109,8 @@ def test_the_fields_make_the_json_form() -> None:
     assert form["kind"] == "test-tide"
     assert Schedule.from_json(form) == TIDE
     assert Schedule.from_json(TIDE.json_text()) == TIDE
-    assert JobSpec(Tide(NOON), handler="x").schedule == Tide(NOON)
+    for schedule in (TIDE, TIDE.on(Weekdays("MON")), AnyOf(TIDE, Every("1h"), TIDE)):
+        assert JobSpec(schedule, handler="x").schedule == Schedule.from_json(schedule.json_text()) == schedule
 
 
 def test_what_only_next_after_knows_is_found_by_asking() -> None:
@@ -178,17 +190,15 @@ def test_a_description_is_optional_and_never_an_error() -> None:
     assert Broken().describe() == "by the schedule test-broken(place='Visby')"
 
 
-def define(name: str, kind: object, **others: object) -> type:
-    return type(name, (Schedule,), {"kind": kind, "next_after": lambda self, now: None, **others})
+def define(name: str, kind: object) -> type[Schedule]:
+    members = {"kind": kind, "next_after": lambda self, now: None, "__module__": __name__}
+    return dataclass(frozen=True)(type(name, (Schedule,), members))
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        pytest.param(lambda: define("Mine", "cron"), 'The kind "cron" belongs to', id="a kind of ours"),
-        pytest.param(
-            lambda: define("Mine", "test-tide"), 'The kind "test-tide" belongs to', id="a kind of another class"
-        ),
+        pytest.param(lambda: define("Mine", "cron"), 'The kind "cron" is built in', id="a kind of ours"),
         pytest.param(lambda: define("Mine", "a b"), "must have a kind of its own", id="a kind that is not a name"),
         pytest.param(lambda: define("Mine", None), "must have a kind of its own", id="no kind"),
         pytest.param(lambda: type("Mine", (Cron,), {}), "must have a kind of its own", id="the kind of its base"),
@@ -200,16 +210,46 @@ def test_a_class_that_cannot_be_registered_is_refused(make: Callable[[], type], 
         make()
 
 
-def test_a_module_may_be_loaded_again() -> None:
-    first = define("Again", "test-again")
+def test_a_module_may_be_loaded_again(caplog: pytest.LogCaptureFixture) -> None:
+    """As in a notebook: a schedule that was read before is one of the new class now."""
+    text = define("Again", "test-again")().json_text()
+    before = base.stored_schedule(text)
     second = define("Again", "test-again")
 
-    assert first is not second
+    assert type(base.stored_schedule(text)) is second is not type(before)
+    assert caplog.records == []
+
+
+def test_of_two_classes_of_one_kind_the_later_one_counts_until_the_other_is_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As in two test modules that both define a sunrise: each stores and reads its own."""
+    first = define("First", "test-twice")()
+    second = define("Second", "test-twice")()
+    (told,) = caplog.records
+
+    assert Schedule.from_json('{"version":1,"kind":"test-twice"}') == second
+    for schedule in (first, second, first):
+        assert JobSpec(schedule, handler="x").schedule is schedule
+        assert Schedule.from_json(schedule.to_json()) == schedule
+        assert base.stored_schedule(schedule.json_text()) == schedule
+    assert (told.levelname, caplog.records) == ("WARNING", [told])
+    assert (
+        'Second replaces tests.schedules.test_own_schedules.First as the class of the schedule kind "test-twice"'
+        in (told.getMessage())
+    )
 
 
 @dataclass
 class Thawed(Schedule):
     kind = "test-thawed"
+
+    def next_after(self, now: datetime) -> datetime | None:
+        return None
+
+
+class Bare(Schedule):
+    kind = "test-bare"
 
     def next_after(self, now: datetime) -> datetime | None:
         return None
@@ -237,9 +277,11 @@ class Taken(Schedule):
     ("make", "words"),
     [
         pytest.param(Thawed, "must be frozen", id="not frozen"),
-        pytest.param(define("Bare", "test-bare"), "must be a dataclass", id="not a dataclass"),
+        pytest.param(Bare, "must be a dataclass", id="not a dataclass"),
         pytest.param(lambda: Unannotated(NOON), "reading its JSON form makes another value", id="no type to read by"),
         pytest.param(lambda: Unannotated(object()), "cannot be stored as JSON", id="not JSON"),
+        pytest.param(lambda: Unannotated(NOON).on(Weekdays("MON"), "after"), "makes another value", id="on a calendar"),
+        pytest.param(lambda: AnyOf(Every("1h"), Unannotated(NOON)), "makes another value", id="one of several"),
         pytest.param(Taken, 'must not have a field "version"', id="a name of the JSON form"),
     ],
 )
@@ -248,8 +290,16 @@ def test_a_schedule_that_cannot_be_stored_is_refused_when_it_is_given(make: Call
         JobSpec(make(), handler="x")
 
 
-def test_an_unknown_kind_has_an_error_of_its_own() -> None:
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(UNKNOWN, id="alone"),
+        pytest.param({**TIDE.to_json(), "fallback": UNKNOWN}, id="in a field"),
+        pytest.param({**TIDE.to_json(), "places": {"Visby": UNKNOWN}}, id="among others"),
+    ],
+)
+def test_an_unknown_kind_has_an_error_of_its_own(form: dict[str, Any]) -> None:
     with pytest.raises(UnknownScheduleError) as caught:
-        Schedule.from_json({"version": 1, "kind": "sunrise"})
+        Schedule.from_json(form)
 
     assert caught.value.kind == "sunrise"

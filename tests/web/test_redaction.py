@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import InvalidJobError, Retry, Scheduler
+from scheduler_async import Every, InvalidJobError, Retry, Scheduler
 from scheduler_async.testing import VirtualClock
 from scheduler_async.web import everyone
 from scheduler_async.web.application import PageApplication
@@ -21,6 +21,8 @@ EVERYWHERE = [
     *("/api/v1/jobs/acme/import/runs", "/api/v1/jobs/acme/import/explain", "/api/v1/attention", "/api/v1/changes"),
     *("/api/v1/jobs/acme/import/explain?at=2026-01-05T12:01:00Z", "/api/v1/runs/1", "/api/v1/runs/2", "/api/v1/runs/3"),
     *("/api/v1/runs/1/output", "/api/v1/runs/2/output", "/api/v1/jobs/default/report/runs", "/api/v1/health"),
+    *("/jobs", "/jobs/default/report", "/jobs/acme/import", "/jobs/acme/import?at=2026-01-05T12:01:00"),
+    *("/runs", "/runs/1", "/runs/2", "/runs/3", "/changes", "/timeline"),
 ]
 
 
@@ -37,6 +39,24 @@ async def test_without_payloads_no_answer_tells_of_them(shown: Scheduler, clock:
     for address, text in answers.items():
         for hidden in (SECRET, '"ops"', "to ops", "4711", "postgres://", '"ann"', "sent to"):
             assert hidden not in text, (address, hidden)
+
+
+@pytest.mark.parametrize("policy", [Retry.backoff(["1h"]), Retry.none(disable_after=1)], ids=["waits", "disabled"])
+async def test_an_error_of_any_length_is_left_out(shown: Scheduler, clock: VirtualClock, policy: Retry) -> None:
+    """Pages shorten sentences that cite an error. A part of the error is no longer equal to it."""
+
+    @shown.handler("talkative")
+    async def talkative() -> None:
+        raise ValueError("customer 4711, " * 400)
+
+    await shown.add_job(Every("1m"), handler="talkative", id="long", retry=policy)
+    await clock.advance("1m")
+
+    addresses = ("/", "/jobs/default/long", "/api/v1/jobs/default/long/explain", "/api/v1/attention")
+    async with visitor(page_of(shown), "lea look") as lea:
+        answers = {address: (await lea.get(address)).text for address in addresses}
+
+    assert [address for address, text in answers.items() if "4711" in text] == []
 
 
 async def test_what_is_left_out_is_named(page: PageApplication) -> None:

@@ -45,14 +45,16 @@ def rows_for(visit: Visit, rows: Iterable[RunRow]) -> list[RunRow]:
 
 def concern_for(visit: Visit, concern: Concern) -> Concern:
     """Return a concern as the visitor sees it."""
-    return forms.seen_concern(visit, replace(concern, cause=concern.cause[:LONGEST]))
+    seen = forms.seen_concern(visit, concern)
+    return replace(seen, cause=seen.cause[:LONGEST])
 
 
 def explanation_for(visit: Visit, job: Job, explanation: Explanation) -> str:
     """Return the sentence of an explanation as the visitor sees it."""
     run = explanation.run
     errors = [job.last_error, None if run is None else run.error]
-    return forms.sentence(visit, explanation.sentence[:LONGEST], errors) or ""
+    # An error that is cut would not be found in the sentence: hide first, cut last.
+    return (forms.sentence(visit, explanation.sentence, errors) or "")[:LONGEST]
 
 
 def change_for(visit: Visit, row: ChangeRow) -> ChangeRow:

@@ -451,14 +451,15 @@ class Scheduler(Reading, Overviewing, Steering):
         check_key(id, namespace)
         return await self._editor.update(namespace, id, changes, revision=check_count(revision, "revision"))
 
-    async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
+    async def remove_job(self, id: str, *, namespace: str = "default", revision: int | None = None) -> Job:
         """Remove a job, and return it as it was. `run_log` and `changes` keep its rows for `keep_removed`.
 
         A run in progress is cancelled. A run that removes its own job goes on, and is recorded when it ends. If another
-        process is about to start the job, the call waits until it has started, for half a second at most.
+        process is about to start the job, the call waits until it has started, for half a second at most. *revision* is
+        that of `update_job`.
         """
         check_key(id, namespace)
-        return await self._editor.remove(namespace, id)
+        return await self._editor.remove(namespace, id, check_count(revision, "revision"))
 
     async def pause_job(
         self,

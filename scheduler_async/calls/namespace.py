@@ -174,9 +174,9 @@ class Namespace:
         check_key(id, self.name)
         return await self._editor.update(self.name, id, changes, self._quota, check_count(revision, "revision"))
 
-    async def remove_job(self, id: str) -> Job:
+    async def remove_job(self, id: str, *, revision: int | None = None) -> Job:
         """Remove a job, and return it as it was. See `Scheduler.remove_job`."""
-        return await self._scheduler.remove_job(id, namespace=self.name)
+        return await self._scheduler.remove_job(id, namespace=self.name, revision=revision)
 
     async def pause_job(
         self, id: str, *, reason: str | None = None, until: str | datetime | timedelta | None = None

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import (
     InvalidJobError,
-    JobChangedError,
     JobDisabledError,
     JobExistsError,
     JobNotFoundError,
@@ -131,8 +130,7 @@ class Editor:
         """Apply *changes* to a job, and nothing else, if *quota* allows it and if the job has this *revision*."""
 
         def changes_of(job: Job) -> Mapping[str, Any]:
-            if revision is not None and job.revision != revision:
-                raise JobChangedError(id, namespace, job.revision)
+            edits.check_revision(job, revision)
             return changes
 
         return await self.update_by(namespace, id, changes_of, quota)
@@ -228,20 +226,20 @@ class Editor:
 
     # ============================================================ removing
 
-    async def remove(self, namespace: str, id: str) -> Job:
-        """Remove a job, and cancel its run unless that run asks for it."""
+    async def remove(self, namespace: str, id: str, revision: int | None = None) -> Job:
+        """Remove a job if it has this *revision*, and cancel its run unless that run asks for it."""
         await self._engine.ready()
-        remove = partial(self._remove_and_tell, namespace, id)
+        remove = partial(self._remove_and_tell, namespace, id, revision)
         job, ran_here = await self._engine.session.deciding.asked(lambda: self._ask(remove()))
         if not ran_here:
             await self._engine.session.claimer.begun_elsewhere(job)
         return job
 
-    async def _remove_and_tell(self, namespace: str, id: str) -> tuple[Job, bool]:
+    async def _remove_and_tell(self, namespace: str, id: str, revision: int | None) -> tuple[Job, bool]:
         session = self._engine.session
         caller = session.runner.current()
         own_run = None if caller is None else caller.claimed.id
-        removed = await self._store.remove(namespace, id, self._clock.micros(), own_run, current_actor())
+        removed = await self._store.remove(namespace, id, self._clock.micros(), own_run, current_actor(), revision)
         job = _existing(removed, id, namespace)
         runs = [active for active in session.runner if active.claimed.uid == job.uid]
         for active in runs:

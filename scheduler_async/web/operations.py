@@ -70,12 +70,12 @@ async def cancel(visit: Visit, run_id: int, *, reason: str | None = None) -> Run
     return await visit.run(run_id)
 
 
-async def remove(visit: Visit, namespace: str, id: str) -> Job:
-    """Remove a job, and return it as it was."""
+async def remove(visit: Visit, namespace: str, id: str, *, revision: int | None = None) -> Job:
+    """Remove a job, if it still has this *revision*, and return it as it was."""
     visit.require(Action.REMOVE)
     await visit.job(namespace, id)
     with recorded(visit):
-        return await visit.scheduler.remove_job(id, namespace=namespace)
+        return await visit.scheduler.remove_job(id, namespace=namespace, revision=revision)
 
 
 async def add(visit: Visit, namespace: str, id: str | None, described: Mapping[str, Any]) -> Job:

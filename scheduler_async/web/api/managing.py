@@ -94,8 +94,7 @@ async def patch(visit: Visit) -> Response:
 async def remove(visit: Visit) -> Response:
     """Remove a job. Its runs and changes stay readable for a while."""
     job = await visit.named_job()
-    _check_revision(visit, job)
-    await operations.remove(visit, job.namespace, job.id)
+    await operations.remove(visit, job.namespace, job.id, revision=_check_revision(visit, job))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

@@ -509,8 +509,9 @@ class Scheduler(Reading, Overviewing, Steering):
     ) -> Namespace:
         """Return a view that can see and change only the jobs of one namespace, for a tenant or a plugin.
 
-        The view has every job method of the scheduler, without the argument *namespace*. Its limits hold for what is
-        done through the view; over one of them, it raises `QuotaError` and changes nothing:
+        The view has every job method of the scheduler, without the argument *namespace*. Its jobs can follow only jobs
+        of the same namespace with `After`. Its limits hold for what is done through the view; over one of them, it
+        raises `QuotaError` and changes nothing:
 
         user_id=None
             The *user_id* of jobs that are added without one.

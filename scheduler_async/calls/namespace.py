@@ -167,7 +167,8 @@ class Namespace:
     async def update_job(self, id: str, *, revision: int | None = None, **changes: Unpack[JobChanges]) -> Job:
         """Change the fields that are given, and no others; return the changed job. See `Scheduler.update_job`.
 
-        Raise `QuotaError` if the view does not allow the handler of the job, or its new payload, metadata or cursor.
+        Raise `QuotaError` if the view does not allow the handler of the job, or its new schedule, payload, metadata or
+        cursor.
         """
         if "namespace" in changes:
             raise TypeError("Namespace.update_job() takes no namespace: it changes jobs of its own. Leave it out.")

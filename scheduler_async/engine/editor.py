@@ -45,7 +45,9 @@ from scheduler_async.timekeeping.instants import Micros
 CALL = {"handler", "payload"}
 
 # The JSON of a job whose size the quota of a tenant limits.
-LIMITED = ("payload", "metadata")
+SIZED = ("payload", "metadata")
+# An edit may leave these as they are, even if the quota does not allow them.
+LIMITED = (*SIZED, "schedule")
 
 # How a declared job was changed, in the record of the change.
 DECLARED = "declaration"
@@ -273,7 +275,9 @@ class Editor:
     def _check_quota(self, spec: JobSpec, quota: Quota, given: Container[str]) -> None:
         """Raise `QuotaError` unless *quota* allows the handler of *spec*, and the fields that are *given*."""
         quota.check_handler(self._handlers.name_of(spec.handler))
-        for field in LIMITED:
+        if "schedule" in given:
+            quota.check_schedule(spec.schedule)
+        for field in SIZED:
             if field in given:
                 quota.check_payload(getattr(spec.description, f"{field}_json"), field)
 

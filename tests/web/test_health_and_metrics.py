@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_async import Every, Scheduler, StoreError
+from scheduler_async.web import everyone
 from scheduler_async.web.application import PageApplication
 from tests.cast import NewScheduler
 from tests.web.visitors import page_of, visitor
@@ -27,6 +28,17 @@ async def test_a_scheduler_that_has_not_started_lives_and_is_not_ready(idle: Sch
     assert (alive.status_code, ready.status_code) == (200, 503)
     assert ready.json() == {"status": "stopped"}
     assert int(ready.headers["retry-after"]) > 0
+
+
+async def test_a_store_that_cannot_be_read_is_a_state_and_not_a_sentence(path: Path) -> None:
+    """Everybody who reaches the port could read the path or the address of the store."""
+    path.write_bytes(b"the database of another program" * 100)
+    page = PageApplication(Scheduler(path), access=everyone("look"), is_standalone=True)
+
+    async with visitor(page, None) as client:
+        answers = [await client.get(address) for address in ("/healthz", "/readyz")]
+
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(503, {"status": "failing"})] * 2
 
 
 async def test_metrics_are_in_the_format_of_prometheus(page: PageApplication) -> None:

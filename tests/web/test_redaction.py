@@ -59,6 +59,24 @@ async def test_an_error_of_any_length_is_left_out(shown: Scheduler, clock: Virtu
     assert [address for address, text in answers.items() if "4711" in text] == []
 
 
+async def test_a_secret_is_masked_wherever_a_text_is_cut(shown: Scheduler, clock: VirtualClock) -> None:
+    @shown.handler("talkative")
+    async def talkative() -> None:
+        raise ValueError(f"cannot reach postgres://ann:{SECRET * 50}@db " * 150)
+
+    await shown.add_job(Every("1m"), handler="talkative", id="long", retry=Retry.backoff(["1h"]))
+    await clock.advance("1m")
+    (row,) = await shown.run_log("long")
+
+    async with visitor(page_of(shown)) as anna:
+        answers = {
+            address: (await anna.get(address)).text for address in ("/", "/jobs/default/long", f"/runs/{row.id}")
+        }
+
+    assert [address for address, text in answers.items() if "cannot reach" not in text or SECRET in text] == []
+    assert SECRET not in Redaction().text(f"postgres://ann:{SECRET * 50}@db " * 800)
+
+
 async def test_what_is_left_out_is_named(page: PageApplication) -> None:
     async with visitor(page, "lea look") as lea:
         job = (await lea.get("/api/v1/jobs/default/report")).json()
@@ -95,6 +113,22 @@ async def test_with_payloads_secrets_are_masked_all_the_same(page: PageApplicati
         ("Authorization: Bearer abc.def", f"Authorization: Bearer {MASK}"),
         ('{"client_secret": "pa55", "a": 1}', f'{{"client_secret": "{MASK}", "a": 1}}'),
         ("AWS_SECRET_ACCESS_KEY=abc/def", f"AWS_SECRET_ACCESS_KEY={MASK}"),
+        ("Authorization: token ghp_x", f"Authorization: {MASK}"),
+        ("Cookie: a=1; session=x\nnext", f"Cookie: {MASK}\nnext"),
+        ("{'Cookie': b'a=1; b=2', 'a': 1}", f"{{'Cookie': b'{MASK}', 'a': 1}}"),
+        ("{'Authorization': 'Bearer abc', 'a': 1}", f"{{'Authorization': 'Bearer {MASK}', 'a': 1}}"),
+        ('"password": "a b,c", "a": 1', f'"password": "{MASK}", "a": 1'),
+        (r'"password": "a\"b", "a": 1', f'"password": "{MASK}", "a": 1'),
+        (r"{\"password\": \"a b\", \"a\": 1}", rf"{{\"password\": \"{MASK}\", \"a\": 1}}"),
+        ("password='a b\nnext line", f"password='{MASK}\nnext line"),
+        ("tokens: [a, b]", f"tokens: {MASK}"),
+        ("token=" + "x" * 5_000, f"token={MASK}"),
+        ("backup --password pa55 --to x", f"backup --password {MASK} --to x"),
+        ("backup --no-password --to x", "backup --no-password --to x"),
+        ("https://ghp_x@github.com/a, http://b@c", f"https://{MASK}@github.com/a, http://{MASK}@c"),
+        ("https://ann:pa55@example.com", f"https://ann:{MASK}@example.com"),
+        ("ssh://git@github.com/a@b", "ssh://git@github.com/a@b"),
+        ("https://example.com/?to=a@b.c", "https://example.com/?to=a@b.c"),
         ("a token is needed", "a token is needed"),
         ("https://example.com/a:b@c", "https://example.com/a:b@c"),
         (7, 7),
@@ -147,7 +181,12 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["password" * 20_000, "a:" * 80_000, "token-" * 40_000, "://a:" * 40_000, "secret= " * 30_000]
+    "text",
+    [
+        *("password" * 20_000, "a:" * 80_000, "token-" * 40_000, "://a:" * 40_000, "secret= " * 30_000),
+        *("--token " * 30_000, "token='" * 30_000, "token=\\'" * 30_000, "https://a@" * 25_000, "cookie: " * 30_000),
+    ],
+    ids=lambda text: text[:10],
 )
 def test_masking_long_texts_takes_no_long_time(text: str) -> None:
     """Each of these has made a simpler pattern look again and again."""

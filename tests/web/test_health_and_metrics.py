@@ -60,11 +60,13 @@ async def test_a_tenant_has_no_figures_of_all(page: PageApplication) -> None:
     async with visitor(page, "tina look tenants=acme") as tina:
         text = (await tina.get("/metrics")).text
         health = (await tina.get("/api/v1/health")).json()
+        nodes = (await tina.get("/api/v1/nodes")).json()
 
     assert "scheduler_node" not in text
     assert 'namespace="default"' not in text
     assert health["counts"]["total"] == {"n": 2, "exact": True}
     assert health["lateness"] is None
+    assert nodes["items"] == []
 
 
 async def test_a_store_that_fails_is_a_sentence_and_recovers_by_itself(new_scheduler: NewScheduler, path: Path) -> None:

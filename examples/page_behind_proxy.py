@@ -7,6 +7,7 @@ at https://example.com/tools/jobs/:
         proxy_pass http://127.0.0.1:8000/;              # with the "/": nginx removes the prefix
         proxy_set_header Host $host;                    # the page compares it with the origin of a form
         proxy_set_header X-Forwarded-User $remote_user; # who has logged in at the proxy
+        proxy_set_header X-Forwarded-For $remote_addr;  # of each address, five windows are updated live
     }
 
 The access rule trusts that header, so visitors must not reach the application past the proxy: let it listen on

@@ -207,7 +207,7 @@ class JobNotFoundError(_JobError, LookupError):
 
 
 class QuotaError(SchedulerError, ValueError):
-    """A tenant may not do this: the *limit* of its *namespace* is "handlers", "max_jobs" or "max_payload"."""
+    """A tenant may not do this: a *limit* of its *namespace*, "handlers", "max_jobs", "max_payload" or "schedule"."""
 
     def __init__(self, message: str, namespace: str, limit: str) -> None:
         super().__init__(message)

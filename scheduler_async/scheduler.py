@@ -455,14 +455,15 @@ class Scheduler(Reading, Overviewing, Steering):
         check_key(id, namespace)
         return await self._editor.update(namespace, id, changes, revision=check_count(revision, "revision"))
 
-    async def remove_job(self, id: str, *, namespace: str = "default") -> Job:
+    async def remove_job(self, id: str, *, namespace: str = "default", revision: int | None = None) -> Job:
         """Remove a job, and return it as it was. `run_log` and `changes` keep its rows for `keep_removed`.
 
         A run in progress is cancelled. A run that removes its own job goes on, and is recorded when it ends. If another
-        process is about to start the job, the call waits until it has started, for half a second at most.
+        process is about to start the job, the call waits until it has started, for half a second at most. *revision* is
+        that of `update_job`.
         """
         check_key(id, namespace)
-        return await self._editor.remove(namespace, id)
+        return await self._editor.remove(namespace, id, check_count(revision, "revision"))
 
     async def pause_job(
         self,
@@ -512,8 +513,9 @@ class Scheduler(Reading, Overviewing, Steering):
     ) -> Namespace:
         """Return a view that can see and change only the jobs of one namespace, for a tenant or a plugin.
 
-        The view has every job method of the scheduler, without the argument *namespace*. Its limits hold for what is
-        done through the view; over one of them, it raises `QuotaError` and changes nothing:
+        The view has every job method of the scheduler, without the argument *namespace*. Its jobs can follow only jobs
+        of the same namespace with `After`. Its limits hold for what is done through the view; over one of them, it
+        raises `QuotaError` and changes nothing:
 
         user_id=None
             The *user_id* of jobs that are added without one.

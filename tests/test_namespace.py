@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from scheduler_async import (
+    After,
     At,
     Every,
     InvalidJobError,
@@ -256,6 +257,30 @@ async def test_a_payload_has_its_largest_size_in_bytes(idle: Scheduler, worker: 
     assert len(await idle.list_jobs()) == 1
     await idle.add_job(Manual(), handler="work", id="b", namespace="mine", payload=too_large)
     assert (await view.update_job("b", name="Large already")).payload == too_large
+
+
+async def test_a_tenant_follows_only_its_own_jobs(idle: Scheduler) -> None:
+    """Its runs would tell when the jobs of others run and how they end."""
+    view = idle.namespace("mine")
+    theirs = After("a", "any", namespace="other")
+    own = await view.add_job(After("a", namespace="mine"), handler="work", id="b")
+    await idle.add_job(theirs, handler="work", id="c", namespace="mine")
+    before = await idle.list_jobs()
+
+    for call in (
+        view.add_job(theirs, handler="work"),
+        view.schedule(theirs, handler="work", id="b"),
+        view.add_jobs([JobSpec(Manual(), handler="work"), JobSpec(theirs, handler="work")]),
+        view.update_job("b", schedule=theirs),
+        view.update_job("b", schedule=theirs, payload=1),
+    ):
+        with pytest.raises(QuotaError, match='may not follow jobs of namespace "other", only its own') as caught:
+            await call
+        assert caught.value.limit == "schedule"
+
+    assert await idle.list_jobs() == before
+    assert (await view.update_job(own.id, schedule=After("a"))).schedule == After("a")
+    assert (await view.update_job("c", name="C")).schedule == theirs, "what somebody else has set up may stay"
 
 
 async def test_the_jobs_of_a_namespace_are_counted(new_scheduler: NewScheduler, anywhere: str) -> None:

@@ -167,16 +167,17 @@ class Namespace:
     async def update_job(self, id: str, *, revision: int | None = None, **changes: Unpack[JobChanges]) -> Job:
         """Change the fields that are given, and no others; return the changed job. See `Scheduler.update_job`.
 
-        Raise `QuotaError` if the view does not allow the handler of the job, or its new payload, metadata or cursor.
+        Raise `QuotaError` if the view does not allow the handler of the job, or its new schedule, payload, metadata or
+        cursor.
         """
         if "namespace" in changes:
             raise TypeError("Namespace.update_job() takes no namespace: it changes jobs of its own. Leave it out.")
         check_key(id, self.name)
         return await self._editor.update(self.name, id, changes, self._quota, check_count(revision, "revision"))
 
-    async def remove_job(self, id: str) -> Job:
+    async def remove_job(self, id: str, *, revision: int | None = None) -> Job:
         """Remove a job, and return it as it was. See `Scheduler.remove_job`."""
-        return await self._scheduler.remove_job(id, namespace=self.name)
+        return await self._scheduler.remove_job(id, namespace=self.name, revision=revision)
 
     async def pause_job(
         self, id: str, *, reason: str | None = None, until: str | datetime | timedelta | None = None

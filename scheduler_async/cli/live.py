@@ -170,7 +170,8 @@ def backfilling(backfill: Backfill) -> Iterator[Callable[[Backfill], None]]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bars:
         bar = bars.add_task(name_of(backfill.namespace, backfill.job_id), total=backfill.total)
 

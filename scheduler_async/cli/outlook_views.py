@@ -17,6 +17,7 @@ from scheduler_async.jobs.json_forms import plain
 from scheduler_async.schedules.at import At
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping import time_format
+from scheduler_async.timekeeping.instants import LAST, from_micros, span, to_micros
 
 # More runs than a reader wants to see one by one, and more jobs than a timeline shows at a glance.
 MANY_RUNS, MANY_JOBS = 20, 30
@@ -39,7 +40,7 @@ def show_preview(upcoming: Sequence[Upcoming], window: timedelta) -> None:
     timeline = draw_timeline(
         [one for one in upcoming if one.job.key in drawn],
         begin,
-        begin + window,
+        from_micros(min(to_micros(begin) + span(window), LAST)),
         width=min(screen.width, 120),
         zone=HERE,
         ascii=screen.encoding.lower() != "utf-8",

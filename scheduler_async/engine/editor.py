@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from scheduler_async.engine.engine import Engine
 from scheduler_async.errors import (
     InvalidJobError,
-    JobChangedError,
     JobDisabledError,
     JobExistsError,
     JobNotFoundError,
@@ -46,7 +45,9 @@ from scheduler_async.timekeeping.instants import Micros
 CALL = {"handler", "payload"}
 
 # The JSON of a job whose size the quota of a tenant limits.
-LIMITED = ("payload", "metadata")
+SIZED = ("payload", "metadata")
+# An edit may leave these as they are, even if the quota does not allow them.
+LIMITED = (*SIZED, "schedule")
 
 # What an edit of other fields leaves as another program may have stored it.
 GIVEN = ("schedule", *LIMITED)
@@ -134,8 +135,7 @@ class Editor:
         """Apply *changes* to a job, and nothing else, if *quota* allows it and if the job has this *revision*."""
 
         def changes_of(job: Job) -> Mapping[str, Any]:
-            if revision is not None and job.revision != revision:
-                raise JobChangedError(id, namespace, job.revision)
+            edits.check_revision(job, revision)
             return changes
 
         return await self.update_by(namespace, id, changes_of, quota)
@@ -231,20 +231,20 @@ class Editor:
 
     # ============================================================ removing
 
-    async def remove(self, namespace: str, id: str) -> Job:
-        """Remove a job, and cancel its run unless that run asks for it."""
+    async def remove(self, namespace: str, id: str, revision: int | None = None) -> Job:
+        """Remove a job if it has this *revision*, and cancel its run unless that run asks for it."""
         await self._engine.ready()
-        remove = partial(self._remove_and_tell, namespace, id)
+        remove = partial(self._remove_and_tell, namespace, id, revision)
         job, ran_here = await self._engine.session.deciding.asked(lambda: self._ask(remove()))
         if not ran_here:
             await self._engine.session.claimer.begun_elsewhere(job)
         return job
 
-    async def _remove_and_tell(self, namespace: str, id: str) -> tuple[Job, bool]:
+    async def _remove_and_tell(self, namespace: str, id: str, revision: int | None) -> tuple[Job, bool]:
         session = self._engine.session
         caller = session.runner.current()
         own_run = None if caller is None else caller.claimed.id
-        removed = await self._store.remove(namespace, id, self._clock.micros(), own_run, current_actor())
+        removed = await self._store.remove(namespace, id, self._clock.micros(), own_run, current_actor(), revision)
         job = _existing(removed, id, namespace)
         runs = [active for active in session.runner if active.claimed.uid == job.uid]
         for active in runs:
@@ -279,7 +279,9 @@ class Editor:
     def _check_quota(self, spec: JobSpec, quota: Quota, given: Container[str]) -> None:
         """Raise `QuotaError` unless *quota* allows the handler of *spec*, and the fields that are *given*."""
         quota.check_handler(self._handlers.name_of(spec.handler))
-        for field in LIMITED:
+        if "schedule" in given:
+            quota.check_schedule(spec.schedule)
+        for field in SIZED:
             if field in given:
                 quota.check_payload(getattr(spec.description, f"{field}_json"), field)
 

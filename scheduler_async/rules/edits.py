@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler_async.errors import JobEndedError
+from scheduler_async.errors import JobChangedError, JobEndedError
 from scheduler_async.jobs.description import field_of
 from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.events import EventKind
@@ -31,6 +31,12 @@ from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import Micros
 
 # ---------------------------------------------------------------- edits
+
+
+def check_revision(job: Job, revision: int | None) -> None:
+    """Raise `JobChangedError` unless *job* has this *revision*. None is any."""
+    if revision is not None and job.revision != revision:
+        raise JobChangedError(job.id, job.namespace, job.revision)
 
 
 def add(spec: JobSpec, *, id: str, handler: str, now: Micros) -> Job:

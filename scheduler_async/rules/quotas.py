@@ -1,10 +1,12 @@
-"""The limits of a tenant: how many jobs, which handlers, and how much JSON with a job. Pure: no I/O, no async."""
+"""The limits of a tenant: how many jobs, which handlers and schedules, and how much JSON. Pure: no I/O, no async."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from scheduler_async.errors import QuotaError, quoted
+from scheduler_async.schedules.after import After
+from scheduler_async.schedules.base import Schedule
 
 
 class Quota(Struct, frozen=True, kw_only=True):
@@ -24,6 +26,16 @@ class Quota(Struct, frozen=True, kw_only=True):
                 f"Namespace {quoted(self.namespace)} may not use handler {quoted(handler)}. Its handlers: {allowed}.",
                 self.namespace,
                 "handlers",
+            )
+
+    def check_schedule(self, schedule: Schedule) -> None:
+        """Raise `QuotaError` if *schedule* follows a job of another namespace: its runs would tell of those jobs."""
+        if isinstance(schedule, After) and schedule.namespace not in (None, self.namespace):
+            raise QuotaError(
+                f"Namespace {quoted(self.namespace)} may not follow jobs of namespace {quoted(schedule.namespace)}, "
+                "only its own. Leave out the namespace of After.",
+                self.namespace,
+                "schedule",
             )
 
     def check_payload(self, payload_json: str, what: str = "payload") -> None:

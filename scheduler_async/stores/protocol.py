@@ -91,12 +91,18 @@ class Store(Protocol):
         """
 
     async def remove(
-        self, namespace: str, id: str, now: Micros, own_run: int | None = None, by: Actor = NO_ACTOR
+        self,
+        namespace: str,
+        id: str,
+        now: Micros,
+        own_run: int | None = None,
+        by: Actor = NO_ACTOR,
+        revision: int | None = None,
     ) -> Job | None:
         """Remove a job, and return it as it was. Its runs and changes remain until `purge_removed`.
 
         A run in progress is recorded as cancelled, unless it is *own_run*, the run that removes its own job. That run
-        continues and is recorded when it ends.
+        continues and is recorded when it ends. If the job has another *revision*, raise `JobChangedError`.
         """
 
     async def get(self, namespace: str, id: str) -> Job | None:

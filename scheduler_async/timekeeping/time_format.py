@@ -17,9 +17,9 @@ class ReadersZone(tzinfo):
         """Return the same moment on the reader's clock, which may show that time twice."""
         try:
             there = moment.replace(tzinfo=UTC).astimezone()
+            first = there.replace(tzinfo=None, fold=0).astimezone()
         except (OverflowError, ValueError):  # at the end of the calendar
             return moment.replace(tzinfo=self)
-        first = there.replace(tzinfo=None, fold=0).astimezone()
         return there.replace(tzinfo=self, fold=int(first.utcoffset() != there.utcoffset()))
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:

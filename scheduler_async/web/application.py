@@ -126,7 +126,6 @@ class PageApplication:
         """Return the answer to a request, whatever happens."""
         place = place_of(request.scope)
         visit = Visit(site=self._site, access=NOBODY, request=request, links=Links(place.depth))
-        route: Route | None = None
         try:
             check_host(request.headers, self._hosts)
             if place.at_root_without_slash is not None:
@@ -135,10 +134,10 @@ class PageApplication:
                 visit, route = await self._admit(visit, place)
                 response = await route.handler(visit)
         except SchedulerError as error:
-            response = _refusal(visit, place, route, error)
+            response = _refusal(visit, place, error)
         except Exception as error:  # a bug, or an error of the host application; the visitor must not see it
             say(ERROR, "The page cannot answer %s %s", request.method, place.path, exc_info=error)
-            response = _refusal(visit, place, route, InternalError())
+            response = _refusal(visit, place, InternalError())
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         return response
@@ -199,12 +198,11 @@ def _add_slash(segment: str, query: bytes) -> Response:
     return Response(status_code=HTTPStatus.TEMPORARY_REDIRECT, headers={"location": location})
 
 
-def _refusal(visit: Visit, place: Place, route: Route | None, error: SchedulerError) -> Response:
+def _refusal(visit: Visit, place: Place, error: SchedulerError) -> Response:
     """Return the answer to a request that failed: problem details for programs, a page for people."""
     status, headers = status_of(error), headers_of(error)
     problem = problem_of(error)
-    is_api = place.segments[0] == "api" if route is None else route.is_api
-    if is_api:
+    if place.is_for_programs:
         return problem_response(problem, headers)
     try:
         response = visit.html("error.html", status, problem=problem)

@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from scheduler_async.calls import json_output
-from scheduler_async.jobs.answers import Explanation, Node
+from scheduler_async.jobs.answers import Explanation
 from scheduler_async.jobs.history import THE_SCHEDULER, ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_forms import Form, plain
@@ -94,12 +94,6 @@ def seen_concern(visit: Visit, concern: Concern) -> Concern:
         said, colon, _ = cause.partition(": ")
         cause = f"{said}: {LEFT_OUT}" if colon else cause
     return replace(concern, cause=sentence(visit, cause) or "", effect=sentence(visit, concern.effect) or "")
-
-
-def node_form(visit: Visit, node: Node) -> Form:
-    """Return a scheduler on the store. How much it runs concerns all namespaces together."""
-    form = json_output.node_form(node)
-    return form if visit.access.namespaces is None else {**form, "running": None}
 
 
 def sentence(visit: Visit, text: str | None, errors: Iterable[str | None] = ()) -> str | None:

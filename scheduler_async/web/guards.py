@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
+
 from scheduler_async.errors import InvalidJobError, quoted
 from scheduler_async.web.access import bearer_of
 from scheduler_async.web.errors import BadRequestError, BodyTooLargeError, CrossSiteError, WrongHostError
@@ -80,10 +82,13 @@ async def read_body(chunks: AsyncIterator[bytes], headers: Mapping[str, str]) ->
     if len(announced) > 20 or int(announced) > LARGEST_BODY:
         raise too_large
     body = bytearray()
-    async for chunk in chunks:
-        body += chunk
-        if len(body) > LARGEST_BODY:
-            raise too_large
+    try:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > LARGEST_BODY:
+                raise too_large
+    except ClientDisconnect:
+        raise BadRequestError("The request ended before its body was complete.") from None
     return bytes(body)
 
 

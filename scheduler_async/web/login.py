@@ -16,8 +16,13 @@ async def log_in(visit: Visit) -> Response:
     login = visit.site.login
     if login is None:
         raise PageNotFoundError("There is no page at this address.", "The overview links to all pages.")
-    if visit.request.method == "HEAD":  # a preview of the link must not use it up
+    request = visit.request
+    if request.method == "HEAD":  # a preview of the link must not use it up
         return Response()
+    if login.has_logged_in(request.cookies):  # a restored tab, or a second click
+        return visit.redirect(visit.links.root, HTTPStatus.SEE_OTHER)
+    if "prefetch" in request.headers.get("sec-purpose", ""):  # the browser asks again when somebody wants the page
+        return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
     session = login.redeem(visit.query.get("key", ""))
     if session is None:
         raise NoAccessError("This link has been used, or it is not valid.", "Start the page again to get a new one.")

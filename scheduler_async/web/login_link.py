@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 
 from scheduler_async.web.access import Access, Asking, is_same
 
@@ -26,8 +27,12 @@ class LoginLink:
 
     def __call__(self, request: Asking) -> Access | None:
         """Return the access of a browser with the cookie."""
-        given = request.cookies.get(self.cookie)
-        return self._granted if given is not None and is_same(given, self._session) else None
+        return self._granted if self.has_logged_in(request.cookies) else None
+
+    def has_logged_in(self, cookies: Mapping[str, str]) -> bool:
+        """Return whether *cookies* are those of the browser that has opened the link."""
+        given = cookies.get(self.cookie)
+        return given is not None and is_same(given, self._session)
 
     def redeem(self, key: str) -> str | None:
         """Return the value of the cookie for the *key* in the link. It works once."""

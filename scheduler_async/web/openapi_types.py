@@ -168,7 +168,6 @@ def all_schemas() -> dict[str, Form]:
         node["properties"].pop(name)
         node["required"].remove(name)
     node["properties"] |= {"lease": {"type": "number"}, "clock_skew": {"type": "number"}}
-    node["properties"]["running"] = {"type": ["integer", "null"]}
     health = object_of(Health)
     health["properties"] |= {"ok": {"type": "boolean"}, "lateness": {"type": ["number", "null"]}}
     health["properties"]["counts"] = {"anyOf": [object_of(Counts), {"type": "null"}]}

@@ -12,6 +12,8 @@ from scheduler_async.jobs.history import Action, acting_as
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.run import RunRow
+from scheduler_async.schedules.after import After
+from scheduler_async.schedules.base import Schedule
 from scheduler_async.web.errors import ForbiddenError
 from scheduler_async.web.visit import Visit
 
@@ -70,12 +72,12 @@ async def cancel(visit: Visit, run_id: int, *, reason: str | None = None) -> Run
     return await visit.run(run_id)
 
 
-async def remove(visit: Visit, namespace: str, id: str) -> Job:
-    """Remove a job, and return it as it was."""
+async def remove(visit: Visit, namespace: str, id: str, *, revision: int | None = None) -> Job:
+    """Remove a job, if it still has this *revision*, and return it as it was."""
     visit.require(Action.REMOVE)
     await visit.job(namespace, id)
     with recorded(visit):
-        return await visit.scheduler.remove_job(id, namespace=namespace)
+        return await visit.scheduler.remove_job(id, namespace=namespace, revision=revision)
 
 
 async def add(visit: Visit, namespace: str, id: str | None, described: Mapping[str, Any]) -> Job:
@@ -85,6 +87,7 @@ async def add(visit: Visit, namespace: str, id: str | None, described: Mapping[s
         raise ForbiddenError(
             f"You may not add jobs to the namespace {quoted(namespace)}.", "Choose a namespace of yours.", "namespace"
         )
+    _check_followed(visit, described["schedule"])
     with recorded(visit):
         return await visit.scheduler.add_job(id=id, namespace=namespace, **described)
 
@@ -92,8 +95,20 @@ async def add(visit: Visit, namespace: str, id: str | None, described: Mapping[s
 async def edit(visit: Visit, job: Job, changes: Mapping[str, Any], *, revision: int | None = None) -> Job:
     """Change fields of a job that the visitor has found, if it still has this *revision*."""
     visit.require(Action.EDIT)
+    if "schedule" in changes and changes["schedule"] != job.schedule:
+        _check_followed(visit, changes["schedule"])
     with recorded(visit):
         return await visit.scheduler.update_job(job.id, namespace=job.namespace, revision=revision, **changes)
+
+
+def _check_followed(visit: Visit, schedule: Schedule) -> None:
+    """Refuse a schedule that follows a job that the visitor cannot see: its own runs would tell how those end."""
+    if isinstance(schedule, After) and schedule.namespace is not None and not visit.access.sees(schedule.namespace):
+        raise ForbiddenError(
+            f"You may not follow jobs of the namespace {quoted(schedule.namespace)}.",
+            "Choose a job in a namespace of yours.",
+            "schedule",
+        )
 
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]

@@ -28,11 +28,20 @@ HIDDEN_IN_CHANGES = ("payload", "metadata", "cursor")
 
 # A word that may be a URL with a password.
 _WORD = re.compile(r"""[^\s"'<>]+""")
-# A name before a value, as in "--password=…", "token: …", '"dsn": "…"' or "Authorization: Bearer …".
+# Before the host of a website, a single word is a token: "https://token@host".
+_TOKEN = re.compile(r"""(?:(?<=http://)|(?<=https://))[^\s"'<>/?#@:]+:?(?=@)""", re.IGNORECASE)
+# A name before a value, as in "--password …", "token: …", '"dsn": "…"' or "Authorization: Bearer …".
 _NAME = re.compile(
-    r"""(?<![\w-])(?P<name>[\w-]{1,200})["']?\s{0,3}[=:]\s{0,3}(?:(?:bearer|basic)\s{1,3})?["']?""", re.IGNORECASE
+    r"""(?<![\w-])(?:(?P<option>--[\w-]{1,200})[ \t]{1,3}(?!-)|(?P<name>[\w-]{1,200})\\{0,3}["']?\s{0,3}[=:]\s{0,3})"""
 )
-_VALUE = re.compile(r"""[^\s"'&,;}\])]{1,4096}""")
+_SCHEME = r"(?:(?:bearer|basic)\s{1,3})?"
+# In quotes, it goes to the next quote of this kind, or to the end of the line. JSON inside JSON escapes its quotes.
+_PLAIN = r"""[^\s"'&,;}\])]"""
+_QUOTED = rf"""[bfru]{{0,2}}(?P<quote>\\{{0,3}}["']){_SCHEME}(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\r\n]))++)"""
+_VALUE = re.compile(rf"""{_QUOTED}|{_SCHEME}(?P<plain>[\[{{(][^\r\n]*|{_PLAIN}+)""", re.IGNORECASE)
+# Headers have values of several words.
+_HEADERS = ("authorization", "cookie", "cookies")
+_VALUE_OF_HEADER = re.compile(rf"{_QUOTED}|{_SCHEME}(?P<plain>{_PLAIN}[^\r\n]*)", re.IGNORECASE)
 _LONGEST_TEXT = 256 * 1024
 _LONGEST_NAME = 200
 
@@ -69,24 +78,30 @@ class Redaction:
         return self._masked_text(value) if isinstance(value, str) else value
 
     def _masked_text(self, text: str) -> str:
-        text = text[:_LONGEST_TEXT]
+        if len(text) > _LONGEST_TEXT:
+            text = text[:_LONGEST_TEXT].rsplit(maxsplit=1)[0]  # a part of a URL would not be found
         if not (_may_have_url(text) or _is_secret(text, self.names)):
             return text
         return "".join(map(self._masked_line, _lines_of(text)))
 
     def _masked_line(self, text: str) -> str:
         if _may_have_url(text):
-            text = _WORD.sub(_without_password, text)
+            text = _TOKEN.sub(MASK, _WORD.sub(_without_password, text))
         return self._with_masks(text) if _is_secret(text, self.names) else text
 
     def _with_masks(self, text: str) -> str:
         parts: list[str] = []
         done = 0
         for found in _NAME.finditer(text):
-            if found.end() >= done and self.is_secret(found["name"]) and (value := _VALUE.match(text, found.end())):
-                parts += text[done : found.end()], MASK
+            name = found["name"] or found["option"]
+            if found.end() >= done and self.is_secret(name) and (value := _value_of(name).match(text, found.end())):
+                parts += text[done : value.start(value.lastgroup or 0)], MASK
                 done = value.end()
         return text if not parts else "".join((*parts, text[done:]))
+
+
+def _value_of(name: str) -> re.Pattern[str]:
+    return _VALUE_OF_HEADER if name.lower().endswith(_HEADERS) else _VALUE
 
 
 def _without_password(word: re.Match[str]) -> str:

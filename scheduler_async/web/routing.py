@@ -17,6 +17,9 @@ from scheduler_async.web.visit import Handler
 
 API = "api"
 
+FOR_PROGRAMS = frozenset({API, "feed", "metrics", "healthz", "readyz"})
+"""How addresses begin that programs ask for. People ask for the others, in a browser."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -54,11 +57,6 @@ class Route:
         return tuple(self.path.split("/"))
 
     @property
-    def is_api(self) -> bool:
-        """Whether errors are answered for programs."""
-        return self.segments[0] == API or self.is_open or self.path in ("feed", "metrics")
-
-    @property
     def is_described(self) -> bool:
         """Whether it belongs to the API."""
         return self.segments[0] == API
@@ -79,6 +77,11 @@ class Place:
     def path(self) -> str:
         """The path below the root."""
         return "/" + "/".join(self.segments)
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Whether errors are answered for programs, and not for people."""
+        return self.segments[0] in FOR_PROGRAMS
 
 
 def place_of(scope: Scope) -> Place:

@@ -43,7 +43,7 @@ class Feed:
         self._scheduler = scheduler
         self._waiting: dict[Sight, set[asyncio.Future[str]]] = {}
         self._known: dict[Sight, str] = {}
-        self._by_client: Counter[str] = Counter()
+        self._by_client: Counter[str | None] = Counter()
         self._watcher: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -57,8 +57,11 @@ class Feed:
         """How many requests wait."""
         return self._by_client.total()
 
-    async def change_after(self, mark: str, access: Access, client: str) -> str | None:
-        """Return the new mark of what *access* sees once it is not *mark*, or None after two seconds."""
+    async def change_after(self, mark: str, access: Access, client: str | None) -> str | None:
+        """Return the new mark of what *access* sees once it is not *mark*, or None after two seconds.
+
+        None is a *client* that the server does not know, as at a Unix socket: it may be many visitors.
+        """
         sight: Sight = None if access.namespaces is None else frozenset(access.namespaces)
         found = await self._scheduler.mark(namespaces=sight)
         if found != mark or self._is_closed:
@@ -88,9 +91,10 @@ class Feed:
                     change.set_result("")
 
     @contextmanager
-    def _place(self, client: str) -> Iterator[None]:
+    def _place(self, client: str | None) -> Iterator[None]:
         """Keep a place among those that wait, or raise `TooManyWaitingError`."""
-        if self._by_client[client] >= MOST_OF_A_CLIENT or self.waits >= MOST_WAITING:
+        is_greedy = client is not None and self._by_client[client] >= MOST_OF_A_CLIENT
+        if is_greedy or self.waits >= MOST_WAITING:
             raise TooManyWaitingError(
                 f"{self._by_client[client]} requests of this visitor are waiting for changes, {self.waits} in all.",
                 "Close some of the windows that show the page.",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_commands import call, prepared, well
+from tests.cli.test_commands import call, on_terminal, prepared, well
 
 __all__ = ["prepared"]  # a fixture
 
@@ -33,6 +33,16 @@ def test_a_backfill_runs_here_and_says_how_it_went(here: Path) -> None:
     assert (again["total"], again["done"], again["state"]) == (1, 1, "done")
     rows = json.loads(well(here, "log", "report", "--json").out)
     assert [row["trigger"] for row in rows] == ["backfill"] * 6
+
+
+def test_the_name_beside_the_progress_bar_is_not_taken_for_markup(here: Path) -> None:
+    """It ended the command after the backfill had been made."""
+    well(here, "add", "[/x][red]y", "echo hello", "--cron", "0 * * * *", "--tz", "UTC")
+
+    seen = on_terminal(here, "backfill", "[/x][red]y", "2026-01-05T00:00Z", "2026-01-05T02:00Z", env={"TERM": "xterm"})
+
+    assert "2 of 2 done" in seen
+    assert "[/x][red]y" in seen.partition("Backfill 1")[0]
 
 
 def test_a_failed_backfill_is_a_failure(here: Path) -> None:

@@ -39,6 +39,7 @@ from scheduler_async import (
     Delay,
     Every,
     Job,
+    JobChangedError,
     JobExistsError,
     JobSpec,
     Manual,
@@ -622,6 +623,17 @@ async def test_removing_what_is_not_there_says_so(store: Store) -> None:
     assert await store.remove("default", "b", NOON) is None
     assert await store.remove("other", "a", NOON) is None
     assert await ids(store) == ["a"]
+
+
+async def test_a_job_is_removed_only_as_it_was_read(store: Store) -> None:
+    """Somebody else may have edited it since."""
+    await add(store, "a")
+    read = await job_of(store, "a")
+
+    with pytest.raises(JobChangedError):
+        await store.remove("default", "a", NOON, revision=read.revision + 1)
+    assert await job_of(store, "a") == read
+    assert await store.remove("default", "a", NOON, revision=read.revision) == read
 
 
 async def test_the_late_end_of_a_removed_job_is_refused(store: Store, node: int) -> None:

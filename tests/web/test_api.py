@@ -363,6 +363,29 @@ async def test_of_two_edits_of_one_revision_one_is_refused(anna: Client) -> None
     assert sorted(answer.status_code for answer in answers) == [200] + [412] * 7
 
 
+async def test_patches_at_once_are_all_merged(anna: Client) -> None:
+    """None of them says a revision, so all of them succeed, and none may undo another."""
+    bodies: list[Any] = [{"payload": {f"key {number}": number}} for number in range(8)]
+
+    answers = await asyncio.gather(*(anna.patch(JOB, json=body, headers={"If-Match": "*"}) for body in bodies))
+
+    assert [answer.status_code for answer in answers] == [200] * 8
+    payload = (await get(anna, "jobs/default/report"))["payload"]
+    assert [payload[f"key {number}"] for number in range(8)] == [*range(8)]
+
+
+async def test_a_job_that_was_edited_meanwhile_is_not_removed(anna: Client, shown: Scheduler) -> None:
+    """The visitor has not seen what would be lost."""
+    tag = {"If-Match": '"1"'}
+
+    edited, removed = await asyncio.gather(
+        anna.patch(JOB, json={"name": "x"}, headers=tag), anna.delete(JOB, headers=tag)
+    )
+
+    assert (edited.status_code, removed.status_code) == (200, 412)
+    assert await shown.get_job("report") is not None
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

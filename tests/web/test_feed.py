@@ -146,7 +146,15 @@ async def test_one_client_has_five_places(feed: Feed) -> None:
     assert feed.waits == 0
 
 
-async def waiting_more(feed: Feed, who: str) -> asyncio.Task[str | None]:
+async def test_visitors_whom_the_server_cannot_tell_apart_are_not_taken_for_one(feed: Feed) -> None:
+    """At a Unix socket, all visitors of a proxy come from nowhere."""
+    tasks = [await waiting_more(feed, None) for _ in range(6)]
+
+    feed.close()
+    assert await asyncio.gather(*tasks) == [None] * 6
+
+
+async def waiting_more(feed: Feed, who: str | None) -> asyncio.Task[str | None]:
     before = feed.waits
     task = asyncio.create_task(feed.change_after("1", ANNA, who))
     async with asyncio.timeout(PATIENCE):

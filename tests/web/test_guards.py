@@ -158,6 +158,25 @@ async def test_a_large_body_is_refused_before_it_is_kept(page: PageApplication) 
     assert sum(sent) < 10 * LARGEST_BODY
 
 
+async def test_a_visitor_who_leaves_is_no_bug(page: PageApplication, caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody could fill the log with tracebacks."""
+    events = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return events.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"x-visitor", b"anna manage"), (b"sec-fetch-site", b"same-origin")]
+    scope = {"type": "http", "method": "POST", "path": PAUSE, "query_string": b"", "headers": headers}
+    await page(scope, receive, send)
+
+    assert sent[0]["status"] == 400
+    assert not [record for record in caplog.records if "cannot answer" in record.message]
+
+
 @pytest.mark.parametrize("length", ["-1", "x", "1e3", "٣", "9" * 500])
 async def test_a_content_length_that_is_no_number_is_refused(page: PageApplication, length: str) -> None:
     async with visitor(page) as client:

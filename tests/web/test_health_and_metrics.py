@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_async import Every, Scheduler, StoreError
+from scheduler_async.web import everyone
 from scheduler_async.web.application import PageApplication
 from tests.cast import NewScheduler
 from tests.web.visitors import page_of, visitor
@@ -29,6 +30,17 @@ async def test_a_scheduler_that_has_not_started_lives_and_is_not_ready(idle: Sch
     assert int(ready.headers["retry-after"]) > 0
 
 
+async def test_a_store_that_cannot_be_read_is_a_state_and_not_a_sentence(path: Path) -> None:
+    """Everybody who reaches the port could read the path or the address of the store."""
+    path.write_bytes(b"the database of another program" * 100)
+    page = PageApplication(Scheduler(path), access=everyone("look"), is_standalone=True)
+
+    async with visitor(page, None) as client:
+        answers = [await client.get(address) for address in ("/healthz", "/readyz")]
+
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(503, {"status": "failing"})] * 2
+
+
 async def test_metrics_are_in_the_format_of_prometheus(page: PageApplication) -> None:
     async with visitor(page, "prometheus look", site=False) as client:
         answer = await client.get("/metrics")
@@ -48,11 +60,13 @@ async def test_a_tenant_has_no_figures_of_all(page: PageApplication) -> None:
     async with visitor(page, "tina look tenants=acme") as tina:
         text = (await tina.get("/metrics")).text
         health = (await tina.get("/api/v1/health")).json()
+        nodes = (await tina.get("/api/v1/nodes")).json()
 
     assert "scheduler_node" not in text
     assert 'namespace="default"' not in text
     assert health["counts"]["total"] == {"n": 2, "exact": True}
     assert health["lateness"] is None
+    assert nodes["items"] == []
 
 
 async def test_a_store_that_fails_is_a_sentence_and_recovers_by_itself(new_scheduler: NewScheduler, path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_async import InvalidJobError, Retry, Scheduler
+from scheduler_async import Every, InvalidJobError, Retry, Scheduler
 from scheduler_async.testing import VirtualClock
 from scheduler_async.web import everyone
 from scheduler_async.web.application import PageApplication
@@ -21,6 +21,8 @@ EVERYWHERE = [
     *("/api/v1/jobs/acme/import/runs", "/api/v1/jobs/acme/import/explain", "/api/v1/attention", "/api/v1/changes"),
     *("/api/v1/jobs/acme/import/explain?at=2026-01-05T12:01:00Z", "/api/v1/runs/1", "/api/v1/runs/2", "/api/v1/runs/3"),
     *("/api/v1/runs/1/output", "/api/v1/runs/2/output", "/api/v1/jobs/default/report/runs", "/api/v1/health"),
+    *("/jobs", "/jobs/default/report", "/jobs/acme/import", "/jobs/acme/import?at=2026-01-05T12:01:00"),
+    *("/runs", "/runs/1", "/runs/2", "/runs/3", "/changes", "/timeline"),
 ]
 
 
@@ -37,6 +39,42 @@ async def test_without_payloads_no_answer_tells_of_them(shown: Scheduler, clock:
     for address, text in answers.items():
         for hidden in (SECRET, '"ops"', "to ops", "4711", "postgres://", '"ann"', "sent to"):
             assert hidden not in text, (address, hidden)
+
+
+@pytest.mark.parametrize("policy", [Retry.backoff(["1h"]), Retry.none(disable_after=1)], ids=["waits", "disabled"])
+async def test_an_error_of_any_length_is_left_out(shown: Scheduler, clock: VirtualClock, policy: Retry) -> None:
+    """Pages shorten sentences that cite an error. A part of the error is no longer equal to it."""
+
+    @shown.handler("talkative")
+    async def talkative() -> None:
+        raise ValueError("customer 4711, " * 400)
+
+    await shown.add_job(Every("1m"), handler="talkative", id="long", retry=policy)
+    await clock.advance("1m")
+
+    addresses = ("/", "/jobs/default/long", "/api/v1/jobs/default/long/explain", "/api/v1/attention")
+    async with visitor(page_of(shown), "lea look") as lea:
+        answers = {address: (await lea.get(address)).text for address in addresses}
+
+    assert [address for address, text in answers.items() if "4711" in text] == []
+
+
+async def test_a_secret_is_masked_wherever_a_text_is_cut(shown: Scheduler, clock: VirtualClock) -> None:
+    @shown.handler("talkative")
+    async def talkative() -> None:
+        raise ValueError(f"cannot reach postgres://ann:{SECRET * 50}@db " * 150)
+
+    await shown.add_job(Every("1m"), handler="talkative", id="long", retry=Retry.backoff(["1h"]))
+    await clock.advance("1m")
+    (row,) = await shown.run_log("long")
+
+    async with visitor(page_of(shown)) as anna:
+        answers = {
+            address: (await anna.get(address)).text for address in ("/", "/jobs/default/long", f"/runs/{row.id}")
+        }
+
+    assert [address for address, text in answers.items() if "cannot reach" not in text or SECRET in text] == []
+    assert SECRET not in Redaction().text(f"postgres://ann:{SECRET * 50}@db " * 800)
 
 
 async def test_what_is_left_out_is_named(page: PageApplication) -> None:
@@ -75,6 +113,22 @@ async def test_with_payloads_secrets_are_masked_all_the_same(page: PageApplicati
         ("Authorization: Bearer abc.def", f"Authorization: Bearer {MASK}"),
         ('{"client_secret": "pa55", "a": 1}', f'{{"client_secret": "{MASK}", "a": 1}}'),
         ("AWS_SECRET_ACCESS_KEY=abc/def", f"AWS_SECRET_ACCESS_KEY={MASK}"),
+        ("Authorization: token ghp_x", f"Authorization: {MASK}"),
+        ("Cookie: a=1; session=x\nnext", f"Cookie: {MASK}\nnext"),
+        ("{'Cookie': b'a=1; b=2', 'a': 1}", f"{{'Cookie': b'{MASK}', 'a': 1}}"),
+        ("{'Authorization': 'Bearer abc', 'a': 1}", f"{{'Authorization': 'Bearer {MASK}', 'a': 1}}"),
+        ('"password": "a b,c", "a": 1', f'"password": "{MASK}", "a": 1'),
+        (r'"password": "a\"b", "a": 1', f'"password": "{MASK}", "a": 1'),
+        (r"{\"password\": \"a b\", \"a\": 1}", rf"{{\"password\": \"{MASK}\", \"a\": 1}}"),
+        ("password='a b\nnext line", f"password='{MASK}\nnext line"),
+        ("tokens: [a, b]", f"tokens: {MASK}"),
+        ("token=" + "x" * 5_000, f"token={MASK}"),
+        ("backup --password pa55 --to x", f"backup --password {MASK} --to x"),
+        ("backup --no-password --to x", "backup --no-password --to x"),
+        ("https://ghp_x@github.com/a, http://b@c", f"https://{MASK}@github.com/a, http://{MASK}@c"),
+        ("https://ann:pa55@example.com", f"https://ann:{MASK}@example.com"),
+        ("ssh://git@github.com/a@b", "ssh://git@github.com/a@b"),
+        ("https://example.com/?to=a@b.c", "https://example.com/?to=a@b.c"),
         ("a token is needed", "a token is needed"),
         ("https://example.com/a:b@c", "https://example.com/a:b@c"),
         (7, 7),
@@ -127,7 +181,12 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["password" * 20_000, "a:" * 80_000, "token-" * 40_000, "://a:" * 40_000, "secret= " * 30_000]
+    "text",
+    [
+        *("password" * 20_000, "a:" * 80_000, "token-" * 40_000, "://a:" * 40_000, "secret= " * 30_000),
+        *("--token " * 30_000, "token='" * 30_000, "token=\\'" * 30_000, "https://a@" * 25_000, "cookie: " * 30_000),
+    ],
+    ids=lambda text: text[:10],
 )
 def test_masking_long_texts_takes_no_long_time(text: str) -> None:
     """Each of these has made a simpler pattern look again and again."""

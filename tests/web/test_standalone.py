@@ -63,8 +63,11 @@ async def test_the_link_works_once_and_leaves_a_cookie(jobs: Scheduler, shared: 
             assert (await stranger.get("/api/v1/jobs")).status_code == 401
             assert (await stranger.get("/login", params={"key": "guess"})).status_code == 401
             assert (await stranger.head(link)).status_code == 200, "a preview does not use it up"
+            assert (await browser.get(link, headers={"Sec-Purpose": "prefetch;prerender"})).status_code == 503
             first = await browser.get(link)
-            assert (await stranger.get(link)).status_code == 401
+            again, used = await browser.get(link), await stranger.get(link)
+            assert (again.status_code, "set-cookie" in again.headers) == (303, False), "a restored tab goes on"
+            assert (used.status_code, 'name="key"' in used.text) == (401, True), "a page that takes another key"
             cookie = first.headers["set-cookie"]
             assert "HttpOnly" in cookie
             assert "SameSite=Strict" in cookie

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from scheduler_async import Every, Manual, Scheduler
+from scheduler_async import After, Every, Manual, Scheduler
 from scheduler_async.testing import VirtualClock
 from scheduler_async.web.application import ROUTES, PageApplication
 from tests.cast import NOON
@@ -56,6 +56,36 @@ async def test_a_tenant_adds_jobs_to_its_own_namespaces_alone(page: PageApplicat
 
     assert (elsewhere.status_code, own.status_code) == (403, 201)
     assert [job.namespace for job in await shown.list_jobs() if job.id == "new"] == ["acme"]
+
+
+async def test_a_tenant_follows_only_jobs_that_it_sees(page: PageApplication, shown: Scheduler) -> None:
+    """The runs would tell when the jobs of others run, and how they end."""
+    theirs = {"kind": "after", "job": "report", "outcome": "any", "namespace": "default"}
+    own = {**theirs, "job": "import", "namespace": "acme"}
+    body = {"handler": "talk", "namespace": "acme"}
+    place, added = "/api/v1/jobs/acme/by-hand", await shown.get_job("by-hand", namespace="acme")
+
+    async with visitor(page, "tina manage tenants=acme") as tina:
+        refused = [
+            await tina.post("/api/v1/jobs", json={**body, "schedule": theirs}),
+            await tina.put("/api/v1/jobs/acme/new", json={"handler": "talk", "schedule": theirs}),
+            await tina.put(place, json={"handler": "talk", "schedule": theirs}),
+            await tina.patch(place, json={"schedule": theirs}),
+            await tina.patch(place, json={"schedule": {**theirs, "job": "nothing"}}),
+        ]
+        unchanged = await shown.get_job("by-hand", namespace="acme")
+        accepted = [
+            await tina.post("/api/v1/jobs", json={**body, "schedule": own}),
+            await tina.patch(place, json={"schedule": own}),
+        ]
+        await shown.update_job("by-hand", namespace="acme", schedule=After("report", namespace="default"))
+        kept = await tina.put(place, json=(await tina.get(place)).json())
+
+    assert {(answer.status_code, answer.json()["field"]) for answer in refused} == {(403, "schedule")}
+    assert len({answer.text for answer in refused}) == 1, "the answer does not tell whether the job exists"
+    assert unchanged == added
+    assert [answer.status_code for answer in accepted] == [201, 200]
+    assert kept.status_code == 200, "what somebody else has set up may stay"
 
 
 async def test_many_jobs_are_those_of_the_tenant(page: PageApplication, shown: Scheduler) -> None:

@@ -13,6 +13,7 @@ from scheduler_async.jobs.enums import Outcome, Phase
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import Skip
+from scheduler_async.rules.edits import check_revision
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import removal
@@ -69,12 +70,19 @@ class JobWork(SuccessorWork):
         return jobs[-1].uid if len(jobs) == limit else None
 
     def remove(
-        self, namespace: str, id: str, now: Micros, own_run: int | None = None, by: Actor = NO_ACTOR
+        self,
+        namespace: str,
+        id: str,
+        now: Micros,
+        own_run: int | None = None,
+        by: Actor = NO_ACTOR,
+        revision: int | None = None,
     ) -> Job | None:
         record = self._find(namespace, id)
         if record is None:
             return None
         job = record.job
+        check_revision(job, revision)
         self._let_go(record, rows_of_removal(self.decisions, job, now), now)
         self._write_changes([removal(job, now, by)])
         others = [run for run in record.held if run != own_run]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.history import NO_ACTOR, Actor
 from scheduler_async.jobs.job import Job
+from scheduler_async.rules.edits import check_revision
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
@@ -231,10 +232,12 @@ class JobWork(SuccessorWork):
         now: Micros,
         own_run: int | None = None,
         by: Actor = NO_ACTOR,
+        revision: int | None = None,
     ) -> Job | None:
         job = await self._lock(db, namespace, id)
         if job is None:
             return None
+        check_revision(job, revision)
         await db.execute(REMOVE_JOBS, [job.uid], now)
         await db.execute(UNLINK, [job.uid])
         await self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])

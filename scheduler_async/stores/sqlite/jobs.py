@@ -11,6 +11,7 @@ from typing import Final
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.history import NO_ACTOR, Actor
 from scheduler_async.jobs.job import Job
+from scheduler_async.rules.edits import check_revision
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
@@ -233,10 +234,12 @@ class JobWork(SuccessorWork):
         now: Micros,
         own_run: int | None = None,
         by: Actor = NO_ACTOR,
+        revision: int | None = None,
     ) -> Job | None:
         job = self._find_job(db, namespace, id)
         if job is None:
             return None
+        check_revision(job, revision)
         db.execute(REMOVE, (now, job.uid))
         db.execute(UNLINK, (job.uid,))
         self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])

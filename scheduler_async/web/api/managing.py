@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -73,29 +74,20 @@ async def put(visit: Visit) -> Response:
 async def patch(visit: Visit) -> Response:
     """Change the fields that are given, as JSON Merge Patch does: null takes a field away, objects are merged."""
     given = parameters.body(visit, (*WITH_ZONE, "cursor"))
-    job = await visit.named_job()
-    revision = _check_revision(visit, job)
-    changes = {name: merged(_current(job, name), value) for name, value in given.items() if name != "tz"}
-    if "tz" in given:
-        changes["tz"] = given["tz"]
-    for name in ("schedule", "handler"):
-        if name in changes and changes[name] is None:
-            raise ParameterError(f"A job cannot be without {name}.", "Pass another one.", name)
-    cleared = {name: USUAL[name] for name, value in changes.items() if value is None and name in USUAL}
-    cursor = {"cursor": changes.pop("cursor")} if "cursor" in changes else {}
-    _check_no_mask(cursor)
-    rest = {name: value for name, value in changes.items() if name not in cleared}
-    if not given:
-        return answers.job_answer(visit, job)
-    changed = {**cleared, **(_read(rest) if rest else {}), **cursor}
-    return answers.job_answer(visit, await operations.edit(visit, job, changed, revision=revision))
+    while True:
+        job = await visit.named_job()
+        _check_revision(visit, job)
+        if not given:
+            return answers.job_answer(visit, job)
+        changes = _changes_of(job, given)
+        with suppress(JobChangedError):  # an edit came in between: merge with that one
+            return answers.job_answer(visit, await operations.edit(visit, job, changes, revision=job.revision))
 
 
 async def remove(visit: Visit) -> Response:
     """Remove a job. Its runs and changes stay readable for a while."""
     job = await visit.named_job()
-    _check_revision(visit, job)
-    await operations.remove(visit, job.namespace, job.id)
+    await operations.remove(visit, job.namespace, job.id, revision=_check_revision(visit, job))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -121,6 +113,21 @@ def merged(value: Json, patch: Json) -> Json:
 
 def _current(job: Job, name: str) -> Json:
     return plain(getattr(job, name))
+
+
+def _changes_of(job: Job, given: Mapping[str, Json]) -> dict[str, Any]:
+    """Return the changes of *job* that a merge patch means."""
+    changes = {name: merged(_current(job, name), value) for name, value in given.items() if name != "tz"}
+    if "tz" in given:
+        changes["tz"] = given["tz"]
+    for name in ("schedule", "handler"):
+        if name in changes and changes[name] is None:
+            raise ParameterError(f"A job cannot be without {name}.", "Pass another one.", name)
+    cleared = {name: USUAL[name] for name, value in changes.items() if value is None and name in USUAL}
+    cursor = {"cursor": changes.pop("cursor")} if "cursor" in changes else {}
+    _check_no_mask(cursor)
+    rest = {name: value for name, value in changes.items() if name not in cleared}
+    return {**cleared, **(_read(rest) if rest else {}), **cursor}
 
 
 def _described(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,7 +207,7 @@ def _check_revision(visit: Visit, job: Job) -> int | None:
         raise JobChangedError(job.id, job.namespace, job.revision)
     if unwanted is not None and _matches(unwanted.replace("W/", ""), job):
         raise RevisionError("A job of this name exists.", "Choose another name, or leave out If-None-Match.")
-    return None if wanted is None else job.revision
+    return None if wanted in (None, "*") else job.revision
 
 
 def _check_absent(visit: Visit) -> None:

@@ -15,15 +15,16 @@ from scheduler_async.web.visit import Visit
 
 HIDDEN = "(hidden)"
 
-# Pages show the beginning of long texts, so no more of them needs to be searched for secrets.
+# Pages show the beginning of long texts, so no more lines of them need to be searched for secrets.
 LONGEST = 2_000
 
 
 def text_for(visit: Visit, text: str | None, longest: int = LONGEST) -> str | None:
     """Return the beginning of an error, a message or an output as the visitor sees it."""
-    if text is None:
-        return None
-    return visit.site.redaction.text(text[:longest]) if visit.access.payloads else HIDDEN
+    if text is None or not visit.access.payloads:
+        return None if text is None else HIDDEN
+    end = text.find("\n", longest)  # a part of a secret would not be found, and a secret ends with its line
+    return visit.site.redaction.text(text if end < 0 else text[:end])[:longest]
 
 
 def row_for(visit: Visit, row: RunRow) -> RunRow:
@@ -45,14 +46,16 @@ def rows_for(visit: Visit, rows: Iterable[RunRow]) -> list[RunRow]:
 
 def concern_for(visit: Visit, concern: Concern) -> Concern:
     """Return a concern as the visitor sees it."""
-    return forms.seen_concern(visit, replace(concern, cause=concern.cause[:LONGEST]))
+    seen = forms.seen_concern(visit, concern)
+    return replace(seen, cause=seen.cause[:LONGEST])
 
 
 def explanation_for(visit: Visit, job: Job, explanation: Explanation) -> str:
     """Return the sentence of an explanation as the visitor sees it."""
     run = explanation.run
     errors = [job.last_error, None if run is None else run.error]
-    return forms.sentence(visit, explanation.sentence[:LONGEST], errors) or ""
+    # An error that is cut would not be found in the sentence: hide first, cut last.
+    return (forms.sentence(visit, explanation.sentence, errors) or "")[:LONGEST]
 
 
 def change_for(visit: Visit, row: ChangeRow) -> ChangeRow:

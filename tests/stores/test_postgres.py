@@ -17,11 +17,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Scheduler, StoreError
+from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Scheduler, StoreBusyError, StoreError
 from scheduler_async.engine import membership, troubles
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.run import Ending
 from scheduler_async.stores.messages import JobFilter, RunFilter
+from scheduler_async.stores.postgres import pages
 from scheduler_async.stores.postgres import schema as postgres_schema
 from scheduler_async.stores.postgres import store as postgres
 from scheduler_async.stores.postgres.claims import (
@@ -31,6 +32,7 @@ from scheduler_async.stores.postgres.claims import (
     SOON,
 )
 from scheduler_async.stores.postgres.texts import kept, original
+from scheduler_async.stores.searches import JobSearch
 from scheduler_async.timekeeping.instants import DAY, MINUTE, Micros, from_micros
 from tests import postgres_server
 from tests.postgres_server import ELSEWHERE, Server, own_server, tidy_up, url_of_schema, url_of_server
@@ -711,6 +713,34 @@ async def test_a_transaction_whose_connection_is_lost_changes_nothing(
 
     assert (await edit(store, "a", name="Newer")).name == "Newer"
     assert claimed_ids(await claim(store, node)) == ["a"]
+
+
+async def test_a_statement_that_was_canceled_is_not_asked_again(
+    url: str, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that takes too long would take twice as long, and its connection works."""
+    monkeypatch.setitem(pages.PAGE_PLANS, "statement_timeout", "50ms")
+    search = JobSearch(now=NOON, limit=5)
+    store = PostgresStore(url)
+    await store.open()
+    await store.jobs_page(search)
+    before = store._pages._connection
+
+    async with admin.transaction():
+        await admin.execute("LOCK TABLE job")
+        with pytest.raises(StoreBusyError, match="Narrow the search"):
+            await store.jobs_page(search)
+        waiting = asyncio.create_task(edit(store, "a", name="New"))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        waits = "NOT granted AND relation = 'job'::regclass"
+        await admin.execute(f"SELECT pg_cancel_backend(pid) FROM pg_locks WHERE {waits}")
+        with pytest.raises(StoreError, match="canceled a statement") as refused:
+            await waiting
+
+    assert not isinstance(refused.value, StoreBusyError)
+    assert store._pages._connection is before
+    await add(store, "a")
+    await store.close()
 
 
 async def test_an_ending_whose_answer_was_lost_is_known_when_it_is_told_again(store: PostgresStore) -> None:

@@ -282,7 +282,8 @@ class PostgresStore:
                 if attempt == MAX_ATTEMPTS:
                     raise self._explained(error, link) from error
             except asyncpg.QueryCanceledError as error:
-                raise StoreBusyError(self.url, LONGEST) from error
+                is_page = link is self._pages
+                raise (StoreBusyError(self.url, LONGEST) if is_page else self._explained(error, link)) from error
             except (asyncpg.PostgresError, *LOST) as error:
                 if isinstance(error, StoreError):
                     raise
@@ -320,6 +321,8 @@ class PostgresStore:
             asyncpg.DeadlockDetectedError: "is too busy: other nodes keep changing the same jobs. Nothing was changed.",
             HandlersForgotten: "is too busy: other nodes removed and added the same handlers. Nothing was changed.",
             asyncpg.PostgresConnectionError: "cannot be reached: the connection was lost.",
+            asyncpg.QueryCanceledError: f"canceled a statement: {error}. Nothing was changed. Perhaps the role has a "
+            "statement_timeout that is too short.",
             asyncpg.OperatorInterventionError: "cannot be reached: the server closed the connection.",
             asyncpg.InterfaceError: "cannot be reached: the connection was lost.",
             asyncpg.InternalClientError: "cannot be reached: the connection was lost.",

@@ -21,7 +21,7 @@ from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Sche
 from scheduler_async.engine import membership, troubles
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.run import Ending
-from scheduler_async.stores.messages import JobFilter, RunFilter
+from scheduler_async.stores.messages import ChangeFilter, JobFilter, RunFilter
 from scheduler_async.stores.postgres import pages
 from scheduler_async.stores.postgres import schema as postgres_schema
 from scheduler_async.stores.postgres import store as postgres
@@ -757,6 +757,33 @@ async def test_an_ending_whose_answer_was_lost_is_known_when_it_is_told_again(st
     assert (second.job, second.skips, second.kind) == (first.job, first.skips, first.kind)
     assert [row.outcome for row in await store.list_runs(RunFilter())] == [Outcome.SKIPPED, Outcome.SUCCESS]
     assert await store.get("default", "a") == first.job
+
+
+async def test_an_ending_does_not_wait_for_edits(
+    store: PostgresStore, other: PostgresStore, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told to processes that wait for it; if that fails, it is recorded all the same."""
+    node = await store.join(identity("first"), NOON)
+    await add(store, "a")
+    await add(store, "b")
+    first, second = (await claim(store, node)).runs
+    await store.version()  # from here on it listens
+    awaited = [await other.ending_of(run.id) for run in (first, second)]
+    await store.version()  # the notifications have arrived
+
+    async with admin.transaction():
+        await admin.execute("LOCK TABLE change")
+        reading = asyncio.create_task(store.list_changes(ChangeFilter()))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        assert await finish(store, first) is not None
+    await reading
+    await awaited[0].wait()
+
+    async def fail(*_: Any) -> None:
+        raise StoreError("It is gone.")
+
+    monkeypatch.setattr(store, "_send", fail)
+    assert await finish(store, second) is not None
 
 
 async def test_a_caller_who_is_cancelled_leaves_no_transaction_behind(store: PostgresStore, admin: Any) -> None:

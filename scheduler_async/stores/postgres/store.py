@@ -176,12 +176,12 @@ class PostgresStore:
         event, is_new = self._awaited.event_of(run)
         if is_new:
             await self._ask(self._watch, _fetch, READ_VERSION)  # it listens from now on
-            await self._send([f"{AWAIT} {run}"])
+            await self._send(self._edits, [f"{AWAIT} {run}"])
         return event
 
-    async def _send(self, texts: Sequence[str]) -> None:
+    async def _send(self, link: Link, texts: Sequence[str]) -> None:
         for text in texts:
-            await self._ask(self._edits, _fetch, NOTIFY, self.schema, f"{self._token} {text}")
+            await self._ask(link, _fetch, NOTIFY, self.schema, f"{self._token} {text}")
 
     async def open(self) -> None:
         """Connect. Create the tables, or migrate older ones."""
@@ -490,7 +490,8 @@ class PostgresStore:
         left = await self._ask(self._runs, self._finish_at_once, ended, rules)
         if left is None:
             left = await self._record(self._runs, self._work.finish, ended, rules)
-        await self._send(self._awaited.ended(item.run.id for item in ended))
+        with suppress(StoreError):  # all is recorded, and callers that wait for a run look at it now and then
+            await self._send(self._runs, self._awaited.ended(item.run.id for item in ended))
         return left
 
     async def _finish_at_once(

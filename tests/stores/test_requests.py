@@ -572,7 +572,7 @@ async def test_no_question_about_requests_reads_a_whole_table_of_sqlite(statemen
     await made.open()
     await made.close()
     db = sqlite3.connect(tmp_path / "jobs.db")
-    names = {"handlers": "[]", "most": 1}
+    names = {"handlers": "[]", "most": 1, "but": "[]"}
     values: Any = names if ":handlers" in statement else [None] * statement.count("?")
 
     plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
@@ -587,7 +587,7 @@ async def test_no_question_about_requests_reads_a_whole_table_of_sqlite(statemen
     ("statement", "values"),
     [
         (postgres_requests.WAITING_RUNS, [1]),
-        (postgres_requests.LOCK_REQUESTED, [["h"], 10]),
+        (postgres_requests.LOCK_REQUESTED, [["h"], 10, 0]),
         (postgres_requests.SELECT_CANCELS, [1]),
         (postgres_requests.FORGET_OUTDATED, []),
         (postgres_requests.LOCK_REPORTED, [[1, 2]]),

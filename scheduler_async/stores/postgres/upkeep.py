@@ -90,7 +90,10 @@ LOCK_LONG_DISABLED: Final = f"""
 """
 WITH_PAUSE_END: Final = "FROM state s WHERE s.phase = 'paused' AND s.paused_until IS NOT NULL"
 LOCK_PAUSED: Final = f"""
-    {SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= $1 ORDER BY s.paused_until LIMIT $2 FOR UPDATE SKIP LOCKED
+    {SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= $1 AND s.uid <> ALL($3::bigint[])
+  ORDER BY s.paused_until
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
 """
 FIRST_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END}"
 NEXT_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until > $1"
@@ -118,8 +121,11 @@ class UpkeepWork(JobWork):
         return first
 
     async def resume_paused(self, db: Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
-        rows = await db.fetch(LOCK_PAUSED, now, limit)
-        paused = [job for job in (await self._jobs(db, rows)).values() if is_readable(job)] if rows else []
+        looked_at: list[int] = []
+        paused: list[Job] = []
+        while rows := await db.fetch(LOCK_PAUSED, now, limit - len(paused), looked_at):
+            looked_at += [row[0] for row in rows]  # unreadable jobs do not hide other ones
+            paused += [job for job in (await self._jobs(db, rows)).values() if is_readable(job)]
         resumed = all_resumed(self.decisions, paused, now)
         edits = [edit for _, edit in resumed]
         if edits:
@@ -129,7 +135,7 @@ class UpkeepWork(JobWork):
             await self._tell(db, [edit.job for edit in edits])
         if len(edits) == limit:
             return edits, now
-        if await db.fetchval(ARE_LOCKED, now, [row[0] for row in rows]):
+        if await db.fetchval(ARE_LOCKED, now, looked_at):
             return edits, now + SECOND
         return edits, await db.fetchval(NEXT_PAUSE_END, now)
 

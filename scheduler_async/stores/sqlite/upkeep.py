@@ -43,7 +43,7 @@ NOTE_FORGOTTEN: Final = f"""
 """
 PURGE_RUNS: Final = f"DELETE FROM run WHERE {OLD_RUNS}"
 WITH_PAUSE_END: Final = "FROM state s INDEXED BY state_paused WHERE s.phase = 'paused' AND s.paused_until IS NOT NULL"
-PAUSED_UNTIL: Final = f"{SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= ? ORDER BY s.paused_until LIMIT ?"
+PAUSED_UNTIL: Final = f"{SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= ? ORDER BY s.paused_until"
 FIRST_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until <= {LAST}"
 NEXT_PAUSE_END: Final = (
     f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until > ? AND s.paused_until <= {LAST}"
@@ -90,8 +90,11 @@ class UpkeepWork(JobWork):
         return first
 
     def resume_paused(self, db: sqlite3.Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
-        rows = db.execute(PAUSED_UNTIL, (now, limit)).fetchall()
-        paused = [job for job in self._jobs(db, rows).values() if is_readable(job)]
+        rows = db.execute(PAUSED_UNTIL, (now,))
+        paused: list[Job] = []
+        while len(paused) < limit and (some := rows.fetchmany(limit)):  # unreadable jobs do not hide other ones
+            paused += [job for job in self._jobs(db, some).values() if is_readable(job)][: limit - len(paused)]
+        rows.close()
         resumed = all_resumed(self.decisions, paused, now)
         edits = [edit for _, edit in resumed]
         UPDATE_ONLY_STATE.all(db, ((*state_values(edit.state), edit.job.uid) for edit in edits))

@@ -33,7 +33,7 @@ from scheduler_async.stores.postgres.claims import (
 )
 from scheduler_async.stores.postgres.texts import kept, original
 from scheduler_async.stores.searches import JobSearch
-from scheduler_async.timekeeping.instants import DAY, MINUTE, Micros, from_micros
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, Micros, from_micros
 from tests import postgres_server
 from tests.postgres_server import ELSEWHERE, Server, own_server, tidy_up, url_of_schema, url_of_server
 from tests.stores.test_conformance import (
@@ -51,6 +51,7 @@ from tests.stores.test_conformance import (
     ended,
     finish,
     identity,
+    on_terms,
 )
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(60)]
@@ -507,6 +508,33 @@ async def test_two_who_change_many_jobs_at_once_both_succeed(store: PostgresStor
     await asyncio.gather(*(rename(each, order) for each, order in ((store, names), (other, names[::-1])) * 5))
 
     assert {job.revision for job in await store.list_jobs(JobFilter())} == {11}
+
+
+async def test_a_backfill_leaves_an_occurrence_to_another_node_that_is_claiming_it(
+    store: PostgresStore, admin: Any
+) -> None:
+    """Otherwise it would run without a row."""
+    node = await store.join(identity("first"), NOON)
+    job = await add(store, "a", Every("1m"))
+    occurrences = [NOON - HOUR, NOON]
+    backfill = await store.add_backfill(job, occurrences, None, NOON, max_concurrent=9, again=False)
+    assert backfill is not None
+    terms = on_terms(node)
+
+    async with admin.transaction():
+        await admin.execute(
+            "INSERT INTO run (uid, scheduled_for, attempt, claimed_at, trigger) VALUES ($1, $2, 1, $2, 'schedule')",
+            job.uid,
+            NOON,
+        )
+        claiming = asyncio.create_task(store.claim_backfills(NOON, terms))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+    runs, again_at = await claiming
+
+    assert [run.scheduled_for for run in runs] == [NOON - HOUR]
+    assert again_at == NOON + SOON
+    (again,), _ = await store.claim_backfills(NOON + SOON, terms)
+    assert (again.scheduled_for, again.attempt) == (NOON, 2)
 
 
 async def test_a_claim_and_the_recovery_of_its_node_do_not_miss_each_other(

@@ -368,6 +368,21 @@ async def test_a_request_that_is_given_back_waits_again(store: Store, node: int,
     assert (again.id, again.payload_json, again.origin, again.attempt) == (run, "2", run, 1)
 
 
+async def test_a_request_is_given_back_once(store: Store, node: int) -> None:
+    """A release whose answer was lost is repeated. Another node may have taken the run meanwhile."""
+    await add(store, "a", Manual())
+    await asked(store)
+    claimed = await taken(store, node, NOON + SECOND)
+    await store.release([claimed])
+    other = await store.join(identity("other"), NOON)
+    again = await taken(store, other, NOON + MINUTE)
+
+    await store.release([claimed])
+
+    assert await store.held(other) == {again.id}
+    assert await store.claim_requested(NOON + MINUTE, terms(node)) == ([], False)
+
+
 # ---------------------------------------------------------------- cancelling
 
 

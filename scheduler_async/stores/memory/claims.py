@@ -185,7 +185,8 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
 
     def release(self, runs: Sequence[ClaimedRun]) -> None:
         tables = self._tables
-        ours = [run for run in runs if run.id in tables.owners]
+        # A run that was given back keeps its number, and may have been claimed again.
+        ours = [run for run in runs if run.id in tables.owners and tables.runs[run.id].claimed_at == run.claimed_at]
         jobs = {run.id: self._recounted(tables.jobs[run.uid].job) for run in ours}
         undone = put_back_all(self.decisions, jobs, ours)
         self._free(run.id for run in ours)

@@ -82,6 +82,8 @@ ADD_INSTANCES: Final = """
     INSERT INTO instance (run, uid, node) SELECT run, uid, $1 FROM unnest($2::bigint[], $3::bigint[]) AS c (run, uid)
 """
 ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[]) AND backfill IS NULL"
+# A run that was given back keeps its number, and another node may have claimed it since.
+CLAIMED_AT: Final = "SELECT id, claimed_at FROM run WHERE id = ANY($1::bigint[])"
 # A damaged row may name another job, which must not wait for that run, nor cancel it.
 COUNT_INSTANCES: Final = """
     SELECT i.uid, count(*)
@@ -212,6 +214,10 @@ class WorkBase:
         if instances:
             await self._recount(db, jobs)
             held |= {run.id: jobs[run.uid] for run in runs if run.id in instances and run.uid in jobs}
+        if given_back := [run for run in runs if run.id in held and run.waits_if_given_back]:
+            claimed_at = dict(await db.fetch(CLAIMED_AT, [run.id for run in given_back]))
+            gone = {run.id for run in given_back if claimed_at.get(run.id) != run.claimed_at}
+            held = {run: job for run, job in held.items() if run not in gone}
         return held
 
     async def _recount(self, db: Connection, jobs: dict[int, Job], held: Iterable[int] = ()) -> None:

@@ -31,6 +31,7 @@ from scheduler_async.stores.postgres.claims import (
     CLAIM_DUE_IN_SHARED_GROUPS,
     SOON,
 )
+from scheduler_async.stores.postgres.connection import Link
 from scheduler_async.stores.postgres.texts import kept, original
 from scheduler_async.stores.searches import JobSearch
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, Micros, from_micros
@@ -537,6 +538,51 @@ async def test_a_backfill_leaves_an_occurrence_to_another_node_that_is_claiming_
     assert (again.scheduled_for, again.attempt) == (NOON, 2)
 
 
+async def test_a_removal_cancels_the_runs_of_a_backfill_that_are_being_claimed(
+    store: PostgresStore, admin: Any
+) -> None:
+    """A caller may wait for such a run."""
+    job = await add(store, "a", Every("1m"))
+    assert await store.add_backfill(job, [NOON, NOON + HOUR], None, NOON, max_concurrent=9, again=False)
+
+    async with admin.transaction():
+        await admin.execute("SELECT FROM backfill FOR UPDATE")
+        removing = asyncio.create_task(store.remove("default", "a", NOON))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        await admin.execute(
+            "INSERT INTO run (id, uid, scheduled_for, attempt, claimed_at, trigger)"
+            " VALUES (1, $1, $2, 1, $2, 'backfill')",
+            job.uid,
+            NOON,
+        )
+        await admin.execute("INSERT INTO instance SELECT 1, uid, 1, number FROM backfill")
+    await removing
+
+    assert [row.outcome for row in await store.list_runs(RunFilter())] == [Outcome.CANCELLED]
+    assert await admin.fetchval("SELECT count(*) FROM instance") == 0
+
+
+async def test_an_ending_for_a_backfill_and_the_removal_of_its_job_wait_for_each_other(
+    store: PostgresStore, other: PostgresStore, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lock the same rows in the same order: neither is aborted."""
+    monkeypatch.setattr(postgres, "MAX_ATTEMPTS", 1)
+    node = await store.join(identity("first"), NOON)
+    job = await add(store, "a", Every("1m"))
+    assert await store.add_backfill(job, [NOON], None, NOON, max_concurrent=9, again=False)
+    ((run,), _) = await store.claim_backfills(NOON, on_terms(node))
+
+    async with admin.transaction():
+        await admin.execute("SELECT FROM instance FOR UPDATE")
+        ending = asyncio.create_task(finish(store, run))
+        await until(lambda: is_blocked(admin, store._runs))
+        removing = asyncio.create_task(other.remove("default", "a", NOON))
+        await until(lambda: is_blocked(admin, other._edits))
+
+    assert await ending is not None
+    assert await removing is not None
+
+
 async def test_a_claim_and_the_recovery_of_its_node_do_not_miss_each_other(
     store: PostgresStore, other: PostgresStore
 ) -> None:
@@ -563,6 +609,13 @@ async def test_a_claim_and_the_recovery_of_its_node_do_not_miss_each_other(
 IS_WAITED_FOR = """
     SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))
 """
+
+
+async def is_blocked(admin: Any, link: Link) -> bool:
+    """Whether a connection waits for a lock."""
+    assert link._connection is not None
+    pid = link._connection.get_server_pid()
+    return bool(await admin.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
 
 
 async def until(condition: Any) -> None:

@@ -86,8 +86,13 @@ COUNT_INTERRUPTED: Final = """
       FROM run
      WHERE uid = $1 AND scheduled_for = $2 AND attempt > 0 AND trigger <> 'manual' AND outcome = 'interrupted'
 """
+# Every transaction locks backfills before the owners and the rows of their runs.
 LOCK_BACKFILLS: Final = """
-    SELECT number, state FROM backfill WHERE number = ANY($1::bigint[]) ORDER BY number FOR UPDATE
+    SELECT number, state
+      FROM backfill
+     WHERE number IN (SELECT backfill FROM instance WHERE run = ANY($1::bigint[]))
+  ORDER BY number
+       FOR UPDATE
 """
 COUNT_ENDED: Final = "UPDATE backfill SET done = done + $2, failed = failed + $3 WHERE number = $1"
 END: Final = """
@@ -102,6 +107,13 @@ CANCEL_RUNS: Final = """
     INSERT INTO request (run, uid, kind, reason, at)
     SELECT run, uid, 'cancel', $2, $3 FROM instance WHERE backfill = $1
         ON CONFLICT DO NOTHING
+"""
+LOCK_BACKFILLS_OF_NODE: Final = f"""
+    SELECT number
+      FROM backfill
+     WHERE number IN (SELECT i.backfill FROM instance i WHERE {IS_INSTANCE_OF_NODE})
+  ORDER BY number
+       FOR UPDATE
 """
 LOCK_HELD_BY_BACKFILLS: Final = f"""
     {SELECT_STATE}, i.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -238,9 +250,10 @@ class BackfillWork(ClaimWork):
         """Count how runs of backfills ended. Return those of them that this node still owns."""
         if not ended:
             return set()
-        found = dict(await db.fetch(BACKFILLS_OF, [item.run.id for item in ended]))
+        ids = [item.run.id for item in ended]
+        states = dict(await db.fetch(LOCK_BACKFILLS, ids))
+        found = dict(await db.fetch(BACKFILLS_OF, ids))
         numbers = sorted(set(found.values()))
-        states = dict(await db.fetch(LOCK_BACKFILLS, numbers))
         running = {number for number, state in states.items() if state == "running"}
         interruptions = {item.run.id: await self._interruptions(db, item) for item in ended}
         told = endings(ended, found, running, interruptions)
@@ -262,7 +275,9 @@ class BackfillWork(ClaimWork):
 
     async def _release_for_backfills(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         """Undo claims for backfills whose handlers never started."""
-        found = dict(await db.fetch(BACKFILLS_OF, [run.id for run in runs]))
+        ids = [run.id for run in runs]
+        await db.execute(LOCK_BACKFILLS, ids)
+        found = dict(await db.fetch(BACKFILLS_OF, ids))
         ours = [run for run in runs if run.id in found]
         await db.execute(ADD_DUE, [found[run.id] for run in ours], [run.scheduled_for for run in ours])
         await db.execute(FREE_INSTANCES, list(found))

@@ -511,6 +511,26 @@ async def test_two_who_change_many_jobs_at_once_both_succeed(store: PostgresStor
     assert {job.revision for job in await store.list_jobs(JobFilter())} == {11}
 
 
+async def test_an_edit_that_waited_for_a_removal_leaves_the_removed_job_alone(store: PostgresStore, admin: Any) -> None:
+    """A job that a run of its own removes keeps its state until that run ends."""
+    first = await add(store, "a", Manual())
+
+    async with admin.transaction():
+        await admin.execute("SELECT FROM state FOR UPDATE")
+        adding_again = asyncio.create_task(add(store, "a", Manual()))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        await admin.execute("UPDATE job SET removed_at = $1", NOON)
+    second = await adding_again
+    async with admin.transaction():
+        await admin.execute("SELECT FROM state FOR UPDATE")
+        requesting = asyncio.create_task(store.request_start("default", "a", None, NOON))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        await admin.execute("UPDATE job SET removed_at = $1", NOON)
+
+    assert second.uid != first.uid
+    assert await requesting is None
+
+
 async def test_a_backfill_leaves_an_occurrence_to_another_node_that_is_claiming_it(
     store: PostgresStore, admin: Any
 ) -> None:

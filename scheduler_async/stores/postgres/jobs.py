@@ -165,7 +165,7 @@ class JobWork(SuccessorWork):
         if quota is not None and quota.max_jobs is not None:  # before any row is locked
             await db.execute(LOCK_NAMESPACE, kept(quota.namespace))
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
-        rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
+        rows = await self._lock_states(db, LOCK_JOBS, *columns_of(names, 2))
         jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
         new_numbers = NEW_NUMBERS if jobs or quota else NEW_NUMBERS_ONLY
         numbers = iter(await db.fetchval(new_numbers, len(names) - len(jobs)) if len(jobs) < len(names) else [])

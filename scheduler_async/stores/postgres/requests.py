@@ -23,6 +23,7 @@ from scheduler_async.stores.postgres.endings import (
     WRITE_PROGRESS,
     EndingWork,
 )
+from scheduler_async.stores.postgres.history import FORGET_OUTDATED
 from scheduler_async.stores.postgres.rates import GROUP_LOCK
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
 from scheduler_async.stores.run_codec import tally_of_cancelled, tally_of_progress
@@ -82,12 +83,6 @@ CANCEL_WAITING: Final = f"""
                RETURNING id, outcome, uid),
          noted AS ({NOTE_UNUSUAL})
     SELECT j.namespace FROM runs JOIN job j USING (uid)
-"""
-# Their runs have ended before a node noticed the request, or are gone.
-FORGET_OUTDATED: Final = """
-    DELETE FROM request
-     WHERE kind = 'cancel' AND NOT EXISTS (SELECT FROM state s WHERE s.uid = request.uid AND s.run = request.run)
-       AND NOT EXISTS (SELECT FROM instance i WHERE i.run = request.run)
 """
 SELECT_CANCELS: Final = """
     SELECT q.run, q.reason

@@ -19,6 +19,7 @@ from scheduler_async.stores.messages import AlreadyRequested, Cancellation, Clai
 from scheduler_async.stores.run_codec import tally_of_cancelled, tally_of_progress
 from scheduler_async.stores.sqlite.base import INSERT_REQUEST, LAST_RUN, SELECT_STATE, STATE_END
 from scheduler_async.stores.sqlite.endings import FORGET_REQUEST, EndingWork
+from scheduler_async.stores.sqlite.history import FORGET_OUTDATED
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
 
@@ -54,12 +55,6 @@ FIND_RUN: Final = """
      WHERE r.id = ?
 """
 CANCEL_WAITING: Final = "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ?, reason = ? WHERE id = ?"
-# Their runs have ended before a node noticed the request.
-FORGET_OUTDATED: Final = """
-    DELETE FROM request INDEXED BY request_cancel
-     WHERE kind = 'cancel' AND NOT EXISTS (SELECT 1 FROM state s WHERE s.uid = request.uid AND s.run = request.run)
-       AND NOT EXISTS (SELECT 1 FROM instance i WHERE i.run = request.run)
-"""
 SELECT_CANCELS: Final = """
     SELECT q.run, q.reason
       FROM request q INDEXED BY request_cancel

@@ -194,7 +194,11 @@ class SQLiteStore:
 
     async def _open_pager(self) -> None:
         pager = await self._connect()
-        await self._call(pager, _prepare_pager)
+        try:
+            await self._call(pager, _prepare_pager)
+        except BaseException:
+            await pager.close()
+            raise
         if self._writer is None:  # the store was closed meanwhile
             await pager.close()
         else:

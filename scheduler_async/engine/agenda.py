@@ -34,6 +34,8 @@ class Agenda:
         """A backfill may have an occurrence that this process can run."""
         self.backfills_wait_until: Micros | None = None
         """When the rate of a group allows more runs of backfills, if it holds them up."""
+        self.is_unsure = False
+        """The store may hold runs for this node of which it does not know."""
         self.has_neighbours = False
         """Other nodes claim jobs of the store, too."""
         self.is_about_to_claim = False

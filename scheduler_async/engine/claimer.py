@@ -59,7 +59,6 @@ class Claimer:
         self._deciding = deciding
         self.lookahead = Lookahead(setting.limits, agenda, launcher.waiting)
         launcher.waiting.on_start(self._look_while_awake)
-        self._is_unsure = False
         self.claimed_at = float("-inf")
         """When a run was last claimed, on the monotonic clock."""
 
@@ -176,15 +175,15 @@ class Claimer:
             try:
                 yield node
             except BaseException:
-                self._is_unsure = True  # the store may have made the claim, and only the answer was lost
+                self._agenda.is_unsure = True  # the store may have made the claim, and only the answer was lost
                 raise
 
     async def settle(self, now: Micros) -> None:
         """Interrupt the runs that this node has claimed without knowing. Call it under the lock."""
-        if self._is_unsure and self._node.id is not None:
-            setting, known = self._setting, {active.claimed.id for active in self._runner}
+        if self._agenda.is_unsure and self._node.id is not None:
+            setting, known = self._setting, {active.claimed.id for active in self._runner} | self._ended.refused
             lost = await setting.ask(setting.store.interrupt_unknown(self._node.id, known, now, setting.rules))
-            self._is_unsure = bool(self._deciding.begin())  # some are settled later
+            self._agenda.is_unsure = bool(self._deciding.begin())  # some are settled later
             self._announcer.interrupted(lost, now)
             self._agenda.learn_of_changes(edit for edit, _ in lost)
             self._agenda.runs_requested = True  # one that was asked for is repeated
@@ -237,7 +236,7 @@ class Claimer:
         """Run one job now, whatever its schedule, and return when it has begun; None if it is already running."""
         setting, now = self._setting, self._setting.clock.micros()
         # With a limit, each call must know how many slots the one before it has left.
-        shares = setting.limits.max_concurrent is None and not self._is_unsure
+        shares = setting.limits.max_concurrent is None and not self._agenda.is_unsure
         async with self._claiming(now, shares=shares) as node:
             await self.put_back({(namespace, id)})  # its regular run is claimed again later
             queued = self._free_slots() == 0

@@ -35,6 +35,8 @@ class EndedRuns:
         self._may_wait: Callable[[ActiveRun], bool] = lambda _: False
         self._waits_until: Timer | None = None
         self.unrecorded: list[ActiveRun] = []
+        self.refused: set[int] = set()
+        """Runs that the store cannot record at all. They count as interrupted when this scheduler stops."""
         self.arrived = asyncio.Event()
         """There are endings to record now."""
 

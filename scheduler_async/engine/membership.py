@@ -176,9 +176,10 @@ class Membership:
                 if changed:
                     self._agenda.look_again()
                     self._agenda.hear_of_requests()
-                    await self._disown_what_was_taken()
-                version = seen  # only now: if the store fails meanwhile, the change is noticed again
                 is_time = machine.monotonic() - last_beat >= BEAT
+                if changed or is_time:
+                    await self._compare_with_held()
+                version = seen  # only now: if the store fails meanwhile, the change is noticed again
                 if changed or is_time or troubles or self._watch.someone_is_gone():
                     last_beat = machine.monotonic()
                     await troubles.check_store()
@@ -205,15 +206,20 @@ class Membership:
             await self._setting.ask(self._setting.store.note_handlers(self._node.required_id(), handlers))
             self._told_handlers = handlers
 
-    async def _disown_what_was_taken(self) -> None:
-        """Cancel runs whose jobs another process has removed, and runs that another node has taken over."""
-        node = self._node.required_id()
-        running = [active for active in self._runner if active.stage in (HELD, RUNNING)]
-        if running:
-            held = await self._setting.ask(self._setting.store.held(node))
-            for active in running:
-                if active.claimed.id not in held and not active.has_ended:
-                    self._runner.disown(active)
+    async def _compare_with_held(self) -> None:
+        """Cancel runs whose jobs another process has removed, and runs that another node has taken over.
+
+        A claim whose answer was lost may be committed much later. Let the next claim settle the runs of such a claim.
+        """
+        before = [*self._runner]
+        held = await self._setting.ask(self._setting.store.held(self._node.required_id()))
+        for active in before:
+            if active.stage in (HELD, RUNNING) and active.claimed.id not in held and not active.has_ended:
+                self._runner.disown(active)
+        known = {active.claimed.id for active in (*before, *self._runner)} | self._ended.refused
+        if not held <= known:
+            self._agenda.is_unsure = True
+            self._agenda.look_again()
 
     async def _beat(self) -> None:
         """Show that this node is alive, and record the runs of dead nodes as interrupted."""

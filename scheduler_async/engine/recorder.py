@@ -186,6 +186,7 @@ class Recorder:
                 if await self._refusal([active]) is not None:
                     words = "Run %d of %s cannot be recorded at all; it counts as interrupted when this scheduler stops"
                     say(ERROR, words, run.id, run.key, extra=run.named)
+                    self._ended.refused.add(run.id)
                     self._runner.forget(active)
             del runs[0]
 

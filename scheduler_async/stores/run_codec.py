@@ -23,6 +23,8 @@ from scheduler_async.stores.searches import PROGRESS, PROGRESS_HOUR
 from scheduler_async.stores.unreadable import (
     Reader,
     first_problem,
+    is_count,
+    is_moment,
     is_text,
     moment,
     name,
@@ -365,6 +367,15 @@ def tally_of_skips(skipped: Iterable[Skipped]) -> Tally:
     for job, skips, at in skipped:
         for skip in skips:
             numbers[at // HOUR * HOUR, job.namespace, SKIPPED] += max(skip.missed, 1)
+    return numbers
+
+
+def tally_of_unskipped(rows: Iterable[tuple[str, object, object]]) -> Tally:
+    """Return what takes rows of skipped occurrences out of the tally: their namespaces, times and numbers."""
+    numbers: Counter[tuple[Micros, str, str]] = Counter()
+    for namespace, at, missed in rows:
+        if is_moment(at) and is_count(missed):
+            numbers[at // HOUR * HOUR, namespace, SKIPPED] -= max(missed, 1)
     return numbers
 
 

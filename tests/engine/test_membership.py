@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler_async import SchedulerError, StoreError
+from scheduler_async import At, Outcome, SchedulerError, SQLiteStore, StoreError
 from scheduler_async.engine.ended_runs import EndedRuns
 from scheduler_async.engine.membership import Membership
 from scheduler_async.outbox import QuietLock
@@ -17,8 +18,9 @@ from scheduler_async.rules.terms import Transition
 from scheduler_async.running.active_run import ActiveRun, Stage
 from scheduler_async.stores import liveness
 from scheduler_async.stores.liveness import BEAT, LEASE, MARGIN
-from scheduler_async.stores.messages import NodeLost, NodeRow
+from scheduler_async.stores.messages import Claims, NodeLost, NodeRow
 from scheduler_async.testing import VirtualClock
+from tests.cast import NOON, NewScheduler
 from tests.engine.parts import Parts, active_run, claimed_run, new_job
 
 OWN, OTHER = 5, 6
@@ -54,7 +56,13 @@ class Member:
         self.parts, self.runner = parts, runner
         self.ended = EndedRuns(parts.clock, parts.clock_watch, parts.agenda, parts.announcer)
         self.numbers = iter(range(OWN, 100))
-        parts.store.answers |= {"join": lambda *_: next(self.numbers), "beat": [], "version": 1, "recover": []}
+        parts.store.answers |= {
+            "join": lambda *_: next(self.numbers),
+            "beat": [],
+            "held": set(),
+            "version": 1,
+            "recover": [],
+        }
         self.membership = Membership(
             parts.setting,
             QuietLock(parts.setting.outbox),
@@ -147,6 +155,43 @@ async def test_a_change_of_another_process_wakes_the_loop_and_ends_what_was_take
 
     assert parts.agenda.is_stale
     assert member.runner.disowned == [taken]
+
+
+class Late(SQLiteStore):
+    """A store that commits the first claim long after it was given up, and locks what it claims until then."""
+
+    given_up: tuple[Any, ...] = ()
+    is_committed = False
+
+    async def claim_due(self, *terms: Any) -> Claims:
+        if self.is_committed:
+            return await super().claim_due(*terms)
+        if self.given_up:
+            return Claims()
+        self.given_up = terms
+        raise StoreError("It did not answer.")
+
+    async def commit(self) -> None:
+        self.is_committed = True
+        await super().claim_due(*self.given_up)
+
+
+@pytest.mark.usefixtures("leases_in_virtual_time")
+async def test_a_claim_that_is_committed_long_after_its_timeout_is_settled(
+    path: Path, clock: VirtualClock, new_scheduler: NewScheduler
+) -> None:
+    """A server may wait for a lock or for a standby, while the node looks for the claim and finds nothing."""
+    store = Late(path)
+    scheduler = new_scheduler(store)
+    await scheduler.add_job(At(NOON), handler="work", id="a")
+    await scheduler.start()
+    await clock.advance("1m")
+    assert await scheduler.run_log("a") == []
+
+    await store.commit()
+    await clock.advance("20s")
+
+    assert [row.outcome for row in await scheduler.run_log("a")] == [Outcome.SUCCESS, Outcome.INTERRUPTED]
 
 
 async def test_a_node_that_lost_its_lease_lets_go_of_its_runs_and_joins_anew(

@@ -81,6 +81,7 @@ from scheduler_async.stores.messages import (
     NodeRow,
     RunFilter,
 )
+from scheduler_async.stores.searches import RunSearch
 from scheduler_async.texts import storable
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.postgres_server import url_of_schema
@@ -2066,6 +2067,22 @@ async def test_an_ending_with_another_run_id_is_refused(store: Store, node: int)
     assert await finish(store, replace(run, id=run.id - 1), ERROR) is None
     assert await store.held(node) == {run.id}
     assert await finish(store, run) is not None
+
+
+async def test_what_a_released_claim_had_skipped_does_not_count(store: Store, node: int) -> None:
+    """The next claim skips it again. Whatever finds such rows forgets them, too."""
+    await add(store, "a", Every("1m"))
+    run = await claim_only(store, node, NOON + HOUR)
+    assert [row.missed for row in await runs(store) if row.outcome is Outcome.SKIPPED] == [59]
+
+    await store.release([run])
+
+    assert [row.outcome for row in await runs(store)] == []
+    assert sum(one.n for one in await store.tally(NOON, NOON + DAY, None)) == 0
+    found = await store.runs_page(RunSearch(outcome=Outcome.SKIPPED, limit=5))
+    assert list(found.items) == []
+    if isinstance(store, PostgresStore):
+        assert await store._ask(store._edits, lambda db: db.fetchval("SELECT count(*) FROM unusual")) == 0
 
 
 async def test_the_ending_of_a_released_claim_is_refused(store: Store, node: int) -> None:

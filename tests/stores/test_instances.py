@@ -16,7 +16,7 @@ from scheduler_async.stores.messages import (
     JobFilter,
     RunFilter,
 )
-from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND
 from tests.stores.test_conformance import (
     NOON,
     RULES,
@@ -469,3 +469,34 @@ async def test_a_job_that_a_run_of_its_backfill_removed_can_be_purged(store: Sto
         await store.release([run])
 
     assert await store.purge_removed(NOON + HOUR, 10) == 1
+
+
+async def test_a_disabled_job_is_not_purged_while_its_backfill_goes_on(store: Store, node: int) -> None:
+    """The runs would lose their owners, and the backfill would never end."""
+    await add(store, "a", EVERY_MINUTE, enabled=False)
+    number = await backfill(store, 2)
+    terms = {"before": NOON + DAY, "limit": 10, "now": NOON + DAY, "ended": False}
+
+    assert await store.purge_disabled(**terms) == []
+    runs = await claim_backfills(store, node)
+    await store.cancel_backfill(number, "enough", NOON)
+    assert await store.purge_disabled(**terms) == []
+    await store.finish([ended(run) for run in runs], RULES)
+
+    assert [job.id for job in await store.purge_disabled(**terms)] == ["a"]
+
+
+async def test_a_job_that_a_run_of_its_backfill_removed_cancels_its_regular_run(store: Store, node: int) -> None:
+    await add(store, "a", EVERY_MINUTE)
+    await backfill(store, 1)
+    (run,) = await claim_backfills(store, node)
+    (regular,) = await claim_at(store, node, 1)
+
+    await store.remove("default", "a", NOON + MINUTE, own_run=run.id)
+
+    assert await store.held(node) == {run.id}
+    assert await store.finish([ended(regular, at=NOON + 2 * MINUTE)], RULES) == [None]
+    assert await rows(store, run=regular.id) == [(1, Outcome.CANCELLED, None, 0)]
+    await store.finish([ended(run, at=NOON + 2 * MINUTE)], RULES)
+    counted = {one.outcome: one.n for one in await store.tally(NOON, NOON + HOUR, None)}
+    assert counted == {"cancelled": 1, "success": 1}

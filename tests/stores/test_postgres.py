@@ -17,11 +17,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Scheduler, StoreError
+from scheduler_async import At, Every, Manual, Outcome, PostgresStore, Run, Scheduler, StoreBusyError, StoreError
 from scheduler_async.engine import membership, troubles
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.run import Ending
-from scheduler_async.stores.messages import JobFilter, RunFilter
+from scheduler_async.stores.messages import ChangeFilter, JobFilter, RunFilter
+from scheduler_async.stores.postgres import pages
 from scheduler_async.stores.postgres import schema as postgres_schema
 from scheduler_async.stores.postgres import store as postgres
 from scheduler_async.stores.postgres.claims import (
@@ -30,8 +31,10 @@ from scheduler_async.stores.postgres.claims import (
     CLAIM_DUE_IN_SHARED_GROUPS,
     SOON,
 )
+from scheduler_async.stores.postgres.connection import Link
 from scheduler_async.stores.postgres.texts import kept, original
-from scheduler_async.timekeeping.instants import DAY, MINUTE, Micros, from_micros
+from scheduler_async.stores.searches import JobSearch
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, Micros, from_micros
 from tests import postgres_server
 from tests.postgres_server import ELSEWHERE, Server, own_server, tidy_up, url_of_schema, url_of_server
 from tests.stores.test_conformance import (
@@ -49,6 +52,7 @@ from tests.stores.test_conformance import (
     ended,
     finish,
     identity,
+    on_terms,
 )
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(60)]
@@ -507,6 +511,98 @@ async def test_two_who_change_many_jobs_at_once_both_succeed(store: PostgresStor
     assert {job.revision for job in await store.list_jobs(JobFilter())} == {11}
 
 
+async def test_an_edit_that_waited_for_a_removal_leaves_the_removed_job_alone(store: PostgresStore, admin: Any) -> None:
+    """A job that a run of its own removes keeps its state until that run ends."""
+    first = await add(store, "a", Manual())
+
+    async with admin.transaction():
+        await admin.execute("SELECT FROM state FOR UPDATE")
+        adding_again = asyncio.create_task(add(store, "a", Manual()))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        await admin.execute("UPDATE job SET removed_at = $1", NOON)
+    second = await adding_again
+    async with admin.transaction():
+        await admin.execute("SELECT FROM state FOR UPDATE")
+        requesting = asyncio.create_task(store.request_start("default", "a", None, NOON))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        await admin.execute("UPDATE job SET removed_at = $1", NOON)
+
+    assert second.uid != first.uid
+    assert await requesting is None
+
+
+async def test_a_backfill_leaves_an_occurrence_to_another_node_that_is_claiming_it(
+    store: PostgresStore, admin: Any
+) -> None:
+    """Otherwise it would run without a row."""
+    node = await store.join(identity("first"), NOON)
+    job = await add(store, "a", Every("1m"))
+    occurrences = [NOON - HOUR, NOON]
+    backfill = await store.add_backfill(job, occurrences, None, NOON, max_concurrent=9, again=False)
+    assert backfill is not None
+    terms = on_terms(node)
+
+    async with admin.transaction():
+        await admin.execute(
+            "INSERT INTO run (uid, scheduled_for, attempt, claimed_at, trigger) VALUES ($1, $2, 1, $2, 'schedule')",
+            job.uid,
+            NOON,
+        )
+        claiming = asyncio.create_task(store.claim_backfills(NOON, terms))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+    runs, again_at = await claiming
+
+    assert [run.scheduled_for for run in runs] == [NOON - HOUR]
+    assert again_at == NOON + SOON
+    (again,), _ = await store.claim_backfills(NOON + SOON, terms)
+    assert (again.scheduled_for, again.attempt) == (NOON, 2)
+
+
+async def test_a_removal_cancels_the_runs_of_a_backfill_that_are_being_claimed(
+    store: PostgresStore, admin: Any
+) -> None:
+    """A caller may wait for such a run."""
+    job = await add(store, "a", Every("1m"))
+    assert await store.add_backfill(job, [NOON, NOON + HOUR], None, NOON, max_concurrent=9, again=False)
+
+    async with admin.transaction():
+        await admin.execute("SELECT FROM backfill FOR UPDATE")
+        removing = asyncio.create_task(store.remove("default", "a", NOON))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        await admin.execute(
+            "INSERT INTO run (id, uid, scheduled_for, attempt, claimed_at, trigger)"
+            " VALUES (1, $1, $2, 1, $2, 'backfill')",
+            job.uid,
+            NOON,
+        )
+        await admin.execute("INSERT INTO instance SELECT 1, uid, 1, number FROM backfill")
+    await removing
+
+    assert [row.outcome for row in await store.list_runs(RunFilter())] == [Outcome.CANCELLED]
+    assert await admin.fetchval("SELECT count(*) FROM instance") == 0
+
+
+async def test_an_ending_for_a_backfill_and_the_removal_of_its_job_wait_for_each_other(
+    store: PostgresStore, other: PostgresStore, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lock the same rows in the same order: neither is aborted."""
+    monkeypatch.setattr(postgres, "MAX_ATTEMPTS", 1)
+    node = await store.join(identity("first"), NOON)
+    job = await add(store, "a", Every("1m"))
+    assert await store.add_backfill(job, [NOON], None, NOON, max_concurrent=9, again=False)
+    ((run,), _) = await store.claim_backfills(NOON, on_terms(node))
+
+    async with admin.transaction():
+        await admin.execute("SELECT FROM instance FOR UPDATE")
+        ending = asyncio.create_task(finish(store, run))
+        await until(lambda: is_blocked(admin, store._runs))
+        removing = asyncio.create_task(other.remove("default", "a", NOON))
+        await until(lambda: is_blocked(admin, other._edits))
+
+    assert await ending is not None
+    assert await removing is not None
+
+
 async def test_a_claim_and_the_recovery_of_its_node_do_not_miss_each_other(
     store: PostgresStore, other: PostgresStore
 ) -> None:
@@ -533,6 +629,13 @@ async def test_a_claim_and_the_recovery_of_its_node_do_not_miss_each_other(
 IS_WAITED_FOR = """
     SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))
 """
+
+
+async def is_blocked(admin: Any, link: Link) -> bool:
+    """Whether a connection waits for a lock."""
+    assert link._connection is not None
+    pid = link._connection.get_server_pid()
+    return bool(await admin.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", pid))
 
 
 async def until(condition: Any) -> None:
@@ -713,6 +816,34 @@ async def test_a_transaction_whose_connection_is_lost_changes_nothing(
     assert claimed_ids(await claim(store, node)) == ["a"]
 
 
+async def test_a_statement_that_was_canceled_is_not_asked_again(
+    url: str, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that takes too long would take twice as long, and its connection works."""
+    monkeypatch.setitem(pages.PAGE_PLANS, "statement_timeout", "50ms")
+    search = JobSearch(now=NOON, limit=5)
+    store = PostgresStore(url)
+    await store.open()
+    await store.jobs_page(search)
+    before = store._pages._connection
+
+    async with admin.transaction():
+        await admin.execute("LOCK TABLE job")
+        with pytest.raises(StoreBusyError, match="Narrow the search"):
+            await store.jobs_page(search)
+        waiting = asyncio.create_task(edit(store, "a", name="New"))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        waits = "NOT granted AND relation = 'job'::regclass"
+        await admin.execute(f"SELECT pg_cancel_backend(pid) FROM pg_locks WHERE {waits}")
+        with pytest.raises(StoreError, match="canceled a statement") as refused:
+            await waiting
+
+    assert not isinstance(refused.value, StoreBusyError)
+    assert store._pages._connection is before
+    await add(store, "a")
+    await store.close()
+
+
 async def test_an_ending_whose_answer_was_lost_is_known_when_it_is_told_again(store: PostgresStore) -> None:
     """A server may die between the commit and its answer: the run was ours all the same, and is not written twice."""
     node = await store.join(identity("first"), NOON)
@@ -727,6 +858,33 @@ async def test_an_ending_whose_answer_was_lost_is_known_when_it_is_told_again(st
     assert (second.job, second.skips, second.kind) == (first.job, first.skips, first.kind)
     assert [row.outcome for row in await store.list_runs(RunFilter())] == [Outcome.SKIPPED, Outcome.SUCCESS]
     assert await store.get("default", "a") == first.job
+
+
+async def test_an_ending_does_not_wait_for_edits(
+    store: PostgresStore, other: PostgresStore, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told to processes that wait for it; if that fails, it is recorded all the same."""
+    node = await store.join(identity("first"), NOON)
+    await add(store, "a")
+    await add(store, "b")
+    first, second = (await claim(store, node)).runs
+    await store.version()  # from here on it listens
+    awaited = [await other.ending_of(run.id) for run in (first, second)]
+    await store.version()  # the notifications have arrived
+
+    async with admin.transaction():
+        await admin.execute("LOCK TABLE change")
+        reading = asyncio.create_task(store.list_changes(ChangeFilter()))
+        await until(lambda: admin.fetchval(IS_WAITED_FOR))
+        assert await finish(store, first) is not None
+    await reading
+    await awaited[0].wait()
+
+    async def fail(*_: Any) -> None:
+        raise StoreError("It is gone.")
+
+    monkeypatch.setattr(store, "_send", fail)
+    assert await finish(store, second) is not None
 
 
 async def test_a_caller_who_is_cancelled_leaves_no_transaction_behind(store: PostgresStore, admin: Any) -> None:

@@ -36,9 +36,10 @@ from scheduler_async.stores.messages import (
     Report,
     RunFilter,
 )
+from scheduler_async.stores.postgres import history as postgres_history
 from scheduler_async.stores.postgres import requests as postgres_requests
 from scheduler_async.stores.postgres.base import CANCELS_OF as POSTGRES_CANCELS_OF
-from scheduler_async.stores.sqlite import base, jobs, requests
+from scheduler_async.stores.sqlite import base, history, jobs, requests
 from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, Micros, from_micros
 from tests.postgres_server import url_of_schema
 from tests.stores.test_conformance import (
@@ -244,13 +245,17 @@ async def test_the_payload_of_a_run_by_hand_is_stored(store: Store, node: int) -
 
 async def payloads(store: Store) -> dict[int, str | None]:
     """Of all runs, as they are stored."""
-    question = "SELECT id, payload FROM run"
-    some: Any = store
     if isinstance(store, MemoryStore):
         return {run.id: run.payload for run in store._work._tables.runs.values()}
+    return {row[0]: row[1] for row in await answer(store, "SELECT id, payload FROM run")}
+
+
+async def answer(store: Store, question: str) -> list[Any]:
+    """The rows of a store in SQL."""
+    some: Any = store
     if hasattr(some, "_read"):
-        return dict(await some._read(lambda db: db.execute(question).fetchall()))
-    return {row[0]: row[1] for row in await some._ask(some._edits, lambda db: db.fetch(question))}
+        return list(await some._read(lambda db: db.execute(question).fetchall()))
+    return list(await some._ask(some._edits, lambda db: db.fetch(question)))
 
 
 # ---------------------------------------------------------------- repeating
@@ -368,6 +373,21 @@ async def test_a_request_that_is_given_back_waits_again(store: Store, node: int,
     assert (again.id, again.payload_json, again.origin, again.attempt) == (run, "2", run, 1)
 
 
+async def test_a_request_is_given_back_once(store: Store, node: int) -> None:
+    """A release whose answer was lost is repeated. Another node may have taken the run meanwhile."""
+    await add(store, "a", Manual())
+    await asked(store)
+    claimed = await taken(store, node, NOON + SECOND)
+    await store.release([claimed])
+    other = await store.join(identity("other"), NOON)
+    again = await taken(store, other, NOON + MINUTE)
+
+    await store.release([claimed])
+
+    assert await store.held(other) == {again.id}
+    assert await store.claim_requested(NOON + MINUTE, terms(node)) == ([], False)
+
+
 # ---------------------------------------------------------------- cancelling
 
 
@@ -408,6 +428,21 @@ async def test_a_run_that_waits_for_a_node_is_cancelled_at_once(store: Store, no
     assert row.finished_at == from_micros(NOON + SECOND)
     assert await store.claim_requested(NOON, terms(node)) == ([], False)
     assert isinstance(await store.request_start("default", "a", None, NOON), int)
+
+
+async def test_a_request_to_cancel_that_came_too_late_is_forgotten(store: Store, node: int) -> None:
+    """Every node would read it again and again."""
+    await add(store, "a")
+    run = await claim_only(store, node)
+    await store.request_cancel(run.id, None, NOON)
+    await store.finish([ended(run)], RULES)
+
+    await store.purge_history(NOON, 10)
+
+    if isinstance(store, MemoryStore):
+        assert store._work._tables.cancels == {}
+    else:
+        assert await answer(store, "SELECT run FROM request") == []
 
 
 async def test_a_second_request_to_cancel_replaces_the_reason(store: Store, node: int) -> None:
@@ -557,7 +592,7 @@ async def test_what_a_killed_run_has_reported_remains(store: Store, node: int) -
         requests.WAITING_RUNS,
         requests.SELECT_REQUESTED,
         requests.FIND_RUN,
-        requests.FORGET_OUTDATED,
+        history.FORGET_OUTDATED,
         requests.SELECT_CANCELS,
         requests.REPORT_PROGRESS,
         requests.REPORT_OUTPUT,
@@ -572,7 +607,7 @@ async def test_no_question_about_requests_reads_a_whole_table_of_sqlite(statemen
     await made.open()
     await made.close()
     db = sqlite3.connect(tmp_path / "jobs.db")
-    names = {"handlers": "[]", "most": 1}
+    names = {"handlers": "[]", "most": 1, "but": "[]"}
     values: Any = names if ":handlers" in statement else [None] * statement.count("?")
 
     plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
@@ -587,9 +622,9 @@ async def test_no_question_about_requests_reads_a_whole_table_of_sqlite(statemen
     ("statement", "values"),
     [
         (postgres_requests.WAITING_RUNS, [1]),
-        (postgres_requests.LOCK_REQUESTED, [["h"], 10]),
+        (postgres_requests.LOCK_REQUESTED, [["h"], 10, 0]),
         (postgres_requests.SELECT_CANCELS, [1]),
-        (postgres_requests.FORGET_OUTDATED, []),
+        (postgres_history.FORGET_OUTDATED, []),
         (postgres_requests.LOCK_REPORTED, [[1, 2]]),
         (POSTGRES_CANCELS_OF, [[1, 2]]),
     ],

@@ -29,6 +29,7 @@ from scheduler_async import (
     StoreError,
     Trigger,
 )
+from scheduler_async.engine import claimer
 from scheduler_async.jobs.enums import Misfire, OnInterrupt
 from scheduler_async.jobs.events import EventKind
 from scheduler_async.jobs.unreadable import Unreadable
@@ -39,7 +40,7 @@ from scheduler_async.stores.messages import Decision, NodeRow
 from scheduler_async.stores.unreadable import MOST_NAMED, UnreadableRows
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import HOUR
-from tests.cast import NewScheduler, Worker, job_of
+from tests.cast import MINUTE, NOON, NewScheduler, Worker, job_of
 from tests.stores.test_conformance import NOON as MOMENT
 from tests.stores.test_conformance import add, claim, identity
 
@@ -718,6 +719,38 @@ async def test_whatever_is_wrong_with_a_job_the_others_go_on(
     assert [worker.ids.count(name) for name in ("a", "c")] == [4, 4]
     assert sorted(listed) == ["a", "b", "c", "d"]
     assert len(warnings(caplog)) <= 2  # a state without its job makes a job without its state
+
+
+async def test_a_request_for_a_job_that_cannot_be_read_does_not_hide_later_ones(
+    made: str, new_scheduler: NewScheduler, worker: Worker
+) -> None:
+    caller = new_scheduler(made, knows_work=False)
+    for name in ("b", "d"):
+        await caller.trigger_job(name, anywhere=True)
+    await sql(made, "UPDATE job SET schedule = '{' WHERE id = 'b'")
+    worker.runs.clear()
+    scheduler = new_scheduler(made, max_concurrent=1)
+
+    await scheduler.start()
+    await worker.clock.advance("1s")
+
+    assert "d" in worker.ids
+    assert "b" not in worker.ids
+
+
+async def test_the_end_of_a_pause_of_a_job_that_cannot_be_read_does_not_hide_later_ones(
+    made: str, new_scheduler: NewScheduler, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claimer, "MOST_RESUMED", 1)
+    scheduler = new_scheduler(made)
+    await scheduler.start()
+    await scheduler.pause_job("b", until=NOON + MINUTE)
+    await scheduler.pause_job("a", until=NOON + 2 * MINUTE)
+    await sql(made, "UPDATE job SET schedule = '{' WHERE id = 'b'")
+
+    await clock.advance("3m")
+
+    assert (await job_of(scheduler, "a")).status is not Status.PAUSED
 
 
 async def test_a_damaged_row_of_a_handler_keeps_no_job_waiting(

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -34,7 +35,9 @@ from scheduler_async.engine import membership
 from scheduler_async.stores.copying import rule
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.stores.postgres import schema as postgres_schema
+from scheduler_async.stores.sqlite import connection as sqlite_connection
 from scheduler_async.stores.sqlite import schema as sqlite_schema
+from scheduler_async.stores.sqlite import store as sqlite_store
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.instants import HOUR, to_micros
 from tests.cast import MINUTE, NOON, PATIENCE, NewScheduler, Worker
@@ -115,6 +118,50 @@ async def test_everything_in_an_older_store_survives(old: Store, caplog: pytest.
     assert (await add(old, "new")).uid == 9, "the job with the number 8 was removed"
     (sentence,) = [record.getMessage() for record in caplog.records if "migrated" in record.getMessage()]
     assert "migrated from schema version" in sentence
+
+
+async def test_a_process_waits_while_another_one_migrates_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT", 0.01)
+    store = await build("sqlite-7", tmp_path)
+    do, tries = sqlite_store.in_transaction, iter(range(10))
+
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None, check_same_thread=False)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("BEGIN IMMEDIATE")
+
+        def in_transaction(*work: Any) -> Any:
+            if next(tries) == 3:
+                other.execute("COMMIT")
+            return do(*work)
+
+        monkeypatch.setattr(sqlite_store, "in_transaction", in_transaction)
+        await store.open()
+
+    assert await store.get("default", "hourly") is not None
+    await store.close()
+
+
+async def test_a_migration_of_a_large_schema_may_take_longer_than_any_other_statement() -> None:
+    limits: list[float | None] = []
+
+    class Database:
+        async def fetch(self, *_: Any) -> list[tuple[str]]:
+            return [("job",), ("state",), ("version",)]
+
+        async def fetchval(self, *_: Any, timeout: float | None = None) -> int:
+            limits.append(timeout)
+            return 1
+
+        async def execute(self, *_: Any, timeout: float | None = None) -> None:
+            limits.append(timeout)
+
+    database: Any = Database()
+    await postgres_schema.migrate(database, "large", "postgresql://db/jobs")
+
+    assert limits.pop() is None, "the version, which this transaction has locked"
+    assert set(limits) == {postgres_schema.LONGEST_MIGRATION}
 
 
 async def test_the_jobs_of_an_older_store_go_on(old: Store) -> None:

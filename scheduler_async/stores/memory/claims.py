@@ -22,6 +22,7 @@ from scheduler_async.stores.memory.rates import RateWork
 from scheduler_async.stores.memory.records import StoredRun
 from scheduler_async.stores.memory.successors import SuccessorWork
 from scheduler_async.stores.messages import OVERLAPPED, CancelRequest, Claims, ClaimTerms
+from scheduler_async.stores.run_codec import tally_of_unskipped
 from scheduler_async.timekeeping.instants import LAST, Micros
 
 
@@ -185,7 +186,8 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
 
     def release(self, runs: Sequence[ClaimedRun]) -> None:
         tables = self._tables
-        ours = [run for run in runs if run.id in tables.owners]
+        # A run that was given back keeps its number, and may have been claimed again.
+        ours = [run for run in runs if run.id in tables.owners and tables.runs[run.id].claimed_at == run.claimed_at]
         jobs = {run.id: self._recounted(tables.jobs[run.uid].job) for run in ours}
         undone = put_back_all(self.decisions, jobs, ours)
         self._free(run.id for run in ours)
@@ -198,7 +200,11 @@ class ClaimWork(SuccessorWork, RateWork, NodeWork):
                 row.origin = row.id if row.origin is None else row.origin
                 tables.starts[run.id] = run.uid
             else:
-                self._delete_runs(tables.jobs[run.uid], {run.id, *self._skipped_by(run)})
+                skipped = self._skipped_by(run)
+                rows = [tables.runs[number] for number in skipped]
+                namespace = run.job.namespace
+                self._count_ended(tally_of_unskipped((namespace, row.finished_at, row.missed) for row in rows))
+                self._delete_runs(tables.jobs[run.uid], {run.id, *skipped})
         self._write_skips(undone)
 
     def _skipped_by(self, run: ClaimedRun) -> Collection[int]:

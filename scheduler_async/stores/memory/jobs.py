@@ -20,7 +20,7 @@ from scheduler_async.stores.change_codec import removal
 from scheduler_async.stores.decisions import reviewed_all, rows_of_removal
 from scheduler_async.stores.edit_plan import EditPlan
 from scheduler_async.stores.memory.base import above
-from scheduler_async.stores.memory.records import JobRecord, StoredChange
+from scheduler_async.stores.memory.records import JobRecord, StoredBackfill, StoredChange
 from scheduler_async.stores.memory.successors import SuccessorWork
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.run_codec import tally_of_cancelled
@@ -89,10 +89,6 @@ class JobWork(SuccessorWork):
         for run in others:
             self._cancel_run(run, now)
         self._free(others)
-        for backfill in [one for one in self._tables.backfills.values() if one.uid == job.uid]:
-            backfill.due.clear()
-            if backfill.state is BackfillState.RUNNING:
-                backfill.state = BackfillState.CANCELLED
         if record.held:
             gone = {"next_run_at": None, "regular_at": None, "owed_until": None}
             told = {"phase": Phase.DISABLED, "disabled_reason": REMOVED, "disabled_at": now}
@@ -100,7 +96,7 @@ class JobWork(SuccessorWork):
         return job
 
     def _let_go(self, record: JobRecord, skips: Sequence[Skip], now: Micros) -> None:
-        """Remove a job that may have runs in progress, but cancel those that no node has taken up."""
+        """Remove a job that may have runs in progress. Cancel its backfills and the runs that no node has taken up."""
         job = record.job
         self._remove(record, now)
         self._unlink(job)
@@ -109,6 +105,13 @@ class JobWork(SuccessorWork):
         for run in [run for run, uid in starts.items() if uid == job.uid]:
             self._cancel_run(run, now)
             del starts[run]
+        for backfill in self._backfills_of(job):
+            backfill.due.clear()
+            if backfill.state is BackfillState.RUNNING:
+                backfill.state = BackfillState.CANCELLED
+
+    def _backfills_of(self, job: Job) -> list[StoredBackfill]:
+        return [one for one in self._tables.backfills.values() if one.uid == job.uid]
 
     def _cancel_run(self, number: int, now: Micros) -> None:
         run = self._tables.runs[number]

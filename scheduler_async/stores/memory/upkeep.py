@@ -7,6 +7,7 @@ from heapq import nsmallest
 
 from msgspec.structs import replace
 
+from scheduler_async.jobs.backfill import BackfillState
 from scheduler_async.jobs.history import THE_SCHEDULER
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules.terms import Transition
@@ -83,8 +84,8 @@ class UpkeepWork(JobWork):
             del tables.runs[number]
         for number in record.changes:
             del tables.changes[number]
-        for number in [one.number for one in tables.backfills.values() if one.uid == job.uid]:
-            del tables.backfills[number]
+        for backfill in self._backfills_of(job):
+            del tables.backfills[backfill.number]
         del tables.jobs[job.uid]
         name = job.namespace, job.id
         tables.removed[name] = [one for one in tables.removed[name] if one is not record]
@@ -106,7 +107,7 @@ class UpkeepWork(JobWork):
         while len(gone) < limit and (some := disabled.take(before - 1, limit - len(gone))):
             looked_at += [jobs[uid].job for uid in some]
             found = (jobs[uid].job for uid in some)
-            gone += [job for job in found if can_be_purged(job, spared) and not job.is_running]
+            gone += [job for job in found if can_be_purged(job, spared) and not self._is_busy(jobs[job.uid])]
         for job in looked_at:  # what remains does not hide other jobs, and is here the next time
             disabled.put(job.uid, job.state.disabled_at)
         skips = dict(each(gone, lambda job: (job.uid, rows_of_removal(self.decisions, job, now))))
@@ -114,3 +115,7 @@ class UpkeepWork(JobWork):
             self._let_go(jobs[job.uid], skips[job.uid], now)
         self._write_changes(removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in gone)
         return gone
+
+    def _is_busy(self, record: JobRecord) -> bool:
+        """Return whether a run or a backfill of a job goes on. Disabled jobs may have backfills."""
+        return bool(record.held) or any(one.state is BackfillState.RUNNING for one in self._backfills_of(record.job))

@@ -17,7 +17,7 @@ from scheduler_async.stores.codec import has_unreadable_state, refuse_stand_ins
 from scheduler_async.stores.messages import ClaimTerms, NodeLost
 from scheduler_async.stores.postgres.base import FREE_INSTANCES, IS_INSTANCE_OF_NODE, SELECT_STATE, WIDTH
 from scheduler_async.stores.postgres.bulk_writes import columns_of
-from scheduler_async.stores.postgres.claims import INSERT_RUNS, ClaimWork, inserted_values
+from scheduler_async.stores.postgres.claims import INSERT_RUNS, SOON, ClaimWork, inserted_values
 from scheduler_async.stores.postgres.rates import GROUP_LOCK
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
 from scheduler_async.stores.unreadable import is_count
@@ -86,8 +86,13 @@ COUNT_INTERRUPTED: Final = """
       FROM run
      WHERE uid = $1 AND scheduled_for = $2 AND attempt > 0 AND trigger <> 'manual' AND outcome = 'interrupted'
 """
+# Every transaction locks backfills before the owners and the rows of their runs.
 LOCK_BACKFILLS: Final = """
-    SELECT number, state FROM backfill WHERE number = ANY($1::bigint[]) ORDER BY number FOR UPDATE
+    SELECT number, state
+      FROM backfill
+     WHERE number IN (SELECT backfill FROM instance WHERE run = ANY($1::bigint[]))
+  ORDER BY number
+       FOR UPDATE
 """
 COUNT_ENDED: Final = "UPDATE backfill SET done = done + $2, failed = failed + $3 WHERE number = $1"
 END: Final = """
@@ -102,6 +107,13 @@ CANCEL_RUNS: Final = """
     INSERT INTO request (run, uid, kind, reason, at)
     SELECT run, uid, 'cancel', $2, $3 FROM instance WHERE backfill = $1
         ON CONFLICT DO NOTHING
+"""
+LOCK_BACKFILLS_OF_NODE: Final = f"""
+    SELECT number
+      FROM backfill
+     WHERE number IN (SELECT i.backfill FROM instance i WHERE {IS_INSTANCE_OF_NODE})
+  ORDER BY number
+       FOR UPDATE
 """
 LOCK_HELD_BY_BACKFILLS: Final = f"""
     {SELECT_STATE}, i.run, r.scheduled_for, r.attempt, r.trigger, r.claimed_at, r.started_at
@@ -171,7 +183,7 @@ class BackfillWork(ClaimWork):
         rows = await db.fetch(LOCK_RUNNING, handlers)
         started = await self._live_starts(db, now) if terms.group_rates else Counter()
         rooms = terms.rooms(await self.running_by_group(db) if terms.limits_running else {}, started)
-        is_held_up = False
+        is_held_up = are_repeated = False
         jobs = await self._jobs(db, [row[:WIDTH] for row in rows])
         running = dict(await db.fetch(COUNT_RUNNING, [row[WIDTH] for row in rows]))
         runs: list[ClaimedRun] = []
@@ -186,12 +198,13 @@ class BackfillWork(ClaimWork):
             if room <= 0:
                 is_held_up = is_held_up or rooms.of(key) <= 0
                 continue
-            begun = await self._begin(db, job, (number, original(payload), room, len(runs)), now, terms)
+            wanted = await self._begin(db, job, (number, original(payload), room, len(runs)), now, terms)
+            begun = await self._write_begun(db, wanted, number, name)
+            are_repeated = are_repeated or len(begun) < len(wanted)
             rooms.take(key, len(begun))
             is_held_up = is_held_up or rooms.of(key) <= 0
             ids = [run.id for run in begun]
             if ids:
-                await db.fetch(INSERT_RUNS, name, *columns_of([inserted_values(run) for run in begun]))
                 await db.execute(ADD_INSTANCES, job.uid, terms.node, number, ids)
                 if payload is not None:
                     await db.execute("UPDATE run SET payload = $2 WHERE id = ANY($1::bigint[])", ids, payload)
@@ -201,6 +214,8 @@ class BackfillWork(ClaimWork):
             self.counted += 1
         for (key, _), count in (await self._count_starts(db, runs, terms.group_rates, now)).items():
             started[key] += count
+        if are_repeated:
+            return runs, now + SOON
         return runs, await self._next_start(db, started, terms.group_rates, now) if is_held_up and started else None
 
     async def _begin(
@@ -216,13 +231,29 @@ class BackfillWork(ClaimWork):
             for place, (at, attempt) in enumerate(due)
         ]
 
+    async def _write_begun(
+        self, db: Connection, runs: Sequence[ClaimedRun], backfill: int, node: str
+    ) -> list[ClaimedRun]:
+        """Write the rows of *runs*, and return those that have one now.
+
+        The others are due again. Another node has just claimed regular runs of their occurrences.
+        """
+        if not runs:
+            return []
+        rows = columns_of([inserted_values(run) for run in runs])
+        written = {run for (run,) in await db.fetch(INSERT_RUNS, node, *rows)}
+        repeated = [run.scheduled_for for run in runs if run.id not in written]
+        await db.execute(ADD_DUE, [backfill] * len(repeated), repeated)
+        return [run for run in runs if run.id in written]
+
     async def _end_for_backfills(self, db: Connection, ended: Sequence[EndedRun]) -> set[int]:
         """Count how runs of backfills ended. Return those of them that this node still owns."""
         if not ended:
             return set()
-        found = dict(await db.fetch(BACKFILLS_OF, [item.run.id for item in ended]))
+        ids = [item.run.id for item in ended]
+        states = dict(await db.fetch(LOCK_BACKFILLS, ids))
+        found = dict(await db.fetch(BACKFILLS_OF, ids))
         numbers = sorted(set(found.values()))
-        states = dict(await db.fetch(LOCK_BACKFILLS, numbers))
         running = {number for number, state in states.items() if state == "running"}
         interruptions = {item.run.id: await self._interruptions(db, item) for item in ended}
         told = endings(ended, found, running, interruptions)
@@ -244,7 +275,9 @@ class BackfillWork(ClaimWork):
 
     async def _release_for_backfills(self, db: Connection, runs: Sequence[ClaimedRun]) -> None:
         """Undo claims for backfills whose handlers never started."""
-        found = dict(await db.fetch(BACKFILLS_OF, [run.id for run in runs]))
+        ids = [run.id for run in runs]
+        await db.execute(LOCK_BACKFILLS, ids)
+        found = dict(await db.fetch(BACKFILLS_OF, ids))
         ours = [run for run in runs if run.id in found]
         await db.execute(ADD_DUE, [found[run.id] for run in ours], [run.scheduled_for for run in ours])
         await db.execute(FREE_INSTANCES, list(found))

@@ -55,7 +55,7 @@ NAMED: Final = "j.namespace = $1 AND j.id = $2 AND j.removed_at IS NULL"
 def locking(condition: str) -> str:
     """Return the query of jobs that fulfil a *condition*, with locked states.
 
-    A job without a state has only its number.
+    A job without a state has only its number. A job that was removed while the query waited is included.
     """
     return f"""
         WITH locked AS MATERIALIZED ({SELECT_STATE}
@@ -72,6 +72,7 @@ def locking(condition: str) -> str:
 
 
 LOCK_JOB: Final = locking(NAMED)
+ARE_REMOVED: Final = "SELECT uid FROM job WHERE uid = ANY($1::bigint[]) AND removed_at IS NOT NULL"
 LOCK_STATES: Final = f"{SELECT_STATE}, s.run FROM state s WHERE s.uid = ANY($1::bigint[]) ORDER BY s.uid FOR UPDATE"
 # Whether a claimed job has one run at a time, so that its state has the owner. The others have rows of `instance`.
 HAS_OWN_RUN: Final = "(s.running = 0 OR NOT EXISTS (SELECT FROM instance i WHERE i.uid = s.uid AND i.backfill IS NULL))"
@@ -82,6 +83,8 @@ ADD_INSTANCES: Final = """
     INSERT INTO instance (run, uid, node) SELECT run, uid, $1 FROM unnest($2::bigint[], $3::bigint[]) AS c (run, uid)
 """
 ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run = ANY($1::bigint[]) AND backfill IS NULL"
+# A run that was given back keeps its number, and another node may have claimed it since.
+CLAIMED_AT: Final = "SELECT id, claimed_at FROM run WHERE id = ANY($1::bigint[])"
 # A damaged row may name another job, which must not wait for that run, nor cancel it.
 COUNT_INSTANCES: Final = """
     SELECT i.uid, count(*)
@@ -197,8 +200,14 @@ class WorkBase:
 
     async def _lock(self, db: Connection, namespace: str, id: str, now: Micros = 0) -> Job | None:
         """Lock and return the job with this name. For *now*, see `_jobs`."""
-        jobs = await self._jobs(db, await db.fetch(LOCK_JOB, kept(namespace), kept(id)), now)
+        jobs = await self._jobs(db, await self._lock_states(db, LOCK_JOB, kept(namespace), kept(id)), now)
         return next(iter(jobs.values()), None)
+
+    async def _lock_states(self, db: Connection, question: str, *names: object) -> list[Sequence[Any]]:
+        """Lock and return the states of the jobs that a *question* of `locking` finds, unless they are removed now."""
+        rows = await db.fetch(question, *names)
+        removed = {uid for (uid,) in await db.fetch(ARE_REMOVED, [row[0] for row in rows])} if rows else ()
+        return [row for row in rows if row[0] not in removed]
 
     async def _claimed_by(self, db: Connection, runs: Iterable[ClaimedRun], now: Micros | None) -> dict[int, Job]:
         """Return the jobs of *runs* that are still claimed and have readable states, by run."""
@@ -212,6 +221,10 @@ class WorkBase:
         if instances:
             await self._recount(db, jobs)
             held |= {run.id: jobs[run.uid] for run in runs if run.id in instances and run.uid in jobs}
+        if given_back := [run for run in runs if run.id in held and run.waits_if_given_back]:
+            claimed_at = dict(await db.fetch(CLAIMED_AT, [run.id for run in given_back]))
+            gone = {run.id for run in given_back if claimed_at.get(run.id) != run.claimed_at}
+            held = {run: job for run, job in held.items() if run not in gone}
         return held
 
     async def _recount(self, db: Connection, jobs: dict[int, Job], held: Iterable[int] = ()) -> None:

@@ -19,6 +19,7 @@ from scheduler_async.stores.change_codec import plain_record
 from scheduler_async.stores.claim_plan import ClaimPlan
 from scheduler_async.stores.codec import refuse_stand_ins, refuse_unreadable_state
 from scheduler_async.stores.columns import STATE_TYPES
+from scheduler_async.stores.conditions import IS_UNUSUAL
 from scheduler_async.stores.decisions import (
     after_repeat,
     are_due,
@@ -44,6 +45,7 @@ from scheduler_async.stores.postgres.bulk_writes import columns_of, rows_of, set
 from scheduler_async.stores.postgres.rates import GROUP_LOCK, RateWork
 from scheduler_async.stores.postgres.successors import SuccessorWork
 from scheduler_async.stores.postgres.texts import kept
+from scheduler_async.stores.run_codec import tally_of_unskipped
 from scheduler_async.timekeeping.instants import LAST, MINUTE, SECOND, Micros
 
 if TYPE_CHECKING:
@@ -249,10 +251,14 @@ WAIT_AGAIN: Final = """
      WHERE id = $1
 """
 # The rows of the runs, and of the occurrences that the claims skipped.
-DELETE_RUNS: Final = """
-    DELETE FROM run r
-     USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (uid, id, claimed_at)
-     WHERE r.uid = c.uid AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
+DELETE_RUNS: Final = f"""
+    WITH runs AS (DELETE FROM run r
+                   USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c (uid, id, claimed_at)
+                   WHERE r.uid = c.uid
+                     AND (r.id = c.id OR (r.id > c.id AND r.attempt = 0 AND r.claimed_at = c.claimed_at))
+               RETURNING r.id, r.uid, r.attempt, r.outcome, r.finished_at, r.missed),
+         noted AS (DELETE FROM unusual WHERE (outcome, run) IN (SELECT r.outcome, r.id FROM runs r WHERE {IS_UNUSUAL}))
+    SELECT uid, finished_at, missed FROM runs WHERE attempt = 0
 """
 
 # How many jobs of each handler and priority are sorted to find the first. Of more jobs, those that have been due for
@@ -449,7 +455,10 @@ class ClaimWork(SuccessorWork, RateWork):
             await db.execute(FREE_INSTANCES, [run.id for run in ours])
             await self._delete_removed(db, freed)
             gone = [(run.uid, run.id, run.claimed_at) for run in ours if not run.waits_if_given_back]
-            await db.execute(DELETE_RUNS, *columns_of(gone, 3))
+            rows = await db.fetch(DELETE_RUNS, *columns_of(gone, 3))
+            namespaces = {run.uid: run.job.namespace for run in ours}
+            unskipped = tally_of_unskipped([(namespaces[uid], at, missed) for uid, at, missed in rows])
+            await self._count_ended(db, unskipped)
             await self._write_skips(db, undone)
             await self._tell(db, freed)
         waiting = [run for run in ours if run.waits_if_given_back]

@@ -84,7 +84,7 @@ class Link:
         return await work(await self._ready(), *args)
 
     async def _first(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Do *work* that changes nothing. Use a new connection if the old one was lost while idle."""
+        """Do *work* that changes nothing. If the connection was lost, do it again on a new one."""
         was_connected = self._connection is not None
         try:
             return await work(await self._ready(), *args)
@@ -154,7 +154,11 @@ LOST: tuple[type[Exception], ...] = (
         asyncpg.PostgresConnectionError,
         asyncpg.InterfaceError,
         asyncpg.InternalClientError,  # asyncpg raises it for a lost connection that it has not noticed yet
-        asyncpg.OperatorInterventionError,
+        asyncpg.AdminShutdownError,
+        asyncpg.CrashShutdownError,
+        asyncpg.CannotConnectNowError,
+        asyncpg.DatabaseDroppedError,
+        asyncpg.IdleSessionTimeoutError,
         OSError,
     )
 )

@@ -144,7 +144,7 @@ class CopyWork(SuccessorWork):
         return [_run_record(row) for row in await db.fetch(READ_RUNS, after, limit)]
 
     async def write_jobs(self, db: Connection, jobs: Sequence[Job], rule: RuleOfCopy) -> list[Ruling]:
-        locked = await db.fetch(LOCK_JOBS, *columns_of([(job.namespace, job.id) for job in jobs], 2))
+        locked = await self._lock_states(db, LOCK_JOBS, *columns_of([(job.namespace, job.id) for job in jobs], 2))
         rows = await db.fetch(READ_RECORDS, [row[0] for row in locked])
         here = {(row[PLACE["namespace"]], row[PLACE["id"]]): _record(row) for row in rows}
         rulings = [rule(job, here.get((job.namespace, job.id))) for job in jobs]

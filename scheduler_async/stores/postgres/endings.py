@@ -29,7 +29,7 @@ from scheduler_async.stores.decisions import (
     with_successors,
 )
 from scheduler_async.stores.messages import NodeRow, last_alive
-from scheduler_async.stores.postgres.backfills import LOCK_HELD_BY_BACKFILLS, BackfillWork
+from scheduler_async.stores.postgres.backfills import LOCK_BACKFILLS_OF_NODE, LOCK_HELD_BY_BACKFILLS, BackfillWork
 from scheduler_async.stores.postgres.base import (
     BEAT_AT,
     END_LIFE,
@@ -357,6 +357,7 @@ class EndingWork(BackfillWork):
         self, db: Connection, node: int, known: Collection[int], problem: str, now: Micros, rules: Rules
     ) -> list[tuple[Transition, ClaimedRun]]:
         """Do the same as `_interrupt` for runs of backfills. Their jobs do not change."""
+        await db.execute(LOCK_BACKFILLS_OF_NODE, node)
         rows = [row for row in await db.fetch(LOCK_HELD_BY_BACKFILLS, node) if row[WIDTH] not in known]
         if not rows:
             return []

@@ -75,6 +75,12 @@ PURGE_TALLY: Final = """
     DELETE FROM tally
      WHERE ctid = ANY(ARRAY(SELECT ctid FROM tally WHERE hour < $1 ORDER BY hour LIMIT $2 FOR UPDATE SKIP LOCKED))
 """
+# Requests to cancel runs. Their runs have ended before a node noticed the request, or are gone.
+FORGET_OUTDATED: Final = """
+    DELETE FROM request
+     WHERE kind = 'cancel' AND NOT EXISTS (SELECT FROM state s WHERE s.uid = request.uid AND s.run = request.run)
+       AND NOT EXISTS (SELECT FROM instance i WHERE i.run = request.run)
+"""
 
 
 class HistoryWork(WorkBase):
@@ -130,5 +136,6 @@ class HistoryWork(WorkBase):
         return life
 
     async def purge_history(self, db: Connection, before: Micros, limit: int) -> int:
+        await db.execute(FORGET_OUTDATED)
         done = [await db.execute(statement, before, limit) for statement in (PURGE_CHANGES, PURGE_LIVES, PURGE_TALLY)]
         return max(int(answer.rpartition(" ")[2]) for answer in done)

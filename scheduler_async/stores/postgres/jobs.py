@@ -12,14 +12,14 @@ from scheduler_async.rules.edits import check_revision
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import content_of_new_job, removal
+from scheduler_async.stores.change_codec import ChangeRecord, content_of_new_job, removal
 from scheduler_async.stores.codec import (
     description_values,
     edited_values,
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES, STATE_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
-from scheduler_async.stores.decisions import reviewed_all, rows_of_removal
+from scheduler_async.stores.decisions import each, reviewed_all, rows_of_removal
 from scheduler_async.stores.edit_plan import EditPlan
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.postgres.base import (
@@ -116,11 +116,15 @@ REVIEW: Final = f"""
 """
 # A removed job remains for its runs and changes, which tell its payload, until `purge_removed` deletes all of it.
 REMOVE_JOBS: Final = "UPDATE job SET removed_at = $2 WHERE uid = ANY($1::bigint[])"
+# The job is removed from within a run, $4. Any other run in its state was cancelled.
 DISABLE: Final = """
     UPDATE state
        SET phase = 'disabled', disabled_reason = $2, disabled_at = $3, next_run_at = NULL, regular_at = NULL,
-           owed_until = NULL, touched = true
-     WHERE uid = ANY($1::bigint[])
+           owed_until = NULL, touched = true,
+           activity = CASE WHEN run = $4 THEN activity ELSE 'idle' END,
+           node = CASE WHEN run = $4 THEN node END,
+           run = CASE WHEN run = $4 THEN run END
+     WHERE uid = $1
 """
 RUNS_OF_JOB: Final = """
     SELECT run FROM state WHERE uid = $1 AND run IS NOT NULL UNION ALL SELECT run FROM instance WHERE uid = $1
@@ -131,9 +135,10 @@ MOVE_OWNERS: Final = """
          moved AS (INSERT INTO instance (run, uid, node) SELECT run, uid, node FROM owners ON CONFLICT DO NOTHING)
     UPDATE state SET run = NULL, node = NULL FROM owners WHERE state.uid = owners.uid
 """
-CANCEL_BACKFILLS: Final = """
-    WITH due AS (DELETE FROM backfill_due WHERE backfill IN (SELECT number FROM backfill WHERE uid = $1))
-    UPDATE backfill SET state = 'cancelled' WHERE uid = $1 AND state = 'running'
+# Two statements: the second one sees what a transaction has put back that the first one waited for.
+CANCEL_BACKFILLS: Final = "UPDATE backfill SET state = 'cancelled' WHERE uid = ANY($1::bigint[]) AND state = 'running'"
+FORGET_BACKFILLS: Final = """
+    DELETE FROM backfill_due WHERE backfill IN (SELECT number FROM backfill WHERE uid = ANY($1::bigint[]))
 """
 CANCEL_RUNS: Final = f"""
     WITH runs AS (UPDATE run
@@ -161,7 +166,7 @@ class JobWork(SuccessorWork):
         if quota is not None and quota.max_jobs is not None:  # before any row is locked
             await db.execute(LOCK_NAMESPACE, kept(quota.namespace))
         names = list(dict.fromkeys((change.namespace, change.id) for change in changes))
-        rows = await db.fetch(LOCK_JOBS, *columns_of(names, 2))
+        rows = await self._lock_states(db, LOCK_JOBS, *columns_of(names, 2))
         jobs = {(job.namespace, job.id): job for job in (await self._jobs(db, rows, None)).values()}
         new_numbers = NEW_NUMBERS if jobs or quota else NEW_NUMBERS_ONLY
         numbers = iter(await db.fetchval(new_numbers, len(names) - len(jobs)) if len(jobs) < len(names) else [])
@@ -238,23 +243,29 @@ class JobWork(SuccessorWork):
         if job is None:
             return None
         check_revision(job, revision)
-        await db.execute(REMOVE_JOBS, [job.uid], now)
-        await db.execute(UNLINK, [job.uid])
-        await self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])
-        await self._write_changes(db, [removal(job, now, by)])
-        await self._cancel_requested(db, [job], now)
+        await self._let_go(db, [job], now, [removal(job, now, by)])
         runs = {run for (run,) in await db.fetch(RUNS_OF_JOB, job.uid)}
         others = [run for run in runs if run != own_run]
         cancelled = await db.fetchval(CANCEL_RUNS, others, now, REMOVED, job.uid)
         await self._count_ended(db, tally_of_cancelled(job.namespace, cancelled, now))
         await db.execute(FREE_INSTANCES, others)
-        await db.execute(CANCEL_BACKFILLS, job.uid)
         if own_run in runs:
-            await db.execute(DISABLE, [job.uid], REMOVED, now)
+            await db.execute(DISABLE, job.uid, REMOVED, now, own_run)
         else:
             await self._delete_removed(db, [job])
         await self._tell(db, [])
         return job
+
+    async def _let_go(self, db: Connection, jobs: Sequence[Job], now: Micros, records: Sequence[ChangeRecord]) -> None:
+        """Remove *jobs*, and write *records* of that. Cancel their backfills and the runs that no node has taken up."""
+        uids = [job.uid for job in jobs]
+        await db.execute(REMOVE_JOBS, uids, now)
+        await db.execute(UNLINK, uids)
+        await self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
+        await self._write_changes(db, records)
+        await self._cancel_requested(db, jobs, now)
+        await db.execute(CANCEL_BACKFILLS, uids)
+        await db.execute(FORGET_BACKFILLS, uids)
 
     async def get(self, db: Connection, namespace: str, id: str) -> Job | None:
         row = await db.fetchrow(FIND_JOB, kept(namespace), kept(id))

@@ -23,6 +23,7 @@ from scheduler_async.stores.postgres.endings import (
     WRITE_PROGRESS,
     EndingWork,
 )
+from scheduler_async.stores.postgres.history import FORGET_OUTDATED
 from scheduler_async.stores.postgres.rates import GROUP_LOCK
 from scheduler_async.stores.postgres.texts import kept, maybe_kept, original
 from scheduler_async.stores.run_codec import tally_of_cancelled, tally_of_progress
@@ -53,7 +54,7 @@ REQUESTED: Final = """
 # A locked row belongs to another node that takes the request, or to an edit that ends soon.
 LOCK_REQUESTED: Final = f"""
     {SELECT_STATE}, q.run, r.payload, r.scheduled_for, r.attempt, r.origin
-    {REQUESTED} AND {HAS_ROOM}
+    {REQUESTED} AND {HAS_ROOM} AND q.run > $3
 ORDER BY q.run
    LIMIT $2
      FOR UPDATE OF q, s SKIP LOCKED
@@ -82,12 +83,6 @@ CANCEL_WAITING: Final = f"""
                RETURNING id, outcome, uid),
          noted AS ({NOTE_UNUSUAL})
     SELECT j.namespace FROM runs JOIN job j USING (uid)
-"""
-# Their runs have ended before a node noticed the request, or are gone.
-FORGET_OUTDATED: Final = """
-    DELETE FROM request
-     WHERE kind = 'cancel' AND NOT EXISTS (SELECT FROM state s WHERE s.uid = request.uid AND s.run = request.run)
-       AND NOT EXISTS (SELECT FROM instance i WHERE i.run = request.run)
 """
 SELECT_CANCELS: Final = """
     SELECT q.run, q.reason
@@ -135,31 +130,33 @@ class RequestWork(EndingWork):
         if terms.group_rates:
             await db.execute(GROUP_LOCK)
         handlers = None if terms.handlers is None else list(terms.handlers)
-        rows = await db.fetch(LOCK_REQUESTED, handlers, terms.limit)
-        jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
         runs: list[ClaimedRun] = []
-        for row in rows:
-            run_id, payload, *requested = row[WIDTH:]
-            job = jobs.get(row[0])
-            if job is None or has_unreadable_state(job) or job.description.unreadable:
-                continue
-            if not has_room(job := await self._recounted(db, job)):  # another run has just taken the last one
-                continue
-            queued = terms.slots is not None and len(runs) >= terms.slots
-            payload_json = original(payload)
-            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
-            began = None if queued else now
-            payload = kept(run.payload_json)
-            if run.is_instance:
-                await db.execute(TAKE_RUN, name, now, began, run_id, payload)
-                await write_rows(db, FREE, [free_values(run.job)])
-                await self._add_instances(db, [run], terms.node)
-            else:
-                activity = run.job.state.activity._value_
-                await db.execute(TAKE, terms.node, name, run.uid, run_id, now, began, activity, payload)
-                self.counted += 1
-            runs.append(run)
-            jobs[run.uid] = run.job
+        last = 0
+        while rows := await db.fetch(LOCK_REQUESTED, handlers, terms.limit - len(runs), last):
+            last = rows[-1][WIDTH]  # unreadable jobs do not hide other ones
+            jobs = await self._jobs(db, [row[:WIDTH] for row in rows], now)
+            for row in rows:
+                run_id, payload, *requested = row[WIDTH:]
+                job = jobs.get(row[0])
+                if job is None or has_unreadable_state(job) or job.description.unreadable:
+                    continue
+                if not has_room(job := await self._recounted(db, job)):  # another run has just taken the last one
+                    continue
+                queued = terms.slots is not None and len(runs) >= terms.slots
+                payload_json = original(payload)
+                run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
+                began = None if queued else now
+                payload = kept(run.payload_json)
+                if run.is_instance:
+                    await db.execute(TAKE_RUN, name, now, began, run_id, payload)
+                    await write_rows(db, FREE, [free_values(run.job)])
+                    await self._add_instances(db, [run], terms.node)
+                else:
+                    activity = run.job.state.activity._value_
+                    await db.execute(TAKE, terms.node, name, run.uid, run_id, now, began, activity, payload)
+                    self.counted += 1
+                runs.append(run)
+                jobs[run.uid] = run.job
         await self._count_starts(db, runs, terms.group_rates, now)
         return runs, bool(await db.fetchval(ARE_REQUESTED, handlers))
 

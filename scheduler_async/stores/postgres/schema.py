@@ -381,6 +381,9 @@ MIGRATION_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"
 # wait.
 LOCK_VERSION: Final = "LOCK TABLE version IN ACCESS EXCLUSIVE MODE"
 
+# A statement of a migration may go through all runs of a large store. Other processes wait for it.
+LONGEST_MIGRATION: Final = 86_400.0  # seconds
+
 
 def newest() -> int:
     """Return the version of the schema that this code works with."""
@@ -405,7 +408,7 @@ async def read_version(db: Connection, schema: str, url: str) -> int:
             f"The schema {quoted(schema)} of {url} belongs to another program. It has the tables "
             f"{', '.join(tables[:3])}, … Choose another with ?schema= in the URL."
         )
-    version = await db.fetchval(READ_VERSION)
+    version = await db.fetchval(READ_VERSION, timeout=LONGEST_MIGRATION)
     if version is None or version < 1:
         raise StoreError(
             f"The store {url} has tables, but its version table does not contain the schema version. "
@@ -418,14 +421,14 @@ async def read_version(db: Connection, schema: str, url: str) -> int:
 
 async def migrate(db: Connection, schema: str, url: str) -> int:
     """Migrate the schema to the newest version within a transaction. Return the previous version."""
-    await db.execute(MIGRATION_LOCK, schema)
+    await db.execute(MIGRATION_LOCK, schema, timeout=LONGEST_MIGRATION)
     version = await read_version(db, schema, url)  # another process may have been faster
     if version:
-        await db.execute(LOCK_VERSION)
+        await db.execute(LOCK_VERSION, timeout=LONGEST_MIGRATION)
     elif await db.fetchval("SELECT to_regnamespace($1)", f'"{schema}"') is None:
         await db.execute(f'CREATE SCHEMA "{schema}"')
     for statements in MIGRATIONS[version:]:
         for statement in statements:
-            await db.execute(statement)
+            await db.execute(statement, timeout=LONGEST_MIGRATION)
     await db.execute("UPDATE version SET number = $1", newest())
     return version

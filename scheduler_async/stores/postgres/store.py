@@ -176,12 +176,12 @@ class PostgresStore:
         event, is_new = self._awaited.event_of(run)
         if is_new:
             await self._ask(self._watch, _fetch, READ_VERSION)  # it listens from now on
-            await self._send([f"{AWAIT} {run}"])
+            await self._send(self._edits, [f"{AWAIT} {run}"])
         return event
 
-    async def _send(self, texts: Sequence[str]) -> None:
+    async def _send(self, link: Link, texts: Sequence[str]) -> None:
         for text in texts:
-            await self._ask(self._edits, _fetch, NOTIFY, self.schema, f"{self._token} {text}")
+            await self._ask(link, _fetch, NOTIFY, self.schema, f"{self._token} {text}")
 
     async def open(self) -> None:
         """Connect. Create the tables, or migrate older ones."""
@@ -282,7 +282,8 @@ class PostgresStore:
                 if attempt == MAX_ATTEMPTS:
                     raise self._explained(error, link) from error
             except asyncpg.QueryCanceledError as error:
-                raise StoreBusyError(self.url, LONGEST) from error
+                is_page = link is self._pages
+                raise (StoreBusyError(self.url, LONGEST) if is_page else self._explained(error, link)) from error
             except (asyncpg.PostgresError, *LOST) as error:
                 if isinstance(error, StoreError):
                     raise
@@ -320,6 +321,8 @@ class PostgresStore:
             asyncpg.DeadlockDetectedError: "is too busy: other nodes keep changing the same jobs. Nothing was changed.",
             HandlersForgotten: "is too busy: other nodes removed and added the same handlers. Nothing was changed.",
             asyncpg.PostgresConnectionError: "cannot be reached: the connection was lost.",
+            asyncpg.QueryCanceledError: f"canceled a statement: {error}. Nothing was changed. Perhaps the role has a "
+            "statement_timeout that is too short.",
             asyncpg.OperatorInterventionError: "cannot be reached: the server closed the connection.",
             asyncpg.InterfaceError: "cannot be reached: the connection was lost.",
             asyncpg.InternalClientError: "cannot be reached: the connection was lost.",
@@ -487,7 +490,8 @@ class PostgresStore:
         left = await self._ask(self._runs, self._finish_at_once, ended, rules)
         if left is None:
             left = await self._record(self._runs, self._work.finish, ended, rules)
-        await self._send(self._awaited.ended(item.run.id for item in ended))
+        with suppress(StoreError):  # all is recorded, and callers that wait for a run look at it now and then
+            await self._send(self._runs, self._awaited.ended(item.run.id for item in ended))
         return left
 
     async def _finish_at_once(

@@ -11,13 +11,12 @@ from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.codec import has_unreadable_state
 from scheduler_async.stores.conditions import IS_UNUSUAL
-from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable, rows_of_removal
+from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable
 from scheduler_async.stores.messages import PURGED
-from scheduler_async.stores.postgres.base import LOCK_STATES, SELECT_STATE, UPDATE_ONLY_STATES, WorkBase
+from scheduler_async.stores.postgres.base import LOCK_STATES, SELECT_STATE, UPDATE_ONLY_STATES
 from scheduler_async.stores.postgres.bulk_writes import write_rows
-from scheduler_async.stores.postgres.jobs import REMOVE_JOBS
+from scheduler_async.stores.postgres.jobs import JobWork
 from scheduler_async.stores.postgres.schema import ENDED_AS_NUMBER
-from scheduler_async.stores.postgres.successors import UNLINK
 from scheduler_async.stores.postgres.texts import stored_state
 from scheduler_async.timekeeping.instants import FIRST, SECOND, Micros
 
@@ -71,15 +70,19 @@ REMOVE: Final = f"""
          outputs AS (DELETE FROM output WHERE run IN (SELECT id FROM runs)),
          tracebacks AS (DELETE FROM traceback WHERE run IN (SELECT id FROM runs)),
          requests AS (DELETE FROM request WHERE run IN (SELECT id FROM runs)),
+         dues AS (DELETE FROM backfill_due
+                   WHERE backfill IN (SELECT number FROM backfill WHERE uid = ANY($1::bigint[]))),
          changes AS (DELETE FROM change WHERE uid = ANY($1::bigint[])),
          backfills AS (DELETE FROM backfill WHERE uid = ANY($1::bigint[]))
   DELETE FROM job WHERE uid = ANY($1::bigint[])
 """
+# Disabled jobs may have backfills.
 LOCK_LONG_DISABLED: Final = f"""
     {SELECT_STATE}
       FROM state s
      WHERE s.phase = 'disabled' AND ({ENDED_AS_NUMBER}) = $4 AND s.disabled_at < $1 AND s.activity = 'idle'
-       AND s.running = 0
+       AND s.running = 0 AND NOT EXISTS (SELECT FROM instance i WHERE i.uid = s.uid)
+       AND NOT EXISTS (SELECT FROM backfill b WHERE b.uid = s.uid AND b.state = 'running')
        AND s.uid <> ALL($3::bigint[])
   ORDER BY s.disabled_at
      LIMIT $2
@@ -87,7 +90,10 @@ LOCK_LONG_DISABLED: Final = f"""
 """
 WITH_PAUSE_END: Final = "FROM state s WHERE s.phase = 'paused' AND s.paused_until IS NOT NULL"
 LOCK_PAUSED: Final = f"""
-    {SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= $1 ORDER BY s.paused_until LIMIT $2 FOR UPDATE SKIP LOCKED
+    {SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= $1 AND s.uid <> ALL($3::bigint[])
+  ORDER BY s.paused_until
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
 """
 FIRST_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END}"
 NEXT_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until > $1"
@@ -95,7 +101,7 @@ NEXT_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paus
 ARE_LOCKED: Final = f"SELECT EXISTS (SELECT {WITH_PAUSE_END} AND s.paused_until <= $1 AND s.uid <> ALL($2::bigint[]))"
 
 
-class UpkeepWork(WorkBase):
+class UpkeepWork(JobWork):
     """The transactions of upkeep. For their purpose, see `Store`."""
 
     async def disable_without_user(self, db: Connection, reason: str, now: Micros) -> list[Job]:
@@ -115,8 +121,11 @@ class UpkeepWork(WorkBase):
         return first
 
     async def resume_paused(self, db: Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
-        rows = await db.fetch(LOCK_PAUSED, now, limit)
-        paused = [job for job in (await self._jobs(db, rows)).values() if is_readable(job)] if rows else []
+        looked_at: list[int] = []
+        paused: list[Job] = []
+        while rows := await db.fetch(LOCK_PAUSED, now, limit - len(paused), looked_at):
+            looked_at += [row[0] for row in rows]  # unreadable jobs do not hide other ones
+            paused += [job for job in (await self._jobs(db, rows)).values() if is_readable(job)]
         resumed = all_resumed(self.decisions, paused, now)
         edits = [edit for _, edit in resumed]
         if edits:
@@ -126,7 +135,7 @@ class UpkeepWork(WorkBase):
             await self._tell(db, [edit.job for edit in edits])
         if len(edits) == limit:
             return edits, now
-        if await db.fetchval(ARE_LOCKED, now, [row[0] for row in rows]):
+        if await db.fetchval(ARE_LOCKED, now, looked_at):
             return edits, now + SECOND
         return edits, await db.fetchval(NEXT_PAUSE_END, now)
 
@@ -162,11 +171,6 @@ class UpkeepWork(WorkBase):
                 break
             remaining += [row[0] for row in rows]  # they do not hide other jobs
         if jobs:
-            await db.execute(REMOVE_JOBS, [job.uid for job in jobs], now)
-            await db.execute(UNLINK, [job.uid for job in jobs])
-            await self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
-            await self._cancel_requested(db, jobs, now)
-            records = [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs]
-            await self._write_changes(db, records)
+            await self._let_go(db, jobs, now, [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs])
             await self._delete_removed(db, jobs)
         return jobs

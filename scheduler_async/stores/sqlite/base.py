@@ -83,6 +83,8 @@ CROSS JOIN state s ON s.uid = i.uid
 """
 ADD_INSTANCES: Final = "INSERT INTO instance (run, uid, node) VALUES (?, ?, ?)"
 ARE_INSTANCES: Final = "SELECT run FROM instance WHERE run IN (SELECT value FROM json_each(?)) AND backfill IS NULL"
+# A run that was given back keeps its number, and another node may have claimed it since.
+CLAIMED_AT: Final = "SELECT id, claimed_at FROM run WHERE id IN (SELECT value FROM json_each(?))"
 # A damaged row may name another job, which must not wait for that run, nor cancel it.
 COUNT_INSTANCES: Final = """
     SELECT i.uid, count(*)
@@ -290,6 +292,10 @@ class WorkBase:
         if instances:
             self._recount(db, jobs)
             held |= {run.id: jobs[run.uid] for run in runs if run.id in instances and run.uid in jobs}
+        if given_back := [run for run in runs if run.id in held and run.waits_if_given_back]:
+            claimed_at = dict(db.execute(CLAIMED_AT, (json.dumps([run.id for run in given_back]),)).fetchall())
+            gone = {run.id for run in given_back if claimed_at.get(run.id) != run.claimed_at}
+            held = {run: job for run, job in held.items() if run not in gone}
         return held
 
     def _recount(self, db: sqlite3.Connection, jobs: dict[int, Job]) -> None:

@@ -30,6 +30,7 @@ from scheduler_async.stores.decisions import (
 )
 from scheduler_async.stores.messages import MOST_UNHANDLED, OVERLAPPED, Claims, ClaimTerms, NodeLost
 from scheduler_async.stores.ready_queue import ReadyQueue
+from scheduler_async.stores.run_codec import tally_of_unskipped
 from scheduler_async.stores.sqlite.base import (
     ADD_INSTANCES,
     DUE,
@@ -190,7 +191,11 @@ WAIT_AGAIN: Final = """
      WHERE id = ?
 """
 # The row of a run that never started, and the rows of the occurrences that its claim skipped.
-DELETE_RUNS: Final = "DELETE FROM run WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)"
+DELETE_RUNS: Final = """
+    DELETE FROM run
+     WHERE id = ? OR (uid = ? AND id > ? AND attempt = 0 AND claimed_at = ?)
+ RETURNING attempt, finished_at, missed
+"""
 
 
 class ClaimWork(SuccessorWork, RateWork):
@@ -435,7 +440,10 @@ class ClaimWork(SuccessorWork, RateWork):
         self._free(db, freed, (run.id for run in ours))
         self._delete_removed(db, freed)
         gone = [run for run in ours if not run.waits_if_given_back]
-        db.executemany(DELETE_RUNS, [(run.id, run.uid, run.id, run.claimed_at) for run in gone])
+        for run in gone:
+            rows = db.execute(DELETE_RUNS, (run.id, run.uid, run.id, run.claimed_at)).fetchall()
+            skipped = [(run.job.namespace, at, missed) for attempt, at, missed in rows if not attempt]
+            self._count_ended(db, tally_of_unskipped(skipped))
         for run in ours:
             if run.waits_if_given_back:
                 db.execute(WAIT_AGAIN, (run.id,))

@@ -98,6 +98,12 @@ PURGE_TALLY: Final = """
                                               ORDER BY hour
                                                  LIMIT :limit)
 """
+# Requests to cancel runs. Their runs have ended before a node noticed the request.
+FORGET_OUTDATED: Final = """
+    DELETE FROM request INDEXED BY request_cancel
+     WHERE kind = 'cancel' AND NOT EXISTS (SELECT 1 FROM state s WHERE s.uid = request.uid AND s.run = request.run)
+       AND NOT EXISTS (SELECT 1 FROM instance i WHERE i.run = request.run)
+"""
 
 
 class HistoryWork(WorkBase):
@@ -157,5 +163,6 @@ class HistoryWork(WorkBase):
         return life
 
     def purge_history(self, db: sqlite3.Connection, before: Micros, limit: int) -> int:
+        db.execute(FORGET_OUTDATED)
         old = {"before": before, "limit": limit}
         return max(db.execute(purge, old).rowcount for purge in (PURGE_CHANGES, PURGE_LIVES, PURGE_TALLY))

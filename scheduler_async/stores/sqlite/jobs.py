@@ -15,7 +15,7 @@ from scheduler_async.rules.edits import check_revision
 from scheduler_async.rules.groups import group_key
 from scheduler_async.rules.quotas import Quota
 from scheduler_async.rules.terms import Transition
-from scheduler_async.stores.change_codec import content_of_new_job, removal
+from scheduler_async.stores.change_codec import ChangeRecord, content_of_new_job, removal
 from scheduler_async.stores.codec import (
     STATE_FIELDS,
     Row,
@@ -25,7 +25,7 @@ from scheduler_async.stores.codec import (
 )
 from scheduler_async.stores.columns import DESCRIPTION_TYPES
 from scheduler_async.stores.conditions import conditions_of_jobs
-from scheduler_async.stores.decisions import reviewed_all, rows_of_removal
+from scheduler_async.stores.decisions import each, reviewed_all, rows_of_removal
 from scheduler_async.stores.edit_plan import EditPlan
 from scheduler_async.stores.messages import REMOVED, Change, JobFilter, has_metadata
 from scheduler_async.stores.run_codec import tally_of_cancelled
@@ -76,11 +76,15 @@ REVIEW: Final = f"""
 """
 # A removed job remains for its runs and changes, which tell its payload, until `purge_removed` deletes all of it.
 REMOVE: Final = "UPDATE job SET removed_at = ? WHERE uid = ?"
+# The job is removed from within a run. Any other run in its state was cancelled.
 DISABLE: Final = """
     UPDATE state
-       SET phase = 'disabled', disabled_reason = ?, disabled_at = ?, next_run_at = NULL, regular_at = NULL,
-           owed_until = NULL, touched = 1
-     WHERE uid = ?
+       SET phase = 'disabled', disabled_reason = :reason, disabled_at = :now, next_run_at = NULL, regular_at = NULL,
+           owed_until = NULL, touched = 1,
+           activity = CASE WHEN run = :own_run THEN activity ELSE 'idle' END,
+           node = CASE WHEN run = :own_run THEN node END,
+           run = CASE WHEN run = :own_run THEN run END
+     WHERE uid = :uid
 """
 # New jobs have the highest numbers.
 RECORD_ADDITIONS: Final = f"""
@@ -240,25 +244,33 @@ class JobWork(SuccessorWork):
         if job is None:
             return None
         check_revision(job, revision)
-        db.execute(REMOVE, (now, job.uid))
-        db.execute(UNLINK, (job.uid,))
-        self._write_skips(db, [(job, rows_of_removal(self.decisions, job, now), now)])
-        self._write_changes(db, [removal(job, now, by)])
-        cancelled = db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid)).rowcount
-        db.execute(FORGET_REQUESTED, (job.uid,))
+        self._let_go(db, [job], now, [removal(job, now, by)])
         runs = {run for (run,) in db.execute(RUNS_OF_JOB, (job.uid, job.uid))}
         others = [run for run in runs if run != own_run]
-        for run in others:
-            cancelled += db.execute(CANCEL_RUN, (now, REMOVED, run, job.uid)).rowcount
+        cancelled = sum(db.execute(CANCEL_RUN, (now, REMOVED, run, job.uid)).rowcount for run in others)
         self._count_ended(db, tally_of_cancelled(job.namespace, cancelled, now))
         db.execute(FREE_INSTANCES, (json.dumps(others),))
-        db.execute(CANCEL_BACKFILLS, (job.uid,))
-        db.execute(FORGET_BACKFILLS, (job.uid,))
         if own_run in runs:
-            db.execute(DISABLE, (REMOVED, now, job.uid))
+            db.execute(DISABLE, {"reason": REMOVED, "now": now, "own_run": own_run, "uid": job.uid})
         else:
             self._delete_removed(db, [job])
         return job
+
+    def _let_go(
+        self, db: sqlite3.Connection, jobs: Sequence[Job], now: Micros, records: Sequence[ChangeRecord]
+    ) -> None:
+        """Remove *jobs*, and write *records* of that. Cancel their backfills and the runs that no node has taken up."""
+        uids = [(job.uid,) for job in jobs]
+        db.executemany(REMOVE, [(now, job.uid) for job in jobs])
+        db.executemany(UNLINK, uids)
+        self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
+        self._write_changes(db, records)
+        for job in jobs:
+            cancelled = db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid)).rowcount
+            self._count_ended(db, tally_of_cancelled(job.namespace, cancelled, now))
+        db.executemany(FORGET_REQUESTED, uids)
+        db.executemany(CANCEL_BACKFILLS, uids)
+        db.executemany(FORGET_BACKFILLS, uids)
 
     def get(self, db: sqlite3.Connection, namespace: str, id: str) -> Job | None:
         return self._find_job(db, namespace, id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from scheduler_async.jobs.history import NO_ACTOR, Action, Actor
 from scheduler_async.jobs.job import Job
@@ -19,6 +19,7 @@ from scheduler_async.stores.messages import AlreadyRequested, Cancellation, Clai
 from scheduler_async.stores.run_codec import tally_of_cancelled, tally_of_progress
 from scheduler_async.stores.sqlite.base import INSERT_REQUEST, LAST_RUN, SELECT_STATE, STATE_END
 from scheduler_async.stores.sqlite.endings import FORGET_REQUEST, EndingWork
+from scheduler_async.stores.sqlite.history import FORGET_OUTDATED
 from scheduler_async.stores.unreadable import shown_text
 from scheduler_async.timekeeping.instants import Micros
 
@@ -43,6 +44,7 @@ SELECT_REQUESTED: Final = f"""
 CROSS JOIN state s ON s.uid = q.uid
 CROSS JOIN run r ON r.id = q.run AND r.uid = q.uid AND r.outcome IS NULL
      WHERE q.kind = 'start' AND s.handler IN (SELECT value FROM json_each(:handlers))
+       AND q.run NOT IN (SELECT value FROM json_each(:but))
   ORDER BY has_room DESC, q.run
      LIMIT :most
 """
@@ -53,12 +55,6 @@ FIND_RUN: Final = """
      WHERE r.id = ?
 """
 CANCEL_WAITING: Final = "UPDATE run SET outcome = 'cancelled', finished_at = ?, error = ?, reason = ? WHERE id = ?"
-# Their runs have ended before a node noticed the request.
-FORGET_OUTDATED: Final = """
-    DELETE FROM request INDEXED BY request_cancel
-     WHERE kind = 'cancel' AND NOT EXISTS (SELECT 1 FROM state s WHERE s.uid = request.uid AND s.run = request.run)
-       AND NOT EXISTS (SELECT 1 FROM instance i WHERE i.run = request.run)
-"""
 SELECT_CANCELS: Final = """
     SELECT q.run, q.reason
       FROM request q INDEXED BY request_cancel
@@ -114,32 +110,37 @@ class RequestWork(EndingWork):
     def claim_requested(self, db: sqlite3.Connection, now: Micros, terms: ClaimTerms) -> tuple[list[ClaimedRun], bool]:
         name = self._require_node(db, terms.node)
         handlers = json.dumps(self._numbers_of(db, terms.handlers))
-        rows = db.execute(SELECT_REQUESTED, {"handlers": handlers, "most": terms.limit + 1}).fetchall()
-        if not rows:
-            return [], False
-        jobs = self._jobs(db, [row[:STATE_END] for row in rows], now)
         runs: list[ClaimedRun] = []
+        passed_over: list[int] = []  # they do not hide other requests
         are_more = False
-        for row in rows:
-            may_start, run_id, payload, *requested = row[STATE_END:]
-            job = jobs.get(row[0])
-            if not may_start or len(runs) == terms.limit:
-                return runs, True
-            if job is None or has_unreadable_state(job) or job.description.unreadable:
-                continue
-            if not has_room(job := self._recounted(db, job)):  # another run has just taken the last one
-                are_more = True
-                continue
-            queued = terms.slots is not None and len(runs) >= terms.slots
-            payload_json = None if payload is None else shown_text(payload)
-            run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
-            db.execute(TAKE, (now, None if queued else now, name, run.payload_json, run_id))
-            self._hold(db, run, terms.node)
-            db.execute(FORGET_REQUEST, (run_id,))
-            runs.append(run)
-            jobs[run.uid] = run.job
-            self._count_starts(db, [run], terms.group_rates, now)
+        while rows := self._select_requested(db, handlers, terms.limit - len(runs) + 1, passed_over):
+            jobs = self._jobs(db, [row[:STATE_END] for row in rows], now)
+            for row in rows:
+                may_start, run_id, payload, *requested = row[STATE_END:]
+                job = jobs.get(row[0])
+                if not may_start or len(runs) == terms.limit:
+                    return runs, True
+                if job is None or has_unreadable_state(job) or job.description.unreadable:
+                    passed_over.append(run_id)
+                    continue
+                if not has_room(job := self._recounted(db, job)):  # another run has just taken the last one
+                    passed_over.append(run_id)
+                    are_more = True
+                    continue
+                queued = terms.slots is not None and len(runs) >= terms.slots
+                payload_json = None if payload is None else shown_text(payload)
+                run = claimed_by_hand(job, run_id, payload_json, now, queued=queued, requested=(*requested,))
+                db.execute(TAKE, (now, None if queued else now, name, run.payload_json, run_id))
+                self._hold(db, run, terms.node)
+                db.execute(FORGET_REQUEST, (run_id,))
+                runs.append(run)
+                jobs[run.uid] = run.job
+                self._count_starts(db, [run], terms.group_rates, now)
         return runs, are_more
+
+    def _select_requested(self, db: sqlite3.Connection, handlers: str, most: int, but: Sequence[int]) -> list[Any]:
+        """Return the first requests, except *but* some runs."""
+        return db.execute(SELECT_REQUESTED, {"handlers": handlers, "most": most, "but": json.dumps(but)}).fetchall()
 
     def request_cancel(
         self, db: sqlite3.Connection, run: int, reason: str | None, now: Micros, by: Actor = NO_ACTOR

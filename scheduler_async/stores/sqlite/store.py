@@ -49,6 +49,9 @@ OLDEST_SQLITE: Final = (3, 37, 0)  # for STRICT tables
 # Processes that create a new file at the same time conflict at most this often.
 MAX_WAL_ATTEMPTS = 20
 
+# While another process migrates a large store, the others wait so often for up to BUSY_TIMEOUT: for ten minutes.
+MAX_MIGRATION_ATTEMPTS = 120
+
 # Pages for operators look at rows all over the file. This is what SQLite may keep of it for them.
 PAGES_CACHED = 16_384  # KiB
 
@@ -191,7 +194,11 @@ class SQLiteStore:
 
     async def _open_pager(self) -> None:
         pager = await self._connect()
-        await self._call(pager, _prepare_pager)
+        try:
+            await self._call(pager, _prepare_pager)
+        except BaseException:
+            await pager.close()
+            raise
         if self._writer is None:  # the store was closed meanwhile
             await pager.close()
         else:
@@ -460,9 +467,20 @@ def _prepare(db: sqlite3.Connection, synchronous: str) -> int:
     db.execute(f"PRAGMA synchronous = {synchronous}")
     if version < newest():
         db.execute("PRAGMA foreign_keys = OFF")  # while a table is replaced, references to it are missing
-        version = in_transaction(db, migrate)
+        version = _migrate(db) if version else in_transaction(db, migrate)
     db.execute("PRAGMA foreign_keys = ON")
     return version
+
+
+def _migrate(db: sqlite3.Connection) -> int:
+    """Migrate an older schema. Wait if another process is doing so."""
+    for _ in range(MAX_MIGRATION_ATTEMPTS - 1):
+        try:
+            return in_transaction(db, migrate)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+    return in_transaction(db, migrate)
 
 
 def _use_wal(db: sqlite3.Connection) -> None:

@@ -13,13 +13,11 @@ from scheduler_async.rules.terms import Transition
 from scheduler_async.stores.change_codec import disablings, removal, resumptions
 from scheduler_async.stores.codec import has_unreadable_state, state_values
 from scheduler_async.stores.conditions import HAS_ENDED
-from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable, rows_of_removal
-from scheduler_async.stores.messages import PURGED, REMOVED
-from scheduler_async.stores.run_codec import tally_of_cancelled
-from scheduler_async.stores.sqlite.base import EDITED, SELECT_STATE, UPDATE_ONLY_STATE, WorkBase
+from scheduler_async.stores.decisions import all_resumed, can_be_purged, disabled_by, each, is_readable
+from scheduler_async.stores.messages import PURGED
+from scheduler_async.stores.sqlite.base import EDITED, SELECT_STATE, UPDATE_ONLY_STATE
 from scheduler_async.stores.sqlite.history import chained
-from scheduler_async.stores.sqlite.jobs import CANCEL_REQUESTED, FORGET_REQUESTED, REMOVE
-from scheduler_async.stores.sqlite.successors import UNLINK
+from scheduler_async.stores.sqlite.jobs import JobWork
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 OVERGROWN: Final = """
@@ -45,7 +43,7 @@ NOTE_FORGOTTEN: Final = f"""
 """
 PURGE_RUNS: Final = f"DELETE FROM run WHERE {OLD_RUNS}"
 WITH_PAUSE_END: Final = "FROM state s INDEXED BY state_paused WHERE s.phase = 'paused' AND s.paused_until IS NOT NULL"
-PAUSED_UNTIL: Final = f"{SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= ? ORDER BY s.paused_until LIMIT ?"
+PAUSED_UNTIL: Final = f"{SELECT_STATE} {WITH_PAUSE_END} AND s.paused_until <= ? ORDER BY s.paused_until"
 FIRST_PAUSE_END: Final = f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until <= {LAST}"
 NEXT_PAUSE_END: Final = (
     f"SELECT min(s.paused_until) {WITH_PAUSE_END} AND s.paused_until > ? AND s.paused_until <= {LAST}"
@@ -61,15 +59,20 @@ REMOVED_BEFORE: Final = """
 PURGE_CHANGES_OF: Final = f"""
     {chained("SELECT value FROM json_each(?)")} DELETE FROM change WHERE number IN (SELECT number FROM chain)
 """
+# Disabled jobs may have backfills.
 LONG_DISABLED: Final = f"""
     {SELECT_STATE}
       FROM state s INDEXED BY state_disabled
      WHERE s.phase = 'disabled' AND ({HAS_ENDED}) = ? AND s.disabled_at < ? AND s.activity = 'idle' AND s.running = 0
+       AND NOT EXISTS (SELECT 1 FROM instance i INDEXED BY instance_of_job WHERE i.uid = s.uid)
+       AND NOT EXISTS (SELECT 1
+                         FROM backfill b INDEXED BY backfill_of_job
+                        WHERE b.uid = s.uid AND b.state = 'running')
   ORDER BY s.disabled_at
 """
 
 
-class UpkeepWork(WorkBase):
+class UpkeepWork(JobWork):
     """The transactions of upkeep. For their purpose, see `Store`."""
 
     def disable_without_user(self, db: sqlite3.Connection, reason: str, now: Micros) -> list[Job]:
@@ -87,8 +90,11 @@ class UpkeepWork(WorkBase):
         return first
 
     def resume_paused(self, db: sqlite3.Connection, now: Micros, limit: int) -> tuple[list[Transition], Micros | None]:
-        rows = db.execute(PAUSED_UNTIL, (now, limit)).fetchall()
-        paused = [job for job in self._jobs(db, rows).values() if is_readable(job)]
+        rows = db.execute(PAUSED_UNTIL, (now,))
+        paused: list[Job] = []
+        while len(paused) < limit and (some := rows.fetchmany(limit)):  # unreadable jobs do not hide other ones
+            paused += [job for job in self._jobs(db, some).values() if is_readable(job)][: limit - len(paused)]
+        rows.close()
         resumed = all_resumed(self.decisions, paused, now)
         edits = [edit for _, edit in resumed]
         UPDATE_ONLY_STATE.all(db, ((*state_values(edit.state), edit.job.uid) for edit in edits))
@@ -130,13 +136,6 @@ class UpkeepWork(WorkBase):
             found = self._jobs(db, some).values()
             jobs += [job for job in found if can_be_purged(job, spared)][: limit - len(jobs)]
         rows.close()
-        db.executemany(REMOVE, [(now, job.uid) for job in jobs])
-        db.executemany(UNLINK, [(job.uid,) for job in jobs])
-        self._write_skips(db, each(jobs, lambda job: (job, rows_of_removal(self.decisions, job, now), now)))
-        for job in jobs:
-            cancelled = db.execute(CANCEL_REQUESTED, (now, REMOVED, job.uid)).rowcount
-            self._count_ended(db, tally_of_cancelled(job.namespace, cancelled, now))
-        db.executemany(FORGET_REQUESTED, [(job.uid,) for job in jobs])
-        self._write_changes(db, [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs])
+        self._let_go(db, jobs, now, [removal(job, now, THE_SCHEDULER, PURGED[ended]) for job in jobs])
         self._delete_removed(db, jobs)
         return jobs

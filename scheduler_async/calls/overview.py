@@ -6,6 +6,7 @@ They are quick however large the store is. A tenant is a collection of namespace
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
 from scheduler_async.engine.engine import Engine
@@ -23,16 +24,18 @@ from scheduler_async.schedules.next_runs import Occurrence
 from scheduler_async.stores.searches import (
     FAILING,
     LATE,
+    TALLY_KEYS,
     ChangeSearch,
     Found,
     JobSearch,
     Number,
     RunSearch,
     T,
+    TallySearch,
     position_text,
     read_position,
 )
-from scheduler_async.timekeeping.instants import HOUR, LAST, from_micros, parse_instant, to_micros
+from scheduler_async.timekeeping.instants import HOUR, LAST, Micros, from_micros, parse_instant, to_micros
 from scheduler_async.timekeeping.zones import as_tzinfo
 
 # The positions of jobs: by what they do, by name, and in a text search.
@@ -196,19 +199,31 @@ class Overviewing:
         since: datetime | str,
         until: datetime | str | None = None,
         namespaces: Collection[str] | None = None,
-    ) -> list[TallyRow]:
-        """Return how many runs ended in each hour from *since* to *until*, by outcome, node and namespace.
+        by: Collection[str] = TALLY_KEYS,
+        after: str | None = None,
+        limit: int = 500,
+    ) -> Page[TallyRow]:
+        """Return how many runs ended from *since* to *until*, by "hour", "namespace", "outcome" and "node".
 
-        The hours of both ends are included. The tally counts runs of removed jobs and runs that are no longer kept,
-        too. It goes back 90 days. Skipped occurrences are counted in the hour in which they were skipped.
+        They come in this order. Name some of them as *by* to add up the others, which are None then. The hours of both
+        ends are included. The tally counts runs of removed jobs and runs that are no longer kept, too. It goes back 90
+        days. Skipped occurrences are counted in the hour in which they were skipped. For the following part, pass
+        `Page.next` as *after*, with the same conditions.
         """
-        first = to_micros(parse_instant(since, "since"))
-        last = self.__survey.now if until is None else to_micros(parse_instant(until, "until"))
-        rows = await self.__survey.tally(first, last, _check_namespaces(namespaces))
-        return [
-            TallyRow(hour=from_micros(row.hour), namespace=row.namespace, outcome=row.outcome, node=row.node, n=row.n)
-            for row in rows
-        ]
+        names = (by,) if isinstance(by, str) else by
+        kept = tuple(key for key in TALLY_KEYS if key in names)
+        if not kept or len(kept) < len(names):
+            raise InvalidJobError(f"by must be some of {', '.join(TALLY_KEYS)}, not {quoted(by)}.", "by")
+        wanted = TallySearch(
+            since=to_micros(parse_instant(since, "since")),
+            until=self.__survey.now if until is None else to_micros(parse_instant(until, "until")),
+            namespaces=_check_namespaces(namespaces),
+            by=kept,
+            after=read_position(after, (tuple(int if key == "hour" else str for key in kept),)),
+            limit=_check_limit(limit),
+        )
+        found = await self.__survey.tally(wanted)
+        return _page(replace(found, items=[_tally_row(*row) for row in found.items]))
 
     async def planned(
         self, *, until: datetime | str, namespaces: Collection[str] | None = None, most: int = 500
@@ -284,6 +299,13 @@ def _page(found: Found[T]) -> Page[T]:
         next=position_text(found.next),
         looked_back_to=None if back is None else from_micros(back),
     )
+
+
+def _tally_row(
+    hour: Micros | None, namespace: str | None, outcome: Outcome | None, node: str | None, n: int
+) -> TallyRow:
+    at = None if hour is None else from_micros(hour)
+    return TallyRow(hour=at, namespace=namespace, outcome=outcome, node=node, n=n)
 
 
 def _count(number: Number) -> Count:

@@ -33,6 +33,7 @@ from scheduler_async.stores.searches import (
     JobSearch,
     RunSearch,
     Tallied,
+    TallySearch,
 )
 from scheduler_async.timekeeping.instants import HOUR, Micros, from_micros, to_micros
 
@@ -85,10 +86,10 @@ class Survey:
         await self._engine.ready()
         return [tuple(rows) for rows in await self._ask(self._store.recent_runs(names, n))]
 
-    async def tally(self, since: Micros, until: Micros, namespaces: frozenset[str] | None) -> list[Tallied]:
-        """Return how many runs ended in each hour, from that of *since* to that of *until*."""
+    async def tally(self, wanted: TallySearch) -> Found[Tallied]:
+        """Return a page of the numbers of runs that ended."""
         await self._engine.ready()
-        return await self._ask(self._store.tally(since, until, namespaces))
+        return await self._ask(self._store.tally(wanted))
 
     async def mark(self, namespaces: frozenset[str] | None) -> str:
         """Return a text that changes when a run or a job changes."""

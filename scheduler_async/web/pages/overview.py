@@ -49,12 +49,14 @@ async def overview(visit: Visit) -> Response:
         sight.concern_for(visit, one)
         for one in await scheduler.attention(namespaces=namespaces, limit=MOST_CONCERNS + 1)
     ]
-    tally = await scheduler.tally(since=now - timedelta(hours=hours.BACK), namespaces=namespaces)
+    tally = await scheduler.tally(
+        since=now - timedelta(hours=hours.BACK), namespaces=namespaces, by=("hour", "outcome")
+    )
     planned = await scheduler.planned(until=hours.end_of(now), namespaces=namespaces)
     running = await scheduler.jobs_page(status="running", namespaces=namespaces, limit=ROWS)
     coming = await scheduler.jobs_page(namespaces=namespaces, ended=False, limit=2 * ROWS)
     latest = await scheduler.runs_page(namespaces=namespaces, limit=ROWS)
-    by_hour = hours.hours_of(tally, planned, now)
+    by_hour = hours.hours_of(tally.items, planned, now)
     return show(
         visit,
         "overview.html",

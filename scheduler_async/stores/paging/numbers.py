@@ -33,7 +33,7 @@ from scheduler_async.stores.searches import (
     page_of_tally,
 )
 from scheduler_async.stores.unreadable import is_moment
-from scheduler_async.timekeeping.instants import FIRST, HOUR, LAST, Micros
+from scheduler_async.timekeeping.instants import HOUR, Micros
 
 # To count the jobs of a tenant with many jobs, so many rows are looked at for each number.
 MOST_WEIGHED: Final = 1_000
@@ -217,7 +217,7 @@ def read_tally(wanted: TallySearch) -> Search[Found[Tallied]]:
         f"""
         SELECT {keys}, sum(t.n)
           FROM tally t
-         WHERE {terms} AND t.outcome <> '{PROGRESS}' AND t.hour BETWEEN {FIRST} AND {LAST}
+         WHERE {terms} AND t.outcome <> '{PROGRESS}'
       GROUP BY {keys}
       ORDER BY {keys}
          LIMIT ?

@@ -6,7 +6,6 @@ They are quick however large the store is. A tenant is a collection of namespace
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
 from scheduler_async.engine.engine import Engine
@@ -223,7 +222,7 @@ class Overviewing:
             limit=_check_limit(limit),
         )
         found = await self.__survey.tally(wanted)
-        return _page(replace(found, items=[_tally_row(*row) for row in found.items]))
+        return _page(Found(items=[_tally_row(*row) for row in found.items], next=found.next))
 
     async def planned(
         self, *, until: datetime | str, namespaces: Collection[str] | None = None, most: int = 500
@@ -283,6 +282,19 @@ class Overviewing:
         if job is None:
             raise JobNotFoundError(id, namespace)
         return await self.__survey.upcoming(job, most, readers_zone)
+
+    async def coming_runs(
+        self, jobs: Sequence[Job], *, until: datetime | str | None = None, n: int = 60
+    ) -> list[tuple[datetime, ...]]:
+        """Return when each of *jobs* runs next, up to *n* times until *until*, as far as that is known.
+
+        The answer has the order of *jobs*. A job that is paused without an end, or disabled, or whose schedule fails,
+        has no times; neither has one whose times depend on when its next run ends, but for the first.
+        """
+        if not isinstance(jobs, Sequence) or not all(isinstance(job, Job) for job in jobs):
+            raise InvalidJobError(f"jobs must be a list of jobs, not {quoted(jobs)}.", "jobs")
+        last = LAST - 1 if until is None else min(to_micros(parse_instant(until, "until")), LAST - 1)
+        return await self.__survey.coming_runs(jobs, last, _check_limit(n, "n"))
 
     async def mark(self, *, namespaces: Collection[str] | None = None) -> str:
         """Return a text that changes when a run begins, ends, reports progress or is skipped, or when a job changes.

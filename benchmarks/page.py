@@ -241,6 +241,8 @@ def questions(scheduler: Scheduler, jobs: int, random: Random) -> dict[str, Call
         "counts of a small tenant": lambda: scheduler.counts(namespaces=small),
         "counts of a large tenant": lambda: scheduler.counts(namespaces=large),
         "last 60 runs of 50 jobs": lambda: scheduler.recent_runs([name() for _ in range(50)]),
+        "tally of a day": lambda: scheduler.tally(since=NOW - timedelta(days=1)),
+        "tally of a day, by hour": lambda: scheduler.tally(since=NOW - timedelta(days=1), by=("hour", "outcome")),
         "tally of a day, a small tenant": lambda: scheduler.tally(since=NOW - timedelta(days=1), namespaces=small),
         "occurrences ahead": lambda: scheduler.planned(until=NOW + timedelta(days=1)),
         "attention": scheduler.attention,

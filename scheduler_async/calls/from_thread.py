@@ -86,6 +86,7 @@ class FromThread:
         self.changes_page = blocking(scheduler.changes_page)
         self.counts = blocking(scheduler.counts)
         self.recent_runs = blocking(scheduler.recent_runs)
+        self.coming_runs = blocking(scheduler.coming_runs)
         self.tally = blocking(scheduler.tally)
         self.planned = blocking(scheduler.planned)
         self.attention = blocking(scheduler.attention)

@@ -23,16 +23,18 @@ from scheduler_async.schedules.next_runs import Occurrence
 from scheduler_async.stores.searches import (
     FAILING,
     LATE,
+    TALLY_KEYS,
     ChangeSearch,
     Found,
     JobSearch,
     Number,
     RunSearch,
     T,
+    TallySearch,
     position_text,
     read_position,
 )
-from scheduler_async.timekeeping.instants import HOUR, LAST, from_micros, parse_instant, to_micros
+from scheduler_async.timekeeping.instants import HOUR, LAST, Micros, from_micros, parse_instant, to_micros
 from scheduler_async.timekeeping.zones import as_tzinfo
 
 # The positions of jobs: by what they do, by name, and in a text search.
@@ -196,19 +198,31 @@ class Overviewing:
         since: datetime | str,
         until: datetime | str | None = None,
         namespaces: Collection[str] | None = None,
-    ) -> list[TallyRow]:
-        """Return how many runs ended in each hour from *since* to *until*, by outcome, node and namespace.
+        by: Collection[str] = TALLY_KEYS,
+        after: str | None = None,
+        limit: int = 500,
+    ) -> Page[TallyRow]:
+        """Return how many runs ended from *since* to *until*, by "hour", "namespace", "outcome" and "node".
 
-        The hours of both ends are included. The tally counts runs of removed jobs and runs that are no longer kept,
-        too. It goes back 90 days. Skipped occurrences are counted in the hour in which they were skipped.
+        They come in this order. Name some of them as *by* to add up the others, which are None then. The hours of both
+        ends are included. The tally counts runs of removed jobs and runs that are no longer kept, too. It goes back 90
+        days. Skipped occurrences are counted in the hour in which they were skipped. For the following part, pass
+        `Page.next` as *after*, with the same conditions.
         """
-        first = to_micros(parse_instant(since, "since"))
-        last = self.__survey.now if until is None else to_micros(parse_instant(until, "until"))
-        rows = await self.__survey.tally(first, last, _check_namespaces(namespaces))
-        return [
-            TallyRow(hour=from_micros(row.hour), namespace=row.namespace, outcome=row.outcome, node=row.node, n=row.n)
-            for row in rows
-        ]
+        names = (by,) if isinstance(by, str) else by
+        kept = tuple(key for key in TALLY_KEYS if key in names)
+        if not kept or len(kept) < len(names):
+            raise InvalidJobError(f"by must be some of {', '.join(TALLY_KEYS)}, not {quoted(by)}.", "by")
+        wanted = TallySearch(
+            since=to_micros(parse_instant(since, "since")),
+            until=self.__survey.now if until is None else to_micros(parse_instant(until, "until")),
+            namespaces=_check_namespaces(namespaces),
+            by=kept,
+            after=read_position(after, (tuple(int if key == "hour" else str for key in kept),)),
+            limit=_check_limit(limit),
+        )
+        found = await self.__survey.tally(wanted)
+        return _page(Found(items=[_tally_row(*row) for row in found.items], next=found.next))
 
     async def planned(
         self, *, until: datetime | str, namespaces: Collection[str] | None = None, most: int = 500
@@ -269,6 +283,19 @@ class Overviewing:
             raise JobNotFoundError(id, namespace)
         return await self.__survey.upcoming(job, most, readers_zone)
 
+    async def coming_runs(
+        self, jobs: Sequence[Job], *, until: datetime | str | None = None, n: int = 60
+    ) -> list[tuple[datetime, ...]]:
+        """Return when each of *jobs* runs next, up to *n* times until *until*, as far as that is known.
+
+        The answer has the order of *jobs*. A job that is paused without an end, or disabled, or whose schedule fails,
+        has no times; neither has one whose times depend on when its next run ends, but for the first.
+        """
+        if not isinstance(jobs, Sequence) or not all(isinstance(job, Job) for job in jobs):
+            raise InvalidJobError(f"jobs must be a list of jobs, not {quoted(jobs)}.", "jobs")
+        last = LAST - 1 if until is None else min(to_micros(parse_instant(until, "until")), LAST - 1)
+        return await self.__survey.coming_runs(jobs, last, _check_limit(n, "n"))
+
     async def mark(self, *, namespaces: Collection[str] | None = None) -> str:
         """Return a text that changes when a run begins, ends, reports progress or is skipped, or when a job changes.
 
@@ -284,6 +311,13 @@ def _page(found: Found[T]) -> Page[T]:
         next=position_text(found.next),
         looked_back_to=None if back is None else from_micros(back),
     )
+
+
+def _tally_row(
+    hour: Micros | None, namespace: str | None, outcome: Outcome | None, node: str | None, n: int
+) -> TallyRow:
+    at = None if hour is None else from_micros(hour)
+    return TallyRow(hour=at, namespace=namespace, outcome=outcome, node=node, n=n)
 
 
 def _count(number: Number) -> Count:

@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, tzinfo
+from functools import partial
+from itertools import chain, islice
+from typing import NamedTuple, TypeVar
 
 from scheduler_async.engine.engine import Engine
 from scheduler_async.jobs.answers import Explanation, Upcoming
-from scheduler_async.jobs.enums import Status
+from scheduler_async.jobs.enums import SkipReason, Status
+from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules import explaining, order, past
 from scheduler_async.rules.groups import NO_GROUP, Rooms, group_key
@@ -25,6 +30,16 @@ from scheduler_async.timekeeping.instants import LAST, Micros, from_micros, to_m
 # An explanation of the past looks at so many changes of the job. Triggers and cancellations do not count.
 MOST_CHANGES = 1_000
 
+T = TypeVar("T")
+
+
+class Coming(NamedTuple):
+    """The coming runs of a job, as far as its schedule computes them."""
+
+    runs: list[Upcoming]
+    problem: str | None = None
+    """Why its schedule fails, if it does."""
+
 
 class Outlook:
     """Would a job start now, and what runs soon?"""
@@ -38,7 +53,7 @@ class Outlook:
     async def explain(self, job: Job, zone: tzinfo) -> Explanation:
         """Return why *job* is not running now; moments are shown on the clocks of *zone*."""
         room = await self._room_for(job)
-        return explaining.explain(job, self._clock.micros(), room, self._rules, zone)
+        return await self._about(job, partial(explaining.explain, job, self._clock.micros(), room, self._rules, zone))
 
     async def explain_at(self, job: Job, at: Micros, zone: tzinfo) -> Explanation:
         """Return what became of *job* at *at*, or what will."""
@@ -47,8 +62,7 @@ class Outlook:
         name = ChangeFilter(namespace=job.namespace, id=job.id, decisions_only=True, limit=MOST_CHANGES)
         changes = await self._ask(self._store.list_changes(name))
         try:
-            waits_for, _ = explaining.decide(job, now, room, self._rules)
-            start, end = past.stretch_of(job, changes, at)
+            waits_for, start, end = await self._about(job, partial(self._asked_at, job, now, room, changes, at))
         except Exception as error:  # a schedule that no longer computes
             return explaining.not_computed(job, error, at)
         evidence = past.Evidence(
@@ -58,7 +72,18 @@ class Outlook:
             nodes=[span_of(life, now) for life in await self._ask(self._store.lives_about(start, end))],
             waits_for=waits_for,
         )
-        return past.explain_at(evidence, at, now, zone)
+        return await self._about(job, partial(past.explain_at, evidence, at, now, zone))
+
+    def _asked_at(
+        self, job: Job, now: Micros, room: Room, changes: Sequence[ChangeRow], at: Micros
+    ) -> tuple[SkipReason | None, Micros, Micros]:
+        """Return what *job* waits for now, and the stretch of time in which the rows about *at* lie."""
+        waits_for, _ = explaining.decide(job, now, room, self._rules)
+        return waits_for, *past.stretch_of(job, changes, at)
+
+    async def _about(self, job: Job, make: Callable[[], T]) -> T:
+        """Return what *make* returns, which asks the schedule of *job*: in a thread if that may be slow."""
+        return await self.in_thread(make, may_be_slow=True) if job.schedule.may_be_slow else make()
 
     async def preview(self, window: Micros, namespace: str | None = None) -> list[Upcoming]:
         """Return the runs that would start now or within *window*, in their order; None is every namespace."""
@@ -68,7 +93,12 @@ class Outlook:
         jobs = [*await self._due_by(until, namespace), *await self._in_progress(namespace)]
         paused = await self._ask(self._store.list_jobs(JobFilter(status=Status.PAUSED, namespace=namespace)))
         jobs += [job for job in paused if (job.state.paused_until or until + 1) <= until]
-        return _in_order(row for job in jobs for row in self._upcoming(job, now, until))
+        found: list[Upcoming] = []
+        for job, coming in zip(jobs, await self.coming(jobs, until, explaining.MAX_UPCOMING), strict=True):
+            found += coming.runs
+            if coming.problem is not None:
+                found.append(Upcoming(job=job, at=from_micros(now), retries_left=0, warnings=(coming.problem,)))
+        return _in_order(found)
 
     async def _due_by(self, until: Micros, namespace: str | None) -> list[Job]:
         return await self._ask(self._store.list_jobs(JobFilter(due_before=until + 1, namespace=namespace)))
@@ -80,26 +110,68 @@ class Outlook:
             found += await self._ask(self._store.list_jobs(JobFilter(status=status, namespace=namespace)))
         return [job for job in found if job.state.next_run_at is None]
 
-    def _upcoming(self, job: Job, now: Micros, until: Micros) -> list[Upcoming]:
-        room = Room(has_handler=self._has_handler(job))
-        try:
-            return list(explaining.upcoming(job, now, until, room, self._rules))
-        except Exception as error:  # a schedule that no longer computes must not hide other jobs
-            return [Upcoming(job=job, at=from_micros(now), retries_left=0, warnings=(failing_schedule(error),))]
+    # ------------------------------------------------------------ the coming runs, as far as they are known
 
-    def coming(self, job: Job, most: int, zone: tzinfo) -> Iterator[Occurrence]:
-        """Return the coming runs of *job*, with notes on clock changes and calendars for a reader in *zone*."""
-        now, schedule = self._clock.micros(), job.schedule
-        first = following(schedule, from_micros(now), most, zone, from_micros(job.anchor))
+    async def coming(self, jobs: Sequence[Job], until: Micros, most: int) -> list[Coming]:
+        """Return up to *most* coming runs of each of *jobs* until *until*. A bad schedule harms its own job alone."""
+        if not jobs:
+            return []
+        now = self._clock.micros()
+
+        def of(some: Sequence[Job]) -> list[Coming]:
+            return [self._known(job, now, until, most, Room(has_handler=self._has_handler(job))) for job in some]
+
+        slow = [job for job in jobs if job.schedule.may_be_slow]
+        quick = [job for job in jobs if not job.schedule.may_be_slow]
+        of_quick, *of_slow = await asyncio.gather(
+            self.in_thread(partial(of, quick)),
+            *(self.in_thread(partial(of, [job]), may_be_slow=True) for job in slow),
+        )
+        known = {False: iter(of_quick), True: chain.from_iterable(of_slow)}
+        return [next(known[job.schedule.may_be_slow]) for job in jobs]
+
+    async def occurrences(self, job: Job, most: int, zone: tzinfo) -> list[Occurrence]:
+        """Return up to *most* coming runs of *job*, with notes on clocks and calendars for a reader in *zone*."""
+        make = partial(self._with_notes, job, self._clock.micros(), most, zone)
+        return await self.in_thread(make, may_be_slow=job.schedule.may_be_slow)
+
+    def _with_notes(self, job: Job, now: Micros, most: int, zone: tzinfo) -> list[Occurrence]:
+        schedule, runs = job.schedule, self._known(job, now, LAST - 1, most, Room()).runs
+        try:
+            first = following(schedule, from_micros(now), most, zone, from_micros(job.anchor)) if runs else []
+        except Exception:  # a schedule that computes fewer
+            first = []
         notes = {one.at: one for one in first}
         zoned = first[0].there.tzinfo if first else UTC
-        for run in explaining.upcoming(job, now, LAST - 1, Room(), self._rules):
+        found = []
+        for run in runs:
             at = to_micros(run.at)
             regular = at if schedule.jitter is None else schedule.latest_micros(at, job.anchor)
             known = None if regular is None else notes.get(from_micros(regular))
             said = [*run.warnings, *([known.note] if known is not None and known.note is not None else [])]
             note = "; ".join(dict.fromkeys(said)) or None
-            yield Occurrence(at=run.at, there=run.at.astimezone(zoned), here=run.at.astimezone(zone), note=note)
+            found.append(Occurrence(at=run.at, there=run.at.astimezone(zoned), here=run.at.astimezone(zone), note=note))
+        return found
+
+    def _known(self, job: Job, now: Micros, until: Micros, most: int, room: Room) -> Coming:
+        runs: list[Upcoming] = []
+        try:
+            # Those before an error stay in the list.
+            runs.extend(islice(explaining.upcoming(job, now, until, room, self._rules), most))
+        except Exception as error:  # a schedule that no longer computes must not hide other jobs
+            return Coming(runs, failing_schedule(error))
+        return Coming(runs)
+
+    async def in_thread(self, make: Callable[[], T], *, may_be_slow: bool = False) -> T:
+        """Return what *make* returns. It is called in a thread: thousands of occurrences would block the event loop.
+
+        If it asks schedules that may be slow, it has limited time.
+        """
+        if may_be_slow:
+            return await self._engine.session.deciding.made(make)
+        return await self._ask(asyncio.to_thread(make))
+
+    # ------------------------------------------------------------ what is known of the scheduler
 
     async def schedulers(self) -> list[NodeStatus]:
         """Return the schedulers on the store that are alive, this one included."""

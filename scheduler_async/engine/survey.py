@@ -5,11 +5,10 @@ Every question is bounded, so that a large store answers about as fast as a smal
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
-from itertools import islice
+from functools import partial
 
 from scheduler_async.engine.engine import Engine
 from scheduler_async.engine.outlook import Outlook
@@ -33,6 +32,7 @@ from scheduler_async.stores.searches import (
     JobSearch,
     RunSearch,
     Tallied,
+    TallySearch,
 )
 from scheduler_async.timekeeping.instants import HOUR, Micros, from_micros, to_micros
 
@@ -85,10 +85,10 @@ class Survey:
         await self._engine.ready()
         return [tuple(rows) for rows in await self._ask(self._store.recent_runs(names, n))]
 
-    async def tally(self, since: Micros, until: Micros, namespaces: frozenset[str] | None) -> list[Tallied]:
-        """Return how many runs ended in each hour, from that of *since* to that of *until*."""
+    async def tally(self, wanted: TallySearch) -> Found[Tallied]:
+        """Return a page of the numbers of runs that ended."""
         await self._engine.ready()
-        return await self._ask(self._store.tally(since, until, namespaces))
+        return await self._ask(self._store.tally(wanted))
 
     async def mark(self, namespaces: frozenset[str] | None) -> str:
         """Return a text that changes when a run or a job changes."""
@@ -102,15 +102,20 @@ class Survey:
 
     async def upcoming(self, job: Job, n: int, zone: tzinfo) -> list[Occurrence]:
         """Return the next *n* runs of *job*, with notes for a reader in *zone*."""
-        return list(islice(self._outlook.coming(job, n, zone), n))
+        return await self._outlook.occurrences(job, n, zone)
+
+    async def coming_runs(self, jobs: Sequence[Job], until: Micros, n: int) -> list[tuple[datetime, ...]]:
+        """Return when each of *jobs* runs next, up to *n* times until *until*."""
+        return [tuple(run.at for run in of_job.runs) for of_job in await self._outlook.coming(jobs, until, n)]
 
     async def planned(self, until: Micros, namespaces: frozenset[str] | None, most: int) -> Forecast:
         """Return how many occurrences lie ahead in each hour until *until*, by looking at *most* jobs."""
         await self._engine.ready()
         now = self.now
         jobs, weight = await self._ask(self._store.sample_jobs(namespaces, now, most))
-        # In a thread: the schedules of thousands of jobs would block the event loop.
-        return await self._ask(asyncio.to_thread(forecast, jobs, weight, now, until))
+        return await self._outlook.in_thread(
+            partial(forecast, jobs, weight, now, until), may_be_slow=any(job.schedule.may_be_slow for job in jobs)
+        )
 
     # ------------------------------------------------------------ attention
 

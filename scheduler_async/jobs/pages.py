@@ -67,14 +67,14 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class TallyRow:
-    """How many runs ended in an hour with an outcome, or how many occurrences were skipped in it."""
+    """How many runs ended, or how many occurrences were skipped. What they are not counted by is None."""
 
-    hour: datetime
+    hour: datetime | None
     """The beginning of the hour."""
-    namespace: str
+    namespace: str | None
     outcome: Outcome | None
-    """None only if the store cannot read it."""
-    node: str
+    """None also if the store cannot read it."""
+    node: str | None
     """The node that recorded them; empty if a process without a node did."""
     n: int
 

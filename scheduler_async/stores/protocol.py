@@ -35,7 +35,7 @@ from scheduler_async.stores.messages import (
     RunDetails,
     RunFilter,
 )
-from scheduler_async.stores.searches import ChangeSearch, Found, JobCounts, JobSearch, RunSearch, Tallied
+from scheduler_async.stores.searches import ChangeSearch, Found, JobCounts, JobSearch, RunSearch, Tallied, TallySearch
 from scheduler_async.timekeeping.clock import Clock
 from scheduler_async.timekeeping.instants import Micros
 
@@ -142,8 +142,8 @@ class Store(Protocol):
     async def sample_jobs(self, namespaces: frozenset[str] | None, now: Micros, most: int) -> tuple[list[Job], float]:
         """Return up to *most* jobs, spread evenly over all, and how many jobs each of them stands for."""
 
-    async def tally(self, since: Micros, until: Micros, namespaces: frozenset[str] | None) -> list[Tallied]:
-        """Return how many runs ended in each hour, from that of *since* to that of *until*."""
+    async def tally(self, wanted: TallySearch) -> Found[Tallied]:
+        """Return a page of the numbers of runs that ended, in the order of what they are counted by."""
 
     async def mark(self, namespaces: frozenset[str] | None, now: Micros) -> str:
         """Return a text that changes when a run of these namespaces or one of their jobs changes in any process."""

@@ -86,6 +86,23 @@ class ChangeSearch:
     limit: int
 
 
+TALLY_KEYS = ("hour", "namespace", "outcome", "node")
+"""What the tally can be counted by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TallySearch:
+    """A search in the tally, from the hour of *since* to that of *until*. None is all namespaces."""
+
+    since: Micros
+    until: Micros
+    namespaces: frozenset[str] | None = None
+    by: tuple[str, ...] = TALLY_KEYS
+    """Some of `TALLY_KEYS`, in their order. The numbers of all others are added up."""
+    after: Position | None = None
+    limit: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Found(Generic[T]):
     """What a search has found."""
@@ -121,12 +138,12 @@ class JobCounts:
 
 
 class Tallied(NamedTuple):
-    """How many runs ended in an hour. None is an outcome that cannot be read."""
+    """How many runs ended. What they are not counted by is None, and so is an outcome that cannot be read."""
 
-    hour: Micros
-    namespace: str
+    hour: Micros | None
+    namespace: str | None
     outcome: Outcome | None
-    node: str
+    node: str | None
     n: int
 
 
@@ -281,6 +298,19 @@ def tally_of(rows: Iterable[RunRow]) -> list[Tallied]:
             key = at - at % HOUR, row.namespace, row.outcome, row.node or ""
             numbers[key] = numbers.get(key, 0) + (max(row.missed, 1) if row.outcome is Outcome.SKIPPED else 1)
     return [Tallied(*key, n) for key, n in sorted(numbers.items())]
+
+
+def page_of_tally(sums: Sequence[tuple[Position, int]], wanted: TallySearch) -> Found[Tallied]:
+    """Return a page of the tally from these *sums* in their order, each with the values of `wanted.by`."""
+    found = []
+    for key, n in sums:
+        known = dict(zip(wanted.by, key, strict=True))
+        outcome = _OUTCOMES.get(known.get("outcome"))
+        found.append((key, Tallied(known.get("hour"), known.get("namespace"), outcome, known.get("node"), n)))  # type: ignore[arg-type]
+    return first_of(found, wanted.limit)
+
+
+_OUTCOMES: dict[object, Outcome] = {outcome.value: outcome for outcome in Outcome}
 
 
 def mark_of(signs: Sequence[object]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -26,13 +27,28 @@ async def metrics(visit: Visit) -> Response:
     """Answer with the metrics of what the visitor can see."""
     scheduler, namespaces = visit.scheduler, visit.access.namespaces
     counts = await scheduler.counts(namespaces=namespaces)
-    tally = await scheduler.tally(since=scheduler.now() - TALLIED, namespaces=namespaces)
+    tally = await _tally(visit)
     concerns = await scheduler.attention(namespaces=namespaces, limit=MOST_CONCERNS)
     nodes = await scheduler.nodes() if namespaces is None else None
     collected = Collected([*_of_jobs(counts), *_of_runs(tally), _of_concerns(concerns), *_of_nodes(nodes)])
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collected)
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE)
+    # In a thread: a store may have thousands of namespaces, each with numbers of its own.
+    return Response(await asyncio.to_thread(generate_latest, registry), media_type=CONTENT_TYPE)
+
+
+async def _tally(visit: Visit) -> list[TallyRow]:
+    """Return how many runs ended lately in each namespace."""
+    scheduler, found = visit.scheduler, list[TallyRow]()
+    since, after = scheduler.now() - TALLIED, None
+    while True:
+        page = await scheduler.tally(
+            since=since, namespaces=visit.access.namespaces, by=("namespace", "outcome"), after=after
+        )
+        found += page.items
+        after = page.next
+        if after is None:
+            return found
 
 
 class Collected:
@@ -65,7 +81,7 @@ def _of_jobs(counts: Counts) -> Iterable[Metric]:
 def _of_runs(tally: Iterable[TallyRow]) -> Iterable[Metric]:
     found: dict[tuple[str, str], int] = {}
     for row in tally:
-        key = row.namespace, "unknown" if row.outcome is None else row.outcome.value
+        key = row.namespace or "", "unknown" if row.outcome is None else row.outcome.value
         found[key] = found.get(key, 0) + row.n
     runs = GaugeMetricFamily(
         "scheduler_runs_last_day",

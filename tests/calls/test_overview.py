@@ -237,14 +237,18 @@ async def test_the_tally_counts_ended_runs_and_skipped_occurrences(
         clock.set(NOON + minute * MINUTE)
         await scheduler.run_pending()
 
-    rows = await scheduler.tally(since=NOON)
+    rows = (await scheduler.tally(since=NOON)).items
     by_hour = {(row.hour, row.outcome): row.n for row in rows}
 
     assert by_hour[NOON, Outcome.SUCCESS] == 2
+    by_outcome = (await scheduler.tally(since=NOON, by=["outcome"], limit=1)).items
+    assert [(row.hour, row.node, row.outcome) for row in by_outcome] == [(None, None, Outcome.SKIPPED)]
+    with pytest.raises(InvalidJobError, match="by must be some of hour, namespace, outcome, node"):
+        await scheduler.tally(since=NOON, by=["day"])
     assert by_hour[NOON + HOUR, Outcome.SUCCESS] == 1
     assert by_hour[NOON + 3 * HOUR, Outcome.SKIPPED] > 1
-    assert await scheduler.tally(since=NOON, namespaces=["shop"]) == []
-    assert {row.hour for row in await scheduler.tally(since=NOON, until=NOON + MINUTE)} == {NOON}
+    assert (await scheduler.tally(since=NOON, namespaces=["shop"])).items == ()
+    assert {row.hour for row in (await scheduler.tally(since=NOON, until=NOON + MINUTE)).items} == {NOON}
     assert (await scheduler.counts()).left_out.n == by_hour[NOON + 3 * HOUR, Outcome.SKIPPED]
 
 

@@ -18,7 +18,7 @@ from scheduler_async.stores.paging import numbers as paging_numbers
 from scheduler_async.stores.paging import questions as paging_questions
 from scheduler_async.stores.paging.questions import Question, Search
 from scheduler_async.stores.postgres import pages as postgres_pages
-from scheduler_async.stores.searches import ChangeSearch, JobSearch, RunSearch
+from scheduler_async.stores.searches import ChangeSearch, JobSearch, RunSearch, TallySearch
 from scheduler_async.stores.sqlite.pages import DIALECT, PageWork, answered
 from scheduler_async.stores.sqlite.schema import migrate
 from scheduler_async.stores.sqlite.work import Work
@@ -61,7 +61,12 @@ SEARCHES: dict[str, Callable[[Any], Search[Any]]] = {
     "recent runs": lambda dialect: paging_log.recent_runs([("default", "job-2"), ("default", "job-4")], 5, dialect),
     "counts": lambda dialect: paging_numbers.count_jobs(None, NOW, dialect),
     "counts of a tenant": lambda dialect: paging_numbers.count_jobs(LARGE, NOW, dialect),
-    "tally": lambda dialect: paging_numbers.read_tally(NOW - HOUR, NOW, SMALL),
+    "tally": lambda dialect: paging_numbers.read_tally(
+        TallySearch(since=NOW - HOUR, until=NOW, namespaces=SMALL, limit=20)
+    ),
+    "tally, further on": lambda dialect: paging_numbers.read_tally(
+        TallySearch(since=0, until=NOW, after=(NOW - HOUR, "tenant-3", "success", "n"), limit=20)
+    ),
     "mark": lambda dialect: paging_numbers.find_mark(None, NOW, dialect),
     "mark of a tenant": lambda dialect: paging_numbers.find_mark(LARGE, NOW, dialect),
     "sample": lambda dialect: paging_numbers.sample_jobs(None, NOW, 50, dialect),

@@ -473,3 +473,12 @@ def test_a_merge_patch_is_done_once(value: Any, patch: Any) -> None:
 
     assert merged(once, patch) == once
     assert merged(value, {}) == (value if isinstance(value, dict) else {})
+
+
+async def test_the_tally_comes_in_parts(anna: Client) -> None:
+    """In a store with many namespaces, 90 days of it are millions of rows."""
+    first = await get(anna, "tally?limit=1")
+    second = await get(anna, f"tally?limit=1&after={first['next']}")
+
+    assert [row["namespace"] for row in (*first["items"], *second["items"])] == ["acme", "default"]
+    assert second["next"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
@@ -14,19 +15,23 @@ from scheduler_async.stores.memory.run_log import RunLogWork
 from scheduler_async.stores.messages import ChangeFilter, RunFilter
 from scheduler_async.stores.searches import (
     PROGRESS,
+    TALLY_KEYS,
     WINDOW,
     ChangeSearch,
     Found,
     JobCounts,
     JobSearch,
+    Position,
     RunSearch,
     Tallied,
+    TallySearch,
     counts_of,
     first_of,
     is_wanted_change,
     is_wanted_run,
     mark_of,
     page_of_jobs,
+    page_of_tally,
 )
 from scheduler_async.timekeeping.instants import HOUR, Micros
 
@@ -64,7 +69,8 @@ class PageWork(RunLogWork, HistoryWork):
         return [self.list_runs(RunFilter(namespace=one[0], id=one[1], limit=n))[::-1] for one in names]
 
     def count_jobs(self, namespaces: frozenset[str] | None, now: Micros) -> JobCounts:
-        left_out = sum(row.n for row in self.tally(now - WINDOW, now, namespaces) if row.outcome is Outcome.SKIPPED)
+        lately = self._tallied(now - WINDOW, now, namespaces)
+        left_out = sum(n for (_, _, outcome, _), n in lately if outcome == Outcome.SKIPPED.value)
         return counts_of(self._jobs_of(namespaces), left_out, now)
 
     def sample_jobs(self, namespaces: frozenset[str] | None, now: Micros, most: int) -> tuple[list[Job], float]:
@@ -72,14 +78,22 @@ class PageWork(RunLogWork, HistoryWork):
         some = jobs[:: max(-(-len(jobs) // most), 1)]
         return some, len(jobs) / len(some) if some else 1.0
 
-    def tally(self, since: Micros, until: Micros, namespaces: frozenset[str] | None) -> list[Tallied]:
-        return [
-            Tallied(hour, namespace, Outcome(outcome), node, n)
-            for (hour, namespace, outcome, node), n in sorted(self._tables.tally.items())
-            if since - since % HOUR <= hour <= until
-            and outcome != PROGRESS
-            and (namespaces is None or namespace in namespaces)
-        ]
+    def tally(self, wanted: TallySearch) -> Found[Tallied]:
+        places = [TALLY_KEYS.index(name) for name in wanted.by]
+        sums: Counter[Position] = Counter()
+        for key, n in self._tallied(wanted.since, wanted.until, wanted.namespaces):
+            sums[tuple(key[place] for place in places)] += n
+        following = sorted(item for item in sums.items() if wanted.after is None or item[0] > wanted.after)
+        return page_of_tally(following, wanted)
+
+    def _tallied(
+        self, since: Micros, until: Micros, namespaces: frozenset[str] | None
+    ) -> Iterator[tuple[tuple[Micros, str, str, str], int]]:
+        for key, n in self._tables.tally.items():
+            hour, namespace, outcome, _ = key
+            is_wanted = outcome != PROGRESS and (namespaces is None or namespace in namespaces)
+            if is_wanted and since - since % HOUR <= hour <= until:
+                yield key, n
 
     def mark(self, namespaces: frozenset[str] | None, now: Micros) -> str:
         tables = self._tables

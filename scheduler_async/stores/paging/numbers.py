@@ -23,11 +23,14 @@ from scheduler_async.stores.searches import (
     PROGRESS,
     PROGRESS_HOUR,
     WINDOW,
+    Found,
     JobCounts,
     JobSearch,
     Number,
     Tallied,
+    TallySearch,
     mark_of,
+    page_of_tally,
 )
 from scheduler_async.stores.unreadable import is_moment
 from scheduler_async.timekeeping.instants import HOUR, Micros
@@ -201,26 +204,27 @@ def _left_out(namespaces: frozenset[str] | None, now: Micros) -> Search[Number]:
     return Number(int(rows[0][0] or 0), rows[0][1] < MOST_ADDED)
 
 
-def read_tally(since: Micros, until: Micros, namespaces: frozenset[str] | None) -> Search[list[Tallied]]:
-    """Return the rows of the tally from the hour of *since* to that of *until*."""
-    terms = _tally_terms(since, until, namespaces)
+def read_tally(wanted: TallySearch) -> Search[Found[Tallied]]:
+    """Return a page of the tally. The database adds up, so that as many rows are read as are shown."""
+    since = wanted.since
+    if wanted.after is not None and wanted.by[0] == "hour":  # earlier hours are not read again
+        since = max(since, int(wanted.after[0]))
+    terms = _tally_terms(since, wanted.until, wanted.namespaces)
+    keys = ", ".join(f"t.{key}" for key in wanted.by)
+    if wanted.after is not None:
+        terms.require(f"({keys}) > ({', '.join('?' * len(wanted.by))})", *wanted.after)
     rows = yield Question(
         f"""
-        SELECT t.hour, t.namespace, t.outcome, t.node, t.n
+        SELECT {keys}, sum(t.n)
           FROM tally t
          WHERE {terms} AND t.outcome <> '{PROGRESS}'
-      ORDER BY t.hour, t.namespace, t.outcome, t.node
+      GROUP BY {keys}
+      ORDER BY {keys}
+         LIMIT ?
         """,
-        terms.values,
+        (*terms.values, wanted.limit + 1),
     )
-    return [
-        Tallied(hour, namespace, _OUTCOMES.get(outcome), node, n)
-        for hour, namespace, outcome, node, n in rows
-        if is_moment(hour)
-    ]
-
-
-_OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
+    return page_of_tally([(tuple(key), int(n)) for *key, n in rows], wanted)
 
 
 # ---------------------------------------------------------------- whether to look again

@@ -18,7 +18,7 @@ from scheduler_async.stores.postgres.history import SELECT_CHANGES, HistoryWork
 from scheduler_async.stores.postgres.jobs import SELECT_BOTH, JobWork
 from scheduler_async.stores.postgres.run_log import FROM_RUNS, RunLogWork
 from scheduler_async.stores.postgres.texts import kept, original
-from scheduler_async.stores.searches import ChangeSearch, Found, JobCounts, JobSearch, RunSearch, Tallied
+from scheduler_async.stores.searches import ChangeSearch, Found, JobCounts, JobSearch, RunSearch, Tallied, TallySearch
 from scheduler_async.timekeeping.instants import Micros
 
 if TYPE_CHECKING:
@@ -140,10 +140,8 @@ class PageWork(JobWork, RunLogWork, HistoryWork):
         jobs = (await self._jobs_by_number(db, uids)).values()
         return [job for job in jobs if namespaces is None or job.namespace in namespaces], weight
 
-    async def tally(
-        self, db: Connection, since: Micros, until: Micros, namespaces: frozenset[str] | None
-    ) -> list[Tallied]:
-        return await answered(db, read_tally(since, until, namespaces))
+    async def tally(self, db: Connection, wanted: TallySearch) -> Found[Tallied]:
+        return await answered(db, read_tally(wanted))
 
     async def mark(self, db: Connection, namespaces: frozenset[str] | None, now: Micros) -> str:
         return await answered(db, find_mark(namespaces, now, DIALECT))

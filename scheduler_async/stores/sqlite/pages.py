@@ -16,7 +16,7 @@ from scheduler_async.stores.paging.jobs import find_jobs
 from scheduler_async.stores.paging.log import find_changes, find_runs, recent_runs, unusual_of_runs
 from scheduler_async.stores.paging.numbers import count_jobs, find_mark, read_tally, sample_jobs
 from scheduler_async.stores.paging.questions import Dialect, Question, Search, found_rows
-from scheduler_async.stores.searches import ChangeSearch, Found, JobCounts, JobSearch, RunSearch, Tallied
+from scheduler_async.stores.searches import ChangeSearch, Found, JobCounts, JobSearch, RunSearch, Tallied, TallySearch
 from scheduler_async.stores.sqlite.base import EDITED
 from scheduler_async.stores.sqlite.history import SELECT_CHANGES, HistoryWork, chained
 from scheduler_async.stores.sqlite.run_log import FROM_RUNS, RunLogWork
@@ -120,10 +120,8 @@ class PageWork(RunLogWork, HistoryWork):
         jobs = self._jobs_by_number(db, uids).values()
         return [job for job in jobs if namespaces is None or job.namespace in namespaces], weight
 
-    def tally(
-        self, db: sqlite3.Connection, since: Micros, until: Micros, namespaces: frozenset[str] | None
-    ) -> list[Tallied]:
-        return answered(db, read_tally(since, until, namespaces))
+    def tally(self, db: sqlite3.Connection, wanted: TallySearch) -> Found[Tallied]:
+        return answered(db, read_tally(wanted))
 
     def mark(self, db: sqlite3.Connection, namespaces: frozenset[str] | None, now: Micros) -> str:
         return answered(db, find_mark(namespaces, now, DIALECT))

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from scheduler_async.calls import json_output
 from scheduler_async.errors import StoreError
+from scheduler_async.jobs.pages import TallyRow
 from scheduler_async.web import forms
 from scheduler_async.web.api import answers, parameters
 from scheduler_async.web.api.parameters import AFTER, INSTANT, LIMIT, TEXT
@@ -35,9 +36,12 @@ async def tally(visit: Visit) -> Response:
     """List how many runs ended in each hour, by outcome, node and namespace."""
     since = parameters.text(visit, "since") or visit.scheduler.now() - USUAL_TALLY
     found = await visit.scheduler.tally(
-        since=since, until=parameters.text(visit, "until"), namespaces=visit.seen(parameters.text(visit, "namespace"))
+        since=since,
+        **parameters.texts(visit, "until", "after"),
+        namespaces=visit.seen(parameters.text(visit, "namespace")),
+        limit=parameters.limit(visit),
     )
-    return answers.all_of(row.to_json() for row in found)
+    return await answers.listed(visit, found, TallyRow.to_json)
 
 
 async def changes(visit: Visit) -> Response:
@@ -87,6 +91,8 @@ ROUTES = [
             Parameter("since", INSTANT, "From the hour of this moment on. Without it, the last 24 hours."),
             Parameter("until", INSTANT, "Up to the hour of this moment. Without it, now."),
             NAMESPACE,
+            AFTER,
+            LIMIT,
         ),
         answer="Tally",
     ),

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from scheduler_async.jobs.enums import Outcome, Status, Trigger
+from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.json_forms import Form
 from scheduler_async.web import forms
 from scheduler_async.web.api import answers, parameters
 from scheduler_async.web.api.parameters import AFTER, INSTANT, LIMIT, TEXT, ZONE
 from scheduler_async.web.routing import Parameter, Route
 from scheduler_async.web.visit import Visit
+
+# Characters of a payload, or of metadata.
+MOST_IN_LISTS = 64 * 1024
 
 STATUSES = [*(status.value for status in Status), "failing", "late"]
 
@@ -36,19 +44,30 @@ IN_RUNS_OF_A_JOB = (
 
 
 async def list_jobs(visit: Visit) -> Response:
-    """List jobs."""
+    """List jobs, without payloads and metadata that are large."""
     found = await visit.scheduler.jobs_page(
         **parameters.texts(visit, "order", "status", "text", "handler", "group", "after"),
         namespaces=visit.seen(parameters.text(visit, "namespace")),
         ended=parameters.yes_or_no(visit, "ended"),
         limit=parameters.limit(visit),
     )
-    return await answers.listed(visit, found, lambda job: forms.job_form(visit, job))
+    return await answers.listed(visit, found, lambda job: _in_list(visit, job))
+
+
+def _in_list(visit: Visit, job: Job) -> Form:
+    """Return a job as the visitor sees it, with the names of what is too large for a list in "redacted"."""
+    texts = {"payload": job.description.payload_json, "metadata": job.description.metadata_json}
+    large = [name for name, text in texts.items() if len(text) > MOST_IN_LISTS]
+    if not large:
+        return forms.job_form(visit, job)
+    without = {f"{name}_json": "null" for name in large}
+    form = forms.job_form(visit, replace(job, description=replace(job.description, **without)))
+    return {**form, "redacted": [*form.get("redacted", ()), *large]}
 
 
 async def show_job(visit: Visit) -> Response:
     """Show a job."""
-    return answers.job_answer(visit, await visit.named_job())
+    return await asyncio.to_thread(answers.job_answer, visit, await visit.named_job())
 
 
 async def runs_of_job(visit: Visit) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.responses import PlainTextResponse, Response
 
 from scheduler_async.texts import escaped
@@ -30,7 +32,8 @@ async def show_run(visit: Visit) -> Response:
     """Show a run, with its traceback and its payload."""
     row = await visit.run(parameters.run_number(visit))
     job = await visit.scheduler.get_job(row.job_id, namespace=row.namespace)
-    return answers.answer(forms.run_form(visit, row, None if job is None else forms.zone_of(job)))
+    zone = None if job is None else forms.zone_of(job)
+    return await asyncio.to_thread(lambda: answers.answer(forms.run_form(visit, row, zone)))
 
 
 async def output(visit: Visit) -> Response:

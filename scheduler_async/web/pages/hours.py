@@ -43,9 +43,8 @@ def hours_of(tally: Sequence[TallyRow], planned: Planned, now: datetime) -> list
     present = now.replace(minute=0, second=0, microsecond=0)
     hours = {begin: Hour(begin) for begin in (present + number * HOUR for number in range(-BACK, AHEAD + 1))}
     for row in tally:
-        hour = hours.get(row.hour)
-        if hour is not None:
-            hours[row.hour] = _with(hour, row)
+        if row.hour in hours:
+            hours[row.hour] = _with(hours[row.hour], row)
     for begin, number in planned.hours:
         if begin in hours:
             hours[begin] = hours[begin]._replace(planned=number)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, timedelta
 
 from starlette.responses import Response
 
-from scheduler_async.texts import json_text
 from scheduler_async.timekeeping.time_format import took
 from scheduler_async.timekeeping.zones import as_tzinfo
-from scheduler_async.web.pages import lines, sight, words
+from scheduler_async.web.pages import lines, previews, sight, words
 from scheduler_async.web.pages.kinds import sign_of_job
+from scheduler_async.web.pages.next_runs import next_runs
 from scheduler_async.web.pages.parameters import checked, local_time
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.pages.sparkline import BARS, large
-from scheduler_async.web.redaction import HIDDEN_IN_JOBS, shown
 from scheduler_async.web.visit import Visit
 
 RUNS, CHANGES, NEXT = 15, 8, 10
@@ -35,8 +35,9 @@ async def job(visit: Visit) -> Response:
     (recent,) = await scheduler.recent_runs([(namespace, name)], n=BARS)
     page = await scheduler.runs_page(id=name, namespace=namespace, limit=RUNS)
     changes = await scheduler.changes_page(id=name, namespace=namespace, limit=CHANGES)
+    (next_run,) = await next_runs(visit, [found])
     stats = lines.figures_of(recent)
-    form = shown(found.to_json(), HIDDEN_IN_JOBS, visit.site.redaction, payloads=visit.access.payloads)
+    texts, is_redacted = await asyncio.to_thread(previews.of_job, visit, found)
     return show(
         visit,
         "job.html",
@@ -44,7 +45,7 @@ async def job(visit: Visit) -> Response:
         tab="jobs",
         mark=mark,
         job=found,
-        next_run_at=lines.next_run_of(found),
+        next_run_at=next_run,
         name=lines.name_of(namespace, name),
         sign=sign_of_job(found, moments.now),
         zone=zone,
@@ -65,9 +66,8 @@ async def job(visit: Visit) -> Response:
         runs=lines.runs_of(sight.rows_for(visit, page.items), moments, zone),
         changes=lines.changes_of([sight.change_for(visit, row) for row in changes.items], moments, zone),
         has_more_changes=changes.next is not None,
-        settings=words.settings_of(found, form),
-        payload=json_text(form["payload"], 2) if form.get("payload") is not None else None,
-        metadata=json_text(form["metadata"], 2) if form.get("metadata") else None,
-        is_redacted=bool(form.get("redacted")),
+        settings=words.settings_of(found, texts["cursor"].text if "cursor" in texts else None),
+        texts=texts,
+        is_redacted=is_redacted,
         other_zone=as_tzinfo(moments.choice.mine) if moments.choice.mine is not None else UTC,
     )

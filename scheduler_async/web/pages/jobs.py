@@ -6,6 +6,7 @@ from anyio.lowlevel import checkpoint
 from starlette.responses import Response
 
 from scheduler_async.web.pages import lines
+from scheduler_async.web.pages.next_runs import next_runs
 from scheduler_async.web.pages.parameters import checked, whole
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.pages.sparkline import BARS
@@ -40,9 +41,10 @@ async def jobs(visit: Visit) -> Response:
         limit=whole(query, "limit", PAGE, most=MOST),
     )
     recent = await visit.scheduler.recent_runs([(job.namespace, job.id) for job in page.items], n=BARS)
+    coming = await next_runs(visit, page.items)
     found = []
-    for job, rows in zip(page.items, recent, strict=True):
-        found.append(lines.job_line(job, moments, rows))
+    for job, at, rows in zip(page.items, coming, recent, strict=True):
+        found.append(lines.job_line(job, moments, at, rows))
         if len(found) % AT_ONCE == 0:
             await checkpoint()
     return show(

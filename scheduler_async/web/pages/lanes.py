@@ -14,7 +14,6 @@ from markupsafe import Markup, escape
 from scheduler_async.jobs.enums import Outcome
 from scheduler_async.jobs.history import NodeSpan
 from scheduler_async.jobs.run import RunRow
-from scheduler_async.schedules.base import Schedule
 from scheduler_async.web.pages.kinds import Kind, sign_of_run
 
 MINUTE = timedelta(minutes=1)
@@ -23,7 +22,7 @@ BACK = AHEAD = timedelta(hours=24)
 TALL = 20
 LEAST = 5  # minutes: a short run is seen too
 TOUCH = 5  # minutes between bars that become one
-MOST_PLANNED = 300
+MOST_PLANNED = 150  # a job that runs more often in a day is a band
 MOST_NOTES = 12
 
 # Where the bars of a kind begin and how high they are. Failures stand out above and below.
@@ -111,17 +110,11 @@ def lane_of(rows: Sequence[RunRow], planned: Sequence[Bar], window: Window, now:
     return Lane(joined_bars, joined(planned), notes[-MOST_NOTES:], unread)
 
 
-def planned_of(schedule: Schedule, first: datetime | None, window: Window) -> list[Bar]:
-    """Return the coming occurrences from *first* on. After many of them, one bar stands for all that follow."""
-    found: list[Bar] = []
-    at = first
-    while at is not None and at < window.last:
-        x = window.x(at)
-        found.append(Bar(x, x + LEAST))
-        if len(found) == MOST_PLANNED:
-            found.append(Bar(x, window.wide))
-            break
-        at = schedule.next_after(at)
+def planned_of(times: Sequence[datetime], window: Window) -> list[Bar]:
+    """Return the coming runs at these *times*. After many of them, one bar stands for all that follow."""
+    found = [Bar(window.x(at), window.x(at) + LEAST) for at in times]
+    if len(found) == MOST_PLANNED:
+        found.append(Bar(found[-1].x, window.wide))
     return found
 
 

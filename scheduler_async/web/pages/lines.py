@@ -13,7 +13,6 @@ from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import stats_of
-from scheduler_async.rules.explaining import after_pause
 from scheduler_async.timekeeping.time_format import took
 from scheduler_async.web.pages import words
 from scheduler_async.web.pages.kinds import Sign, sign_of_job, sign_of_run
@@ -64,28 +63,18 @@ def name_of(namespace: str, id: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-def job_line(job: Job, moments: Moments, rows: Sequence[RunRow] | None = None) -> JobLine:
-    """Return the line of a job, with its last *rows*."""
+def job_line(job: Job, moments: Moments, next_run: datetime | None, rows: Sequence[RunRow] | None = None) -> JobLine:
+    """Return the line of a job that runs next at *next_run*, with its last *rows*."""
     zone = moments.zone(job.schedule)
     return JobLine(
         job,
         name_of(job.namespace, job.id),
         sign_of_job(job, moments.now),
         words.cut(words.schedule_of(job, zone), 90),
-        moments.both(next_run_of(job), zone),
+        moments.both(next_run, zone),
         "" if rows is None else sparkline(rows),
         _note(job, moments, zone),
     )
-
-
-def next_run_of(job: Job) -> datetime | None:
-    """Return when a job runs next. A paused one runs after its pause, if that has an end."""
-    return after_pause(job).next_run_at if job.status is Status.PAUSED else job.next_run_at
-
-
-def coming_of(jobs: Sequence[Job], moments: Moments) -> list[JobLine]:
-    """Return lines of the jobs that come next."""
-    return [job_line(job, moments) for job in jobs if next_run_of(job) is not None]
 
 
 def _note(job: Job, moments: Moments, zone: tzinfo) -> str:

@@ -13,6 +13,7 @@ from scheduler_async.jobs.pages import Concern, Count, Counts
 from scheduler_async.web.pages import hours, lines, sight
 from scheduler_async.web.pages.kinds import CONCERNS, Kind, Sign
 from scheduler_async.web.pages.moments import Moments
+from scheduler_async.web.pages.next_runs import next_runs
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.visit import Visit
 
@@ -49,12 +50,14 @@ async def overview(visit: Visit) -> Response:
         sight.concern_for(visit, one)
         for one in await scheduler.attention(namespaces=namespaces, limit=MOST_CONCERNS + 1)
     ]
-    tally = await scheduler.tally(since=now - timedelta(hours=hours.BACK), namespaces=namespaces)
+    tally = await scheduler.tally(
+        since=now - timedelta(hours=hours.BACK), namespaces=namespaces, by=("hour", "outcome")
+    )
     planned = await scheduler.planned(until=hours.end_of(now), namespaces=namespaces)
     running = await scheduler.jobs_page(status="running", namespaces=namespaces, limit=ROWS)
     coming = await scheduler.jobs_page(namespaces=namespaces, ended=False, limit=2 * ROWS)
     latest = await scheduler.runs_page(namespaces=namespaces, limit=ROWS)
-    by_hour = hours.hours_of(tally, planned, now)
+    by_hour = hours.hours_of(tally.items, planned, now)
     return show(
         visit,
         "overview.html",
@@ -70,7 +73,7 @@ async def overview(visit: Visit) -> Response:
         axis=hours.axis_of(by_hour, now, moments.zone()),
         tallest=hours.tallest(by_hour),
         is_exact=planned.exact,
-        coming=lines.coming_of([job for job in coming.items if not job.is_running][:ROWS], moments),
+        coming=await _coming(visit, [job for job in coming.items if not job.is_running][:ROWS], moments),
         going=await _going(visit, running.items, moments),
         latest=lines.runs_of(sight.rows_for(visit, latest.items), moments),
     )
@@ -87,6 +90,12 @@ async def _going(visit: Visit, jobs: tuple[Job, ...], moments: Moments) -> list[
     found = await visit.scheduler.recent_runs([(job.namespace, job.id) for job in jobs], n=3) if jobs else []
     rows = [row for rows in found for row in rows if row.outcome is None]
     return lines.runs_of(sight.rows_for(visit, rows), moments)
+
+
+async def _coming(visit: Visit, jobs: list[Job], moments: Moments) -> list[lines.JobLine]:
+    """Return the lines of those of *jobs* that have a next run."""
+    times = await next_runs(visit, jobs)
+    return [lines.job_line(job, moments, at) for job, at in zip(jobs, times, strict=True) if at is not None]
 
 
 def state_of(concerns: list[Concern], counts: Counts) -> tuple[Kind, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from datetime import datetime
 
@@ -10,11 +11,9 @@ from starlette.responses import Response
 from scheduler_async.errors import JobNotFoundError
 from scheduler_async.jobs.enums import Outcome, Trigger
 from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.run import RunRow
-from scheduler_async.texts import json_text
 from scheduler_async.web.errors import ParameterError
-from scheduler_async.web.pages import lines, sight, words
+from scheduler_async.web.pages import lines, previews, sight, words
 from scheduler_async.web.pages.kinds import OUTCOMES, sign_of_run
 from scheduler_async.web.pages.parameters import checked, local_time, whole
 from scheduler_async.web.pages.showing import moments_of, show
@@ -23,7 +22,6 @@ from scheduler_async.web.visit import Visit
 
 PAGE, MOST = 50, 200
 NEAR = 60  # runs, to find the one after this
-LONGEST_OUTPUT = 24 * 1024  # characters of an output, and of a traceback; the rest is a download
 
 
 async def runs(visit: Visit) -> Response:
@@ -93,14 +91,7 @@ async def run(visit: Visit) -> Response:
         falls=waterfall(row, moments.now) if row.outcome is not Outcome.SKIPPED else [],
         percent=_percent(row),
         took=lines.took_of(row, moments.now),
-        error=sight.text_for(visit, row.error, LONGEST_OUTPUT),
-        message=sight.text_for(visit, row.message),
-        progress_message=sight.text_for(visit, row.progress_message),
-        traceback=sight.text_for(visit, row.traceback, LONGEST_OUTPUT),
-        output=None if output is None else sight.text_for(visit, output[-LONGEST_OUTPUT:], LONGEST_OUTPUT),
-        is_cut=output is not None and len(output) > LONGEST_OUTPUT,
-        result=_shown_json(visit, row.result),
-        payload=_shown_json(visit, row.payload),
+        texts=await asyncio.to_thread(previews.of_run, visit, row, output),
         may_see=may_see,
         before=before,
         after=after,
@@ -135,14 +126,6 @@ def _lateness(row: RunRow, now: datetime) -> str:
     begun = row.started_at or now
     late = (begun - row.scheduled_for).total_seconds()
     return lines.took_in(max(late, 0.0))
-
-
-def _shown_json(visit: Visit, value: Json) -> str | None:
-    if value is None:
-        return None
-    if not visit.access.payloads:
-        return sight.HIDDEN
-    return json_text(visit.site.redaction.value(value), 2)[:LONGEST_OUTPUT]
 
 
 def command_for(row: RunRow) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
 
 from anyio.lowlevel import checkpoint
@@ -57,9 +58,10 @@ async def timeline(visit: Visit) -> Response:
         limit=whole(query, "limit", LANES, most=MOST_LANES),
     )
     recent = await visit.scheduler.recent_runs([(job.namespace, job.id) for job in page.items], n=ROWS)
+    coming = await visit.scheduler.coming_runs(page.items, until=window.last, n=lanes.MOST_PLANNED)
     found = []
-    for job, rows in zip(page.items, recent, strict=True):
-        found.append(_lane(job, rows, window, moments))
+    for job, rows, times in zip(page.items, recent, coming, strict=True):
+        found.append(_lane(job, rows, times, window, moments))
         await checkpoint()  # the scheduler goes on between two lanes
     return show(
         visit,
@@ -78,10 +80,10 @@ async def timeline(visit: Visit) -> Response:
     )
 
 
-def _lane(job: Job, rows: tuple[RunRow, ...], window: lanes.Window, moments: Moments) -> JobLane:
-    planned = (
-        [] if job.status.value in ("paused", "disabled") else lanes.planned_of(job.schedule, job.next_run_at, window)
-    )
+def _lane(
+    job: Job, rows: tuple[RunRow, ...], times: tuple[datetime, ...], window: lanes.Window, moments: Moments
+) -> JobLane:
+    planned = lanes.planned_of(times, window)
     lane = lanes.lane_of(rows, planned, window, moments.now, are_all=len(rows) < ROWS)
     name = lines.name_of(job.namespace, job.id)
     label = f"{name}: {lanes.summary_of(lane)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import timedelta, tzinfo
 
 from scheduler_async.errors import SchedulerError
@@ -14,7 +13,6 @@ from scheduler_async.jobs.json_text import Json
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.cron import Cron
-from scheduler_async.texts import json_text
 from scheduler_async.timekeeping.durations import format_interval
 
 SHORT, LONG = 160, 600  # characters
@@ -99,8 +97,8 @@ def value_of(name: str, value: Json, zone: tzinfo) -> str:
 # ---------------------------------------------------------------- settings
 
 
-def settings_of(job: Job, form: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Return the settings of a job that differ from the usual, and those that every job has."""
+def settings_of(job: Job, cursor: str | None) -> list[tuple[str, str]]:
+    """Return the settings of a job that differ from the usual, and those that every job has; *cursor* as it is seen."""
     found = [("handler", job.handler), ("priority", job.priority.value)]
     retry = "the scheduler's" if job.retry is None else job.retry.describe()
     found.append(("retries", retry))
@@ -119,8 +117,8 @@ def settings_of(job: Job, form: Mapping[str, Json]) -> list[tuple[str, str]]:
         found.append(("misfire grace", _duration(job.misfire_grace)))
     if job.max_runs is not None:
         found.append(("ends after", f"{job.max_runs:,} runs"))
-    if form.get("cursor") is not None:
-        found.append(("cursor", cut(json_text(form["cursor"]), LONG)))
+    if cursor is not None:
+        found.append(("cursor", cut(cursor, LONG)))
     return found
 
 

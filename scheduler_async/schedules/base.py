@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 from scheduler_async.errors import InvalidScheduleError, UnknownScheduleError, quoted
 from scheduler_async.schedules.calendars import Calendar
 from scheduler_async.schedules.jitter import jitter_text, parse_jitter, stored_jitter
-from scheduler_async.schedules.own import checked_next, count_by_asking, latest_by_asking
+from scheduler_async.schedules.own import calling, checked_next, count_by_asking, latest_by_asking
 from scheduler_async.schedules.own_fields import check_class, fields_from_json, fields_to_json, read_part
 from scheduler_async.schedules.patience import check_time
 from scheduler_async.texts import describe_error
@@ -251,7 +251,9 @@ class Schedule:
                 raise TypeError("the kind is not a string")
             if not kind._is_ours:
                 check_time()
-                return kind(**fields_from_json(kind, parts, _read_part))
+                values = fields_from_json(kind, parts, _read_part)
+                with calling(f"The constructor of the schedule {quoted(name)}"):
+                    return kind(**values)
             if parts.get("jitter") is not None:
                 parts["jitter"] = stored_jitter(parts["jitter"])
             return kind._from_parts(parts)
@@ -310,6 +312,11 @@ class Schedule:
         if self.end:
             words += f", until {describe_instant(self.end, zone)}"
         return words
+
+
+def count_of_kinds() -> int:
+    """Return how many kinds of schedules this process knows. With more of them, it may read what it could not."""
+    return len(_KINDS)
 
 
 def check_own(schedule: Schedule) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from scheduler_async import AnyOf, Cron, Every, Hours, InvalidScheduleError, Schedule, SkipReason, Weekdays
-from scheduler_async.schedules import base
+from scheduler_async import AnyOf, Cron, Every, Holidays, Hours, InvalidScheduleError, Schedule, SkipReason, Weekdays
+from scheduler_async.schedules import base, country_holidays
 from scheduler_async.stores import columns
 from scheduler_async.testing import VirtualClock
-from tests.cast import DAY, HOUR, MINUTE, NOON, NewScheduler, Worker
+from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, NewScheduler, Worker
 
 
 @dataclass(frozen=True)
@@ -176,3 +178,22 @@ async def test_a_preview_says_where_an_occurrence_was_moved_from(
         ("moved from Saturday 10 January to Monday 12 January",),
         ("moved from Saturday 17 January to Monday 19 January",),
     ]
+
+
+async def test_a_schedule_of_a_library_that_is_not_installed_is_left_alone(
+    new_scheduler: NewScheduler, shared: str, clock: VirtualClock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not read within a transaction, and must not be tried again and again."""
+    async with new_scheduler(shared) as first:
+        await first.add_job(Every("15m").on(Holidays("SE")), handler="work", id="holidays")
+    columns._schedule.cache_clear()
+    country_holidays._library_of.cache_clear()
+    monkeypatch.setattr(country_holidays, "_loaded", [])
+    monkeypatch.setitem(sys.modules, "holidays", None)
+
+    async with asyncio.timeout(PATIENCE), new_scheduler(shared) as second:
+        await clock.advance("2d")
+        explanation = await second.explain("holidays")
+
+    assert explanation.reason is SkipReason.UNKNOWN_SCHEDULE
+    assert worker.ids == []

@@ -303,3 +303,54 @@ async def test_a_schedule_is_never_made_within_a_transaction(
 
     assert worker.ids.count("slow") == worker.ids.count("plain") == 2
     assert Quarters.threads == IN_THREAD
+
+
+@dataclass(frozen=True)
+class Changed(Schedule):
+    """A schedule whose class no longer takes what an older version of it has stored."""
+
+    kind = "test-changed"
+    problem: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.problem == "hangs" and threading.current_thread().name in IN_THREAD:
+            threading.Event().wait(PATIENCE)
+        elif self.problem == "exits":
+            raise SystemExit(3)
+        elif self.problem:
+            raise ZeroDivisionError(self.problem)
+
+    def next_after(self, now: datetime) -> datetime:
+        return now + 15 * MINUTE - (now - NOON) % (15 * MINUTE)
+
+
+@pytest.mark.parametrize("problem", ["raises", "exits", "hangs"])
+async def test_a_job_whose_schedule_cannot_be_made_again_is_disabled_and_can_be_mended(
+    problem: str,
+    new_scheduler: NewScheduler,
+    shared: str,
+    clock: VirtualClock,
+    worker: Worker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next try to make it would fail in the same way, so transactions must not ask for it again and again."""
+    monkeypatch.setattr(patience, "PATIENCE", 0.01 if problem == "hangs" else PATIENCE)
+    async with new_scheduler(shared) as first:
+        for job_id in ("declared", "due", "edited", "removed"):
+            await first.add_job(Changed(), handler="work", id=job_id)
+    columns._schedule.cache_clear()
+    monkeypatch.setattr(Changed, "problem", problem)
+    second = new_scheduler(shared)
+    second.job(Every("15m"), id="declared", handler="work")(worker)
+
+    async with asyncio.timeout(PATIENCE), second:
+        await second.remove_job("removed")
+        await second.update_job("edited", schedule=Every("15m"))
+        await clock.advance("1h")
+        monkeypatch.setattr(Changed, "problem", "")
+        columns._schedule.cache_clear()
+        jobs = {job.id: job.disabled_reason or "" for job in await second.list_jobs()}
+
+    assert jobs == {"declared": "", "due": jobs["due"], "edited": ""}
+    assert jobs["due"].startswith("it cannot be read from the store: schedule: The constructor of the schedule")
+    assert sorted(worker.ids) == ["declared"] * 4 + ["edited"] * 4

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, NoReturn, Protocol
 
 from scheduler_async.errors import InvalidScheduleError, SchedulerError, quoted
-from scheduler_async.schedules.patience import check_patience
+from scheduler_async.schedules.patience import CALLS, check_patience
 from scheduler_async.texts import describe_error
 from scheduler_async.timekeeping.instants import FIRST, LAST, SECOND, Micros, from_micros, to_micros
 
@@ -38,6 +38,10 @@ def calling(what: str) -> Iterator[None]:
         raise
     except BaseException as error:
         raise InvalidScheduleError(f"{what} raised {describe_error(error)[:300]}") from error
+    finally:
+        calls = CALLS.get()
+        if calls is not None:
+            calls.count += 1
 
 
 def checked_next(schedule: Own, now: Micros) -> Micros | None:

@@ -19,6 +19,16 @@ PATIENCE = 10.0  # seconds
 """A schedule that does not answer within this time counts as failing."""
 
 
+class Calls:
+    """How many calls of users' code have returned while a decision is made? Another thread may look."""
+
+    count = 0
+
+
+CALLS: ContextVar[Calls | None] = ContextVar("CALLS", default=None)
+"""Counts the calls of the decision that this thread makes."""
+
+
 class TakesLong(Exception):  # noqa: N818 - a message to the store, which users never see
     """A schedule cannot be read at once."""
 

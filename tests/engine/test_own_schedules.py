@@ -33,6 +33,8 @@ class Moody(Schedule):
             return now + HOUR
         if self.mood == "raises":
             raise ZeroDivisionError("no such year")
+        if self.mood == "exits":
+            raise SystemExit(3)
         return {"naive": datetime(2030, 1, 1), "same": now, "earlier": now - HOUR, "text": "soon"}[self.mood]
 
 
@@ -55,7 +57,7 @@ def forgotten(kind: str) -> Iterator[None]:
         base._KINDS[kind] = known
 
 
-@pytest.mark.parametrize("mood", ["raises", "naive", "same", "earlier", "text"])
+@pytest.mark.parametrize("mood", ["raises", "exits", "naive", "same", "earlier", "text"])
 async def test_a_schedule_that_answers_nonsense_is_disabled_with_the_reason(
     mood: str, new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
 ) -> None:

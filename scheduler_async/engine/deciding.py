@@ -10,15 +10,26 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from logging import WARNING
 from typing import TypeVar
 
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.setting import Setting
 from scheduler_async.engine.tasks import Tasks
+from scheduler_async.logs import say
 from scheduler_async.schedules import patience
 from scheduler_async.stores.decided import Key, Undecided
+from scheduler_async.texts import describe_error
 
 T = TypeVar("T")
+
+# So many schedules are asked at the same time. Most of them answer at once; thousands may be due at once.
+MOST_THREADS = 32
+# How often to see whether a schedule goes on answering, while it may take its time for one answer.
+LOOKS = 10
+# The pause before the next try if the process has as many threads as it may.
+THREAD_PAUSE = 1.0  # seconds
 
 
 class Deciding:
@@ -27,6 +38,7 @@ class Deciding:
     def __init__(self, setting: Setting, tasks: Tasks, agenda: Agenda) -> None:
         self._setting, self._tasks, self._agenda = setting, tasks, agenda
         self._going: dict[Key, asyncio.Task[None]] = {}
+        self._threads = asyncio.Semaphore(MOST_THREADS)
         self._listeners: list[Callable[[Undecided], None]] = []
         self.begun = 0
         """How many decisions were begun so far."""
@@ -64,19 +76,22 @@ class Deciding:
         while True:
             try:
                 return await ask()
-            except Undecided:
-                await self.finish()
+            except Undecided as needed:
+                self.begin()
+                going = self._going.get(needed.key)
+                if going is not None:  # otherwise, it was made meanwhile
+                    await asyncio.wait([going])
 
     async def made(self, make: Callable[[], T]) -> T:
         """Return what *make* returns. It is called in a thread, and asks a schedule that may be slow."""
         with self._setting.clock.working():
-            return await answer_in_thread(make)
+            async with self._threads:
+                return await self._answer_in_thread(make)
 
     async def _make(self, undecided: Undecided) -> None:
         answer, error = None, None
         try:
-            with self._setting.clock.working():
-                answer = await answer_in_thread(undecided.make)
+            answer = await self.made(undecided.make)
         except Exception as problem:
             error = problem
         finally:
@@ -86,27 +101,43 @@ class Deciding:
             listener(undecided)
         self._agenda.look_again()
 
+    async def _answer_in_thread(self, make: Callable[[], T]) -> T:
+        """Return what *make* returns, or raise what it raises. It is called in a thread.
 
-async def answer_in_thread(make: Callable[[], T]) -> T:
-    """Return what *make* returns, or raise what it raises. It is called in a thread.
+        If one call of a user's code takes too long, its schedule counts as failing: *make* is called again, and gets an
+        error instead of an answer. The thread is left behind, because a thread cannot be stopped.
+        """
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        calls, context = patience.Calls(), contextvars.copy_context()
+        context.run(patience.CALLS.set, calls)
+        await self._start_thread(partial(context.run, _answer, make, answer))
+        seen, looks = calls.count, LOOKS
+        while looks and not answer.done():
+            await asyncio.wait([answer], timeout=patience.PATIENCE / LOOKS)
+            seen, looks = calls.count, looks - 1 if calls.count == seen else LOOKS
+        problem: str | None = f"has not answered within {patience.PATIENCE:g} seconds"
+        if answer.done():
+            error = answer.exception()
+            if error is None or isinstance(error, Exception):
+                return answer.result()
+            problem = f"raised {describe_error(error)}"
+        answer.cancel()
+        given_up = patience.GIVEN_UP.set(problem)
+        try:
+            return make()
+        finally:
+            patience.GIVEN_UP.reset(given_up)
 
-    If that takes too long, its schedule counts as failing: *make* is called again, and gets an error instead of an
-    answer. The thread is left behind, because a thread cannot be stopped.
-    """
-    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    context = contextvars.copy_context()
-    threading.Thread(
-        target=context.run, args=(_answer, make, answer), name="scheduler_async schedule", daemon=True
-    ).start()
-    await asyncio.wait([answer], timeout=patience.PATIENCE)
-    if answer.done():
-        return answer.result()
-    answer.cancel()
-    given_up = patience.GIVEN_UP.set(f"has not answered within {patience.PATIENCE:g} seconds")
-    try:
-        return make()
-    finally:
-        patience.GIVEN_UP.reset(given_up)
+    async def _start_thread(self, work: Callable[[], None]) -> None:
+        """Call *work* in a thread, as soon as this process can have one more."""
+        while True:
+            try:
+                threading.Thread(target=work, name="scheduler_async schedule", daemon=True).start()
+            except RuntimeError as error:
+                say(WARNING, "Cannot ask a schedule yet; trying again in %g s: %s", THREAD_PAUSE, error)
+                await self._setting.machine.wait(asyncio.Event(), THREAD_PAUSE)
+            else:
+                return
 
 
 def _answer(make: Callable[[], T], answer: asyncio.Future[T]) -> None:
@@ -115,7 +146,7 @@ def _answer(make: Callable[[], T], answer: asyncio.Future[T]) -> None:
     try:
         result = make()
     except BaseException as problem:
-        error = problem if isinstance(problem, Exception) else RuntimeError(f"a schedule raised {problem!r}")
+        error = problem
 
     def deliver() -> None:
         if not answer.done():

@@ -16,7 +16,7 @@ from scheduler_async.errors import InvalidScheduleError, UnknownScheduleError, q
 from scheduler_async.logs import say
 from scheduler_async.schedules.calendars import Calendar
 from scheduler_async.schedules.jitter import jitter_text, parse_jitter, stored_jitter
-from scheduler_async.schedules.own import checked_next, count_by_asking, latest_by_asking
+from scheduler_async.schedules.own import calling, checked_next, count_by_asking, latest_by_asking
 from scheduler_async.schedules.own_fields import check_class, fields_from_json, fields_to_json, read_part
 from scheduler_async.schedules.patience import check_time
 from scheduler_async.texts import describe_error
@@ -47,6 +47,7 @@ Instant: TypeAlias = str | datetime
 
 
 _KINDS: dict[str, type[Schedule]] = {}  # by what their JSON forms say
+_registrations = 0
 _OURS = "scheduler_async."
 _KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
@@ -252,7 +253,9 @@ class Schedule:
                 raise TypeError("the kind is not a string")
             if not kind._is_ours:
                 check_time()
-                return kind(**fields_from_json(kind, parts, _read_part))
+                values = fields_from_json(kind, parts, _read_part)
+                with calling(f"The constructor of the schedule {quoted(name)}"):
+                    return kind(**values)
             if parts.get("jitter") is not None:
                 parts["jitter"] = stored_jitter(parts["jitter"])
             return kind._from_parts(parts)
@@ -314,6 +317,11 @@ class Schedule:
         return words
 
 
+def registrations() -> int:
+    """Return how often a class of schedules was registered. After one more, what could not be read may be readable."""
+    return _registrations
+
+
 def check_own(schedule: Schedule) -> None:
     """Raise `InvalidScheduleError` unless the user's schedules in *schedule* are read back as equal ones."""
     if not (schedule.may_be_slow and schedule.is_known):
@@ -328,8 +336,10 @@ def check_own(schedule: Schedule) -> None:
 
 def _register(cls: type[Schedule]) -> None:
     """Let *cls* read the JSON forms of its kind from now on."""
+    global _registrations  # noqa: PLW0603 - it counts for the whole process, as the kinds do
     if _KINDS.get(cls.kind) is not cls:
         _KINDS[cls.kind] = cls
+        _registrations += 1
         stored_schedule.cache_clear()
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from scheduler_async.errors import InvalidScheduleError, UnknownScheduleError, quoted
-from scheduler_async.schedules.patience import check_time
+from scheduler_async.schedules.patience import check_patience, check_time
 
 
 def check_country(country: object, subdivision: object) -> tuple[str, str | None]:
@@ -43,6 +43,7 @@ def holidays_of(country: str, subdivision: str | None, year: int) -> tuple[date,
 def _library_of(country: str, subdivision: str | None) -> Any:
     if not _loaded:
         check_time()
+        check_patience("The library holidays", UnknownScheduleError)
     try:
         import holidays  # noqa: PLC0415 - an extra, and slow to load
     except ImportError:

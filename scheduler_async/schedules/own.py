@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import ClassVar, NoReturn, Protocol
 
 from scheduler_async.errors import InvalidScheduleError, SchedulerError, quoted
-from scheduler_async.schedules.patience import GIVEN_UP
+from scheduler_async.schedules.patience import CALLS, check_patience
 from scheduler_async.texts import describe_error
 from scheduler_async.timekeeping.instants import FIRST, LAST, SECOND, Micros, from_micros, to_micros
 
@@ -27,20 +28,27 @@ class Own(Protocol):
         """Return the first occurrence strictly after *now*."""
 
 
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Call code of users. Whatever *what* raises, even `SystemExit`, becomes an `InvalidScheduleError`."""
+    check_patience(what)
+    try:
+        yield
+    except (SchedulerError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise InvalidScheduleError(f"{what} raised {describe_error(error)[:300]}") from error
+    finally:
+        calls = CALLS.get()
+        if calls is not None:
+            calls.count += 1
+
+
 def checked_next(schedule: Own, now: Micros) -> Micros | None:
     """Return the answer of a user's `next_after`, or raise `InvalidScheduleError` if it cannot be one."""
     asked = from_micros(min(max(now, FIRST), LAST))
-    problem = GIVEN_UP.get()
-    if problem is not None:
-        raise InvalidScheduleError(f"next_after() of the schedule {quoted(schedule.kind)} {problem}")
-    try:
+    with calling(f"next_after() of the schedule {quoted(schedule.kind)}"):
         found: object = schedule.next_after(asked)
-    except SchedulerError:
-        raise
-    except Exception as error:
-        raise InvalidScheduleError(
-            f"next_after() of the schedule {quoted(schedule.kind)} raised {describe_error(error)[:300]}"
-        ) from error
     if found is None:
         return None
     if not isinstance(found, datetime):

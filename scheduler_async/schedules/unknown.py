@@ -61,5 +61,5 @@ class UnreadSchedule(UnknownSchedule):
     reader: Callable[[str], Schedule] = field(compare=False)
 
     def read(self) -> Schedule:
-        """Read the schedule. The next transaction finds it in a cache."""
+        """Read the schedule. The next transaction finds it, or why it cannot be read, in a cache."""
         return self.reader(self.text)

@@ -22,10 +22,11 @@ from scheduler_async.jobs.job import Count, JobState, JsonText, Moment
 from scheduler_async.jobs.json_text import from_json_text
 from scheduler_async.jobs.policies import USUAL, Policy, read_policy
 from scheduler_async.jobs.retries import Retry
-from scheduler_async.schedules.base import Schedule, stored_schedule
+from scheduler_async.schedules.base import Schedule, registrations, stored_schedule
 from scheduler_async.schedules.manual import Manual
 from scheduler_async.schedules.patience import TakesLong
 from scheduler_async.schedules.unknown import UnknownSchedule, UnreadSchedule
+from scheduler_async.stores.cache import Cache
 from scheduler_async.stores.unreadable import Reader, count, duration, moment, name, number, one_of, optional, text
 from scheduler_async.timekeeping.instants import span
 
@@ -60,15 +61,31 @@ def _retry_text(policy: Retry) -> str:
 
 
 _retry = lru_cache(maxsize=256)(Retry.from_json)
+_failures: Cache[tuple[str, int], Exception] = Cache(4096)  # a transaction must not ask for the same reading for ever
 
 
 def _read_schedule(value: Any) -> Schedule:
+    error: Exception | None
     try:
         return stored_schedule(text(value))
     except TakesLong:
-        return UnreadSchedule(value, "it was not read yet", stored_schedule)
-    except UnknownScheduleError as error:  # of a class that another process has: the job waits for that process
+        error = _failures.get((value, registrations()))
+        if error is None:
+            return UnreadSchedule(value, "it was not read yet", _read_outside)
+    except UnknownScheduleError as unknown:
+        error = unknown
+    if isinstance(error, UnknownScheduleError):  # of a class that another process has: the job waits for that process
         return UnknownSchedule.of(value, error)
+    raise error.with_traceback(None)
+
+
+def _read_outside(value: str) -> Schedule:
+    """Read a schedule outside of transactions. They find it, or why it cannot be read, in a cache."""
+    try:
+        return stored_schedule(value)
+    except Exception as error:
+        _failures.put((value, registrations()), error)
+        raise
 
 
 def _read_retry(value: Any) -> Retry:

@@ -488,10 +488,9 @@ def resumed_by_itself(job: Job, now: Micros) -> Transition:
     if following is None or job.schedule.runs_once or job.schedule.counts_from_end:
         return resumed
     try:
-        first = next_regular(job, until)
+        missed = passed_over(job, next_regular(job, until), min(following - 1, now), SkipReason.ALREADY_RUNNING)
     except Exception as error:  # one job must not stop the others
         return _failing(job, error, until)
-    missed = passed_over(job, first, min(following - 1, now), SkipReason.ALREADY_RUNNING)
     return replace(resumed, skips=resumed.skips + missed)
 
 

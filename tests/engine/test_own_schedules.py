@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_async import AnyOf, Cron, Every, Hours, InvalidScheduleError, Schedule, SkipReason, Weekdays
-from scheduler_async.schedules import base
+from scheduler_async import AnyOf, Cron, Every, Holidays, Hours, InvalidScheduleError, Schedule, SkipReason, Weekdays
+from scheduler_async.schedules import base, country_holidays
 from scheduler_async.testing import VirtualClock
-from tests.cast import DAY, HOUR, MINUTE, NOON, NewScheduler, Worker
+from tests.cast import DAY, HOUR, MINUTE, NOON, PATIENCE, NewScheduler, Worker
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Moody(Schedule):
             return now + HOUR
         if self.mood == "raises":
             raise ZeroDivisionError("no such year")
+        if self.mood == "exits":
+            raise SystemExit(3)
         return {"naive": datetime(2030, 1, 1), "same": now, "earlier": now - HOUR, "text": "soon"}[self.mood]
 
 
@@ -52,7 +56,7 @@ def forgotten(kind: str) -> Iterator[None]:
         base._KINDS[kind] = known
 
 
-@pytest.mark.parametrize("mood", ["raises", "naive", "same", "earlier", "text"])
+@pytest.mark.parametrize("mood", ["raises", "exits", "naive", "same", "earlier", "text"])
 async def test_a_schedule_that_answers_nonsense_is_disabled_with_the_reason(
     mood: str, new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
 ) -> None:
@@ -188,3 +192,22 @@ async def test_a_preview_says_where_an_occurrence_was_moved_from(
         ("moved from Saturday 10 January to Monday 12 January",),
         ("moved from Saturday 17 January to Monday 19 January",),
     ]
+
+
+async def test_a_schedule_of_a_library_that_is_not_installed_is_left_alone(
+    new_scheduler: NewScheduler, shared: str, clock: VirtualClock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not read within a transaction, and must not be tried again and again."""
+    async with new_scheduler(shared) as first:
+        await first.add_job(Every("15m").on(Holidays("SE")), handler="work", id="holidays")
+    base.stored_schedule.cache_clear()
+    country_holidays._library_of.cache_clear()
+    monkeypatch.setattr(country_holidays, "_loaded", [])
+    monkeypatch.setitem(sys.modules, "holidays", None)
+
+    async with asyncio.timeout(PATIENCE), new_scheduler(shared) as second:
+        await clock.advance("2d")
+        explanation = await second.explain("holidays")
+
+    assert explanation.reason is SkipReason.UNKNOWN_SCHEDULE
+    assert worker.ids == []

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from scheduler_async import AnyOf, At, Every, Hours, Schedule, Scheduler
+from scheduler_async import AnyOf, At, Every, Hours, JobSpec, Schedule, Scheduler
+from scheduler_async.engine import deciding
 from scheduler_async.schedules import base, patience
 from scheduler_async.stores.liveness import retire
 from scheduler_async.testing import VirtualClock
@@ -37,6 +38,23 @@ class Quarters(Schedule):
         if not self.gate.is_set():
             self.asked.set()
             self.gate.wait(PATIENCE)
+        return now + 15 * MINUTE - (now - NOON) % (15 * MINUTE)
+
+
+@dataclass(frozen=True)
+class Steady(Schedule):
+    """Every quarter of an hour. It takes a moment, and notes how many threads ask at once."""
+
+    kind = "test-steady-quarters"
+    takes: float = 0.0
+    asking: ClassVar[set[int]] = set()
+    most: ClassVar[int] = 0
+
+    def next_after(self, now: datetime) -> datetime:
+        self.asking.add(threading.get_ident())
+        Steady.most = max(self.most, len(self.asking))
+        threading.Event().wait(self.takes)
+        self.asking.discard(threading.get_ident())
         return now + 15 * MINUTE - (now - NOON) % (15 * MINUTE)
 
 
@@ -253,6 +271,68 @@ async def test_a_schedule_that_never_answers_disables_its_job(
     assert worker.ids.count("slow") == (1 if step == "ending" else 0)
 
 
+async def test_an_edit_waits_for_the_schedule_of_its_own_job_alone(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock
+) -> None:
+    async with new_scheduler(every_store) as scheduler:
+        for job_id, schedule in (("slow", Quarters()), ("quick", Steady())):
+            await scheduler.add_job(schedule, handler="gone", id=job_id)
+        await clock.advance("50m")
+        Quarters.gate.clear()
+        pausing = asyncio.create_task(scheduler.pause_job("slow"))
+        assert await asyncio.to_thread(Quarters.asked.wait, PATIENCE)
+
+        async with asyncio.timeout(PATIENCE / 2):
+            await scheduler.pause_job("quick")
+            await scheduler.remove_job("quick")
+
+        assert not pausing.done()
+        Quarters.gate.set()
+        await pausing
+
+
+async def test_a_schedule_may_answer_many_questions_in_more_than_the_time_for_one(
+    new_scheduler: NewScheduler, store: str, clock: VirtualClock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an outage, it is asked about each of many occurrences."""
+    async with new_scheduler(store) as scheduler:
+        await scheduler.add_job(Steady(takes=0.004), handler="work", id="slow", misfire="run_all", catch_up_limit=5)
+        monkeypatch.setattr(patience, "PATIENCE", 0.1)
+        clock.set(NOON + 100 * HOUR)
+        await clock.advance("1m")
+        job = await job_of(scheduler, "slow")
+
+    assert job.disabled_reason is None
+    assert worker.fired(HOUR)[0] == 100
+    assert [run.scheduled_for for run in worker.runs] == [NOON + n * 15 * MINUTE for n in range(396, 401)]
+
+
+async def test_many_schedules_are_asked_a_few_at_a_time(
+    new_scheduler: NewScheduler, store: str, clock: VirtualClock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process can have only so many threads. One that cannot be started is no answer, and is tried again."""
+    start, refused = threading.Thread.start, list[str]()
+
+    def refuse_some(self: threading.Thread) -> None:
+        if self.name in IN_THREAD and len(refused) < 3:
+            refused.append(self.name)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(deciding, "THREAD_PAUSE", 0.001)
+    async with new_scheduler(store) as scheduler:
+        ids = [f"job {n}" for n in range(2 * deciding.MOST_THREADS)]
+        await scheduler.add_jobs([JobSpec(Steady(takes=0.02), handler="work", id=job_id) for job_id in ids])
+        monkeypatch.setattr(threading.Thread, "start", refuse_some)
+        Steady.most = 0
+        await clock.advance("16m")
+
+    assert sorted(worker.ids) == sorted(ids)
+    assert set(worker.fired()) == {15.0}
+    assert len(refused) == 3
+    assert 1 <= Steady.most <= deciding.MOST_THREADS
+
+
 async def test_one_pass_waits_for_a_schedule(
     new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
 ) -> None:
@@ -302,3 +382,54 @@ async def test_a_schedule_is_never_made_within_a_transaction(
 
     assert worker.ids.count("slow") == worker.ids.count("plain") == 2
     assert Quarters.threads == IN_THREAD
+
+
+@dataclass(frozen=True)
+class Changed(Schedule):
+    """A schedule whose class no longer takes what an older version of it has stored."""
+
+    kind = "test-changed"
+    problem: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.problem == "hangs" and threading.current_thread().name in IN_THREAD:
+            threading.Event().wait(PATIENCE)
+        elif self.problem == "exits":
+            raise SystemExit(3)
+        elif self.problem:
+            raise ZeroDivisionError(self.problem)
+
+    def next_after(self, now: datetime) -> datetime:
+        return now + 15 * MINUTE - (now - NOON) % (15 * MINUTE)
+
+
+@pytest.mark.parametrize("problem", ["raises", "exits", "hangs"])
+async def test_a_job_whose_schedule_cannot_be_made_again_is_disabled_and_can_be_mended(
+    problem: str,
+    new_scheduler: NewScheduler,
+    shared: str,
+    clock: VirtualClock,
+    worker: Worker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next try to make it would fail in the same way, so transactions must not ask for it again and again."""
+    monkeypatch.setattr(patience, "PATIENCE", 0.01 if problem == "hangs" else PATIENCE)
+    async with new_scheduler(shared) as first:
+        for job_id in ("declared", "due", "edited", "removed"):
+            await first.add_job(Changed(), handler="work", id=job_id)
+    base.stored_schedule.cache_clear()
+    monkeypatch.setattr(Changed, "problem", problem)
+    second = new_scheduler(shared)
+    second.job(Every("15m"), id="declared", handler="work")(worker)
+
+    async with asyncio.timeout(PATIENCE), second:
+        await second.remove_job("removed")
+        await second.update_job("edited", schedule=Every("15m"))
+        await clock.advance("1h")
+        monkeypatch.setattr(Changed, "problem", "")
+        base.stored_schedule.cache_clear()
+        jobs = {job.id: job.disabled_reason or "" for job in await second.list_jobs()}
+
+    assert jobs == {"declared": "", "due": jobs["due"], "edited": ""}
+    assert jobs["due"].startswith("it cannot be read from the store: schedule: The constructor of the schedule")
+    assert sorted(worker.ids) == ["declared"] * 4 + ["edited"] * 4

@@ -53,7 +53,7 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
     if not room.clock_is_believed:
         return SkipReason.NOT_DUE, None
     if state.next_run_at > now:
-        return _why_not_due(job, rules), state.next_run_at
+        return why_not_due(job, rules), state.next_run_at
     if _claimed(job, now, rules).attempt is None:
         return SkipReason.MISFIRE, None
     if room.stopping:
@@ -69,7 +69,8 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
     return None, None
 
 
-def _why_not_due(job: Job, rules: Rules) -> SkipReason:
+def why_not_due(job: Job, rules: Rules) -> SkipReason:
+    """Return why the time of an active *job* has not come: it may wait longer than its schedule says."""
     state = job.state
     policy = retry_policy(job, rules)
     is_last_retry = policy.regular_times_go_on and state.retry_of is not None

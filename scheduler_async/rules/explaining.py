@@ -223,7 +223,7 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
     warnings = []
     if state.retry_of is not None:
         warnings.append("a retry, before the next regular time")
-    elif state.regular_at is not None:
+    elif state.regular_at is not None and state.owed_until is None:
         warnings.append("postponed after failures")
     if policy.disable_after is not None and state.consecutive_errors + 1 == policy.disable_after:
         warnings.append("disabled if it fails once more")

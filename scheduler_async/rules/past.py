@@ -298,13 +298,14 @@ class _Telling:
 
     def _merged_into(self, row: RunRow) -> RunRow | None:
         """Return the last attempt of the run that caught up with the occurrences of a *row*: it has the same claim."""
-        if row.reason is not SkipReason.MISFIRE:
+        if row.reason not in (SkipReason.MISFIRE, SkipReason.ALREADY_RUNNING):
             return None
         attempts = [other for other in self._evidence.rows if other.attempt and other.trigger is not Trigger.MANUAL]
         claimed = [
             other
             for other in attempts
             if other.claimed_at == row.claimed_at and other.scheduled_for < row.scheduled_for
+            if row.reason is SkipReason.MISFIRE or other.attempt == 1  # a retry may be claimed when the run before ends
         ]
         return _last_attempt(attempts, claimed[0].scheduled_for) if claimed else None
 

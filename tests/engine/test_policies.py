@@ -40,6 +40,7 @@ async def test_each_missed_occurrence_runs_oldest_first(
     [
         pytest.param({"catch_up_limit": 2}, [50, 60], (10, 4), id="the newest ones"),
         pytest.param({"catch_up_window": "25m"}, [40, 50, 60], (10, 3), id="none that is too old"),
+        pytest.param({"misfire_grace": "2h"}, [10, 20, 30, 40, 50, 60], None, id="not those within the grace period"),
         pytest.param({"catch_up_limit": 6}, [10, 20, 30, 40, 50, 60], None, id="just as many as may"),
         pytest.param({"catch_up_window": "1s", "misfire_grace": "0s"}, [60], (10, 5), id="one just in time"),
     ],
@@ -116,7 +117,7 @@ async def test_one_occurrence_waits_for_the_end_of_a_run(
     assert worker.fired() == [10, 45]
     assert minutes([run.scheduled_for for run in worker.runs]) == [10, 20]
     (skipped,) = await scheduler.run_log("a", outcome="skipped")
-    assert (skipped.missed, *minutes([skipped.scheduled_for])) == (2, 30)
+    assert (skipped.reason, skipped.missed, *minutes([skipped.scheduled_for])) == ("already_running", 2, 30)
     merged = await scheduler.explain("a", at=NOON + 40 * MINUTE)
     assert merged.run is not None
     assert merged.run.id == worker.runs[1].id

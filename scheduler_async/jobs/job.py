@@ -185,8 +185,10 @@ class Job(Described, Struct, frozen=True, gc=False):
         return _moment(at) if self.enabled else None
 
     def _next_regular(self) -> Micros | None:
-        """Return the next regular occurrence; None if it depends on the end of the run in progress."""
+        """Return the next regular occurrence; None if the end of the run in progress decides, or if there is none."""
         if self.schedule.counts_from_end or self.schedule.runs_once:
+            return None
+        if self.max_runs is not None and self.state.occurrences_run >= self.max_runs:
             return None
         try:
             return next_regular(self, max(self.state.last_run_at or 0, self.read_at or 0))

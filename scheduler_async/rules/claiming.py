@@ -70,8 +70,10 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
     if job.description.policy.max_runs is not None:
         fresh = replace(fresh, occurrences_run=state.occurrences_run + 1)
     if state.owed_until is not None and not _has_missed_more(job, now):
-        return _claim_owed(job, fresh, at, state.owed_until, now, skips)
-    late = _is_late(job, at, now, rules)
+        catches_up = runs_each(job) and not job.schedule.follows_runs
+        return _claim_owed(job, fresh, at, state.owed_until, now, skips, Trigger.CATCH_UP if catches_up else SCHEDULE)
+    # What follows a run has waited for a run of its own, too, if that was going on.
+    late = _is_late(job, state.next_run_at if job.schedule.follows_runs else at, now, rules)
     if late and job.misfire is Misfire.SKIP:
         return _skip_missed(job, fresh, at, now, rules, skips)
     if runs_each(job) and (late or _passed(job, at, now)):
@@ -108,14 +110,20 @@ def _catch_up(job: Job, state: JobState, at: Micros, now: Micros, skips: tuple[S
     if first is None:
         waiting = with_next_run(job, _not_taken(job, state), next_regular(job, now), now)
         return Transition(job.with_state(waiting), skips + left_out)
-    return _claim_owed(job, state, first, now, now, skips + left_out)
+    return _claim_owed(job, state, first, now, now, skips + left_out, Trigger.CATCH_UP)
 
 
 def _claim_owed(
-    job: Job, state: JobState, at: Micros, owed_until: Micros, now: Micros, skips: tuple[Skip, ...]
+    job: Job,
+    state: JobState,
+    at: Micros,
+    owed_until: Micros,
+    now: Micros,
+    skips: tuple[Skip, ...],
+    trigger: Trigger,
 ) -> Transition:
     """Claim the occurrence *at*, which is owed however late it is. What passed since the last one merges into it."""
-    attempt = Attempt(at, 1, Trigger.CATCH_UP if runs_each(job) else SCHEDULE, now)
+    attempt = Attempt(at, 1, trigger, now)
     following = next_regular(job, at)
     if following is not None and following <= owed_until:
         return Transition(

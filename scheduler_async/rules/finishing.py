@@ -82,9 +82,12 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         skips = ()  # the end of the pause records them
     if regular is not None and regular == run.scheduled_for:  # the clock was set back during the run
         regular = next_regular(job, regular)
-    if state.next_run_at is not None:  # it runs after another job, of which a run has ended meanwhile
-        regular = state.next_run_at
-    return _settled(job, state, run, ending, skips, regular, now, rules)
+    came_meanwhile = state.next_run_at  # it runs after another job, of which a run has ended meanwhile
+    if came_meanwhile is None:
+        return _settled(job, state, run, ending, skips, regular, now, rules)
+    left = _settled(job, state, run, ending, skips, came_meanwhile, now, rules)
+    has_waited = came_meanwhile <= now and left.state.retry_of is None and left.state.next_run_at == came_meanwhile
+    return _with_owed(left, came_meanwhile, left.skips, None) if has_waited else left
 
 
 def _settled(

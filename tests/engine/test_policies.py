@@ -199,6 +199,44 @@ async def test_another_limit_revives_an_ended_job_or_ends_it(
     assert worker.fired() == [10, 30]
 
 
+async def test_the_count_of_runs_begins_with_the_limit_and_with_the_schedule(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+) -> None:
+    """An edit is not retroactive: neither the runs before a limit was set count, nor those of another schedule."""
+    scheduler = new_scheduler(":memory:")
+    await scheduler.add_job(Every("10m"), handler="work", id="a", max_runs=2)
+    await scheduler.start()
+    await clock.advance("15m")
+    await scheduler.update_job("a", max_runs=None)
+    await scheduler.update_job("a", max_runs=2)
+    await clock.advance("35m")
+    since_the_limit = worker.fired()
+
+    await scheduler.update_job("a", schedule=Every("1h"))
+    await clock.advance("4h")
+
+    assert since_the_limit == [10, 20, 30]
+    assert worker.fired()[3:] == [50 + 60, 50 + 120]
+    assert (await job_of(scheduler)).ended
+
+
+async def test_during_the_last_run_there_is_no_next_one(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+) -> None:
+    scheduler = new_scheduler(":memory:")
+    worker.takes = "1m"
+    await scheduler.add_job(Every("10m"), handler="work", id="a", max_runs=2)
+    await scheduler.start()
+
+    await clock.advance("10m")
+    first = (await job_of(scheduler)).next_run_at
+    await clock.advance("10m")
+    last = await job_of(scheduler)
+
+    assert first == NOON + 20 * MINUTE
+    assert (last.status, last.next_run_at) == ("running", None)
+
+
 async def test_a_preview_says_how_many_are_owed(new_scheduler: NewScheduler, clock: VirtualClock) -> None:
     scheduler = new_scheduler(":memory:")
     await scheduler.add_job(Every("10m"), handler="work", id="a", misfire="run_all", catch_up_limit=4)

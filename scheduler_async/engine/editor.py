@@ -305,9 +305,10 @@ class Editor:
         return spec.with_schedule(raised)
 
     def _with_fitting_payload(self, spec: JobSpec) -> JobSpec:
-        """Return *spec* if its handler takes its payload. Before the start, handlers may still be missing."""
-        if self._engine.progress.status == "running":
-            self._handlers.check_payload(str(spec.handler), spec.description.payload_json)
+        """Return *spec* if its handler takes its payload. Before the start, a handler may still be missing."""
+        name = str(spec.handler)
+        if self._engine.progress.status == "running" or self._handlers.has(name):
+            self._handlers.check_payload(name, spec.description.payload_json)
         return spec
 
     def _check_user(self, user_id: str | None) -> None:

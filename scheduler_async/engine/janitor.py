@@ -23,6 +23,8 @@ from scheduler_async.timekeeping.instants import DAY, Micros, span
 # How often old runs are removed, for how many jobs at a time, and among how many jobs they are looked for.
 UPKEEP = 60.0  # seconds
 LONGEST_UPKEEP_PAUSE = 86_400.0  # seconds, while no job has enough new runs
+# What is to be kept for a time is removed at most 1/24 of that time late, and a minute.
+LOOKS_PER_TIME_KEPT = 24
 UPKEEP_SLICE = 100
 UPKEEP_LOOK = 2_000
 
@@ -58,11 +60,9 @@ class Janitor:
     async def keep_house(self, halt: asyncio.Event) -> None:
         """Remove old runs and jobs now and then, a few at a time."""
         limits, clock = self._setting.limits, self._setting.clock
+        kept = (limits.keep_removed, limits.keep_ended)
+        pauses = [time.total_seconds() / LOOKS_PER_TIME_KEPT for time in kept if time is not None]
         while True:
-            if limits.purge_disabled_after is None:
-                kept = (limits.keep_removed, limits.keep_ended)
-                times = [time.total_seconds() for time in kept if time is not None]
-                await clock.wait(self._untidy, min([LONGEST_UPKEEP_PAUSE, *times]))
             await clock.wait(halt, UPKEEP)
             try:
                 await self.purge()
@@ -70,6 +70,9 @@ class Janitor:
                 self._troubles.note_outdated(error)
             except Exception:
                 say(ERROR, "Cannot remove old runs; trying again in %g s", UPKEEP, exc_info=True)
+                self._untidy.set()
+            if limits.purge_disabled_after is None:
+                await clock.wait(self._untidy, min([LONGEST_UPKEEP_PAUSE, *pauses]))
 
     async def purge(self, threshold: int | None = None) -> None:
         """Remove old runs of jobs with over *threshold* new ones (a tenth of `keep_runs`), and old disabled jobs."""

@@ -71,6 +71,7 @@ class Outlook:
             rows=await self._ask(self._store.runs_about(job.uid, start, end)),
             nodes=[span_of(life, now) for life in await self._ask(self._store.lives_about(start, end))],
             waits_for=waits_for,
+            rules=self._rules,
         )
         return await self._about(job, partial(past.explain_at, evidence, at, now, zone))
 

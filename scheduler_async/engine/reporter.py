@@ -54,7 +54,8 @@ class LiveReporter:
             await self._arrived.wait()
             self._arrived.clear()
             await self._store_reports()
-            await self._pause()
+            with self._setting.expiry(INTERVAL) as over:
+                await over.wait()
             self._is_awake = False
             if self._progress or self._output:  # noted while this task was taken for awake
                 self._arrived.set()
@@ -80,13 +81,3 @@ class LiveReporter:
             if not self._has_failed:
                 self._has_failed = True
                 say(WARNING, "Cannot store the progress of %d runs: %s", len(reports), error)
-
-    async def _pause(self) -> None:
-        """Wait for a second by the clock of the scheduler or of the machine: a virtual clock may stand still."""
-        over = asyncio.Event()
-        timers = [clock.call_later(INTERVAL, over.set) for clock in (self._setting.clock, self._setting.machine)]
-        try:
-            await over.wait()
-        finally:
-            for timer in timers:
-                timer.cancel()

@@ -32,17 +32,12 @@ async def wait_for(engine: Engine, run_id: int, timeout: float | None, *, repeat
     active = engine.session.runner.find(run_id)
     if active is not None and active is engine.session.runner.current():
         raise SchedulerError(f"Run {run_id} cannot wait for itself to end. Call wait_for_run() outside of its handler.")
-    expired = asyncio.Event()
-    timer = None
-    if timeout is not None and timeout > 0:
-        timer = engine.setting.clock.call_later(timeout, expired.set)
-    elif timeout is not None:
-        expired.set()
-    try:
+    if timeout is None:
+        return await _Wait(engine, run_id, None, asyncio.Event(), repeats=repeats).row()
+    with engine.setting.expiry(timeout) as expired:
+        if timeout <= 0:
+            expired.set()
         return await _Wait(engine, run_id, timeout, expired, repeats=repeats).row()
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 def pause_after(waited: float) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
@@ -82,3 +84,14 @@ class Setting(Struct, frozen=True, kw_only=True):
         """
         with self.clock.working():
             return await carried_through(question)
+
+    @contextmanager
+    def expiry(self, seconds: float) -> Iterator[asyncio.Event]:
+        """Yield an event that is set after *seconds* by `clock` or by `machine`: a virtual clock may stand still."""
+        expired = asyncio.Event()
+        timers = [clock.call_later(seconds, expired.set) for clock in (self.clock, self.machine)]
+        try:
+            yield expired
+        finally:
+            for timer in timers:
+                timer.cancel()

@@ -26,7 +26,7 @@ class Backfill:
     done: int
     """How many of them have succeeded."""
     failed: int
-    """How many of them have failed, or were cancelled."""
+    """How many of them have failed, were cancelled, or declined to work."""
     state: BackfillState
     job_id: str
     namespace: str

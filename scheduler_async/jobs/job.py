@@ -76,9 +76,10 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     cursor_edits: Count = 0
     """How often users have set the cursor. A run compares it to detect that they did since its claim."""
     owed_until: Moment | None = None
-    """Occurrences up to this one are owed, however late: they run one by one. During a run, `regular_at` is the next.
+    """Occurrences up to this one are owed, however late: they run one by one. `regular_at` is the next, if it is set.
 
-    With `misfire="run_all"`, they were missed; with `overlap="queue"`, one waited for a run to end.
+    With `misfire="run_all"`, they were missed; with `overlap="queue"`, one waited for a run to end. If no retry and
+    no delay after a failure precedes the next, `next_run_at` is the time at which that run ended.
     """
     occurrences_run: Count = 0
     """How many regular occurrences have run. Counted only for jobs with `max_runs`."""
@@ -184,8 +185,10 @@ class Job(Described, Struct, frozen=True, gc=False):
         return _moment(at) if self.enabled else None
 
     def _next_regular(self) -> Micros | None:
-        """Return the next regular occurrence; None if it depends on the end of the run in progress."""
+        """Return the next regular occurrence; None if the end of the run in progress decides, or if there is none."""
         if self.schedule.counts_from_end or self.schedule.runs_once:
+            return None
+        if self.max_runs is not None and self.state.occurrences_run >= self.max_runs:
             return None
         try:
             return next_regular(self, max(self.state.last_run_at or 0, self.read_at or 0))

@@ -58,11 +58,12 @@ class Verdict(Enum):
 def verdict(job: Job, ending: Ending, interruptions: int) -> Verdict:
     """Return what the *ending* of a run of *job* means.
 
-    A failure is not retried. A run whose process died or was stopped is run again if the job says so, unless that has
-    happened too often. *interruptions* counts how often, this time included.
+    A failure is not retried. A run that declined to work counts as one: another backfill runs its occurrence again. A
+    run whose process died or was stopped is run again if the job says so, unless that has happened too often.
+    *interruptions* counts how often, this time included.
     """
     outcome = ending.outcome
-    if outcome.is_success or outcome is Outcome.SKIPPED:
+    if outcome.is_success:
         return Verdict.DONE
     was_stopped = outcome is Outcome.CANCELLED and not ending.on_request
     was_interrupted = outcome is Outcome.INTERRUPTED and interruptions < MAX_INTERRUPTIONS

@@ -7,9 +7,15 @@ from msgspec.structs import replace
 from scheduler_async.jobs.enums import Misfire, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Attempt, Skip
-from scheduler_async.rules.catching_up import first_to_catch_up, runs_each
 from scheduler_async.rules.edits import disable, pause
-from scheduler_async.rules.missed import latest_regular, merged, next_regular, passed_over
+from scheduler_async.rules.missed import (
+    first_to_catch_up,
+    latest_regular,
+    merged,
+    next_regular,
+    passed_over,
+    runs_each,
+)
 from scheduler_async.rules.next_run import retry_policy, uncounted, with_next_run
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros, span
@@ -30,8 +36,8 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
     """Claim a job that is due: select the occurrence that runs, and skip the others.
 
     The oldest occurrence that is owed runs, and later ones merge into it. With `misfire="skip"`, only an occurrence
-    within the grace period runs. With `misfire="run_all"`, later ones stay owed. *activity* is the new activity of the
-    job if it runs.
+    within the grace period runs. With `misfire="run_all"`, later ones stay owed, within the grace period or not.
+    *activity* is the new activity of the job if it runs.
     """
     state = job.state
     assert state.next_run_at is not None
@@ -41,8 +47,11 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         )
         taken = _taken(state, now, activity, state.retry_count)
         if state.owed_until is not None:  # they run after this one
-            taken = replace(taken, regular_at=state.regular_at, owed_until=state.owed_until)
-            return Transition(job.with_state(taken), attempt=attempt)
+            first, owed_until, left_out = state.regular_at, state.owed_until, ()
+            if first is not None and _has_missed_more(job, now):
+                (first, left_out), owed_until = first_to_catch_up(job, first, now), now
+            taken = replace(taken, regular_at=first, owed_until=None if first is None else owed_until)
+            return Transition(job.with_state(taken), left_out, attempt=attempt)
         skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
         return Transition(job.with_state(taken), skips, attempt=attempt)
 
@@ -60,12 +69,14 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
     fresh = _taken(state, now, activity, retry_count=0)
     if job.description.policy.max_runs is not None:
         fresh = replace(fresh, occurrences_run=state.occurrences_run + 1)
-    if state.owed_until is not None:
-        return _claim_owed(job, fresh, at, state.owed_until, now, skips)
-    late = _is_late(job, at, now, rules)
+    if state.owed_until is not None and not _has_missed_more(job, now):
+        catches_up = runs_each(job) and not job.schedule.follows_runs
+        return _claim_owed(job, fresh, at, state.owed_until, now, skips, Trigger.CATCH_UP if catches_up else SCHEDULE)
+    # What follows a run has waited for a run of its own, too, if that was going on.
+    late = _is_late(job, state.next_run_at if job.schedule.follows_runs else at, now, rules)
     if late and job.misfire is Misfire.SKIP:
         return _skip_missed(job, fresh, at, now, rules, skips)
-    if late and runs_each(job):
+    if runs_each(job) and (late or _passed(job, at, now)):
         return _catch_up(job, fresh, at, now, skips)
     attempt = Attempt(at, 1, Trigger.CATCH_UP if late else SCHEDULE, now)
     return Transition(job.with_state(fresh), skips + merged(job, at, now, MISFIRE), attempt=attempt)
@@ -99,20 +110,45 @@ def _catch_up(job: Job, state: JobState, at: Micros, now: Micros, skips: tuple[S
     if first is None:
         waiting = with_next_run(job, _not_taken(job, state), next_regular(job, now), now)
         return Transition(job.with_state(waiting), skips + left_out)
-    return _claim_owed(job, state, first, now, now, skips + left_out)
+    return _claim_owed(job, state, first, now, now, skips + left_out, Trigger.CATCH_UP)
 
 
 def _claim_owed(
-    job: Job, state: JobState, at: Micros, owed_until: Micros, now: Micros, skips: tuple[Skip, ...]
+    job: Job,
+    state: JobState,
+    at: Micros,
+    owed_until: Micros,
+    now: Micros,
+    skips: tuple[Skip, ...],
+    trigger: Trigger,
 ) -> Transition:
     """Claim the occurrence *at*, which is owed however late it is. What passed since the last one merges into it."""
-    attempt = Attempt(at, 1, Trigger.CATCH_UP if runs_each(job) else SCHEDULE, now)
+    attempt = Attempt(at, 1, trigger, now)
     following = next_regular(job, at)
     if following is not None and following <= owed_until:
         return Transition(
             job.with_state(replace(state, regular_at=following, owed_until=owed_until)), skips, attempt=attempt
         )
-    return Transition(job.with_state(state), skips + merged(job, at, now, MISFIRE), attempt=attempt)
+    due_at = job.state.next_run_at
+    if due_at is None or runs_each(job) or job.state.consecutive_errors:
+        return Transition(job.with_state(state), skips + merged(job, at, now, MISFIRE), attempt=attempt)
+    ran_until = min(max(at, due_at), now)  # it waited for a run that ended then
+    overlapped = merged(job, at, ran_until, SkipReason.ALREADY_RUNNING)
+    return Transition(job.with_state(state), skips + overlapped + merged(job, ran_until, now, MISFIRE), attempt=attempt)
+
+
+def _has_missed_more(job: Job, now: Micros) -> bool:
+    """Return whether *job* has missed occurrences since its next run, which it owes, became due."""
+    state = job.state
+    assert state.next_run_at is not None
+    assert state.owed_until is not None
+    return runs_each(job) and _passed(job, max(state.next_run_at, state.owed_until), now)
+
+
+def _passed(job: Job, after: Micros, now: Micros) -> bool:
+    """Return whether a regular occurrence after *after* has passed."""
+    following = next_regular(job, after)
+    return following is not None and following <= now
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:

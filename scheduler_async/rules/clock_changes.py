@@ -25,6 +25,11 @@ def sooner(job: Job, now: Micros) -> Job | None:
     if anchor != job.anchor:
         moved = replace(job, anchor=anchor, revision=job.revision + 1)
     at, regular = state.next_run_at, state.regular_at
+    if state.owed_until is not None and regular is not None and not state.consecutive_errors and state.retry_of is None:
+        if regular <= now:
+            return job.with_state(replace(state, next_run_at=now))
+        at, regular = regular, None  # it has not come any more
+        state = replace(state, regular_at=None, owed_until=None)
     if state.retry_of is not None or regular is not None:
         if state.retry_of is not None and not state.consecutive_errors:
             at = now  # its run was cancelled, and is repeated at once

@@ -110,6 +110,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             owed_until=None,
             retry_count=0,
             period_start=None,
+            occurrences_run=0,
             counted_until=None if is_idle and state.phase is Phase.ACTIVE else now,
         )
         never_ran = state.last_run_at is None and is_idle
@@ -120,7 +121,8 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
         elif not is_idle:  # it may be resumed before its run has ended
             state = replace(state, next_run_at=following)
     elif spec.description.policy.max_runs != job.max_runs:
-        state, skips = _recounted(edited, now)
+        counted = state if job.max_runs is not None else replace(state, occurrences_run=0)
+        state, skips = _recounted(edited.with_state(counted), now)
     edited = edited.with_state(converted(edited, state))
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)

@@ -53,7 +53,7 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
     if not room.clock_is_believed:
         return SkipReason.NOT_DUE, None
     if state.next_run_at > now:
-        return _why_not_due(job, rules), state.next_run_at
+        return why_not_due(job, rules), state.next_run_at
     if _claimed(job, now, rules).attempt is None:
         return SkipReason.MISFIRE, None
     if room.stopping:
@@ -69,7 +69,8 @@ def decide(job: Job, now: Micros, room: Room, rules: Rules) -> tuple[SkipReason 
     return None, None
 
 
-def _why_not_due(job: Job, rules: Rules) -> SkipReason:
+def why_not_due(job: Job, rules: Rules) -> SkipReason:
+    """Return why the time of an active *job* has not come: it may wait longer than its schedule says."""
     state = job.state
     policy = retry_policy(job, rules)
     is_last_retry = policy.regular_times_go_on and state.retry_of is not None
@@ -222,7 +223,7 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
     warnings = []
     if state.retry_of is not None:
         warnings.append("a retry, before the next regular time")
-    elif state.regular_at is not None:
+    elif state.regular_at is not None and state.owed_until is None:
         warnings.append("postponed after failures")
     if policy.disable_after is not None and state.consecutive_errors + 1 == policy.disable_after:
         warnings.append("disabled if it fails once more")

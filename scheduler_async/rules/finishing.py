@@ -12,7 +12,7 @@ from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Consequence
 from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
 from scheduler_async.rules.edits import disable, resume
-from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over
+from scheduler_async.rules.missed import merged, merged_and_next, next_regular, passed_over, runs_each
 from scheduler_async.rules.next_run import (
     counted_since,
     disabled,
@@ -71,19 +71,23 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
         return Transition(job.with_state(state))
     if state.owed_until is not None:  # and more of them are owed
         left = _settled(job, state, run, ending, (), state.regular_at, now, rules)
-        return _with_owed(left, state.owed_until, passed_over(job, state.regular_at, now, SkipReason.DISABLED))
+        left_out = passed_over(job, state.regular_at, now, SkipReason.DISABLED)
+        return _with_owed(left, state.owed_until, left_out, now if runs_each(job) else None)
     began = max(run.claimed_at, run.scheduled_for)
     skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
     if skips and _waits(job) and state.phase is Phase.ACTIVE:
         first = skips[0].scheduled_for  # it has waited for this run to end
-        return _with_owed(_settled(job, state, run, ending, (), first, now, rules), first, skips)
+        return _with_owed(_settled(job, state, run, ending, (), first, now, rules), first, skips, now)
     if state.phase is PAUSED:
         skips = ()  # the end of the pause records them
     if regular is not None and regular == run.scheduled_for:  # the clock was set back during the run
         regular = next_regular(job, regular)
-    if state.next_run_at is not None:  # it runs after another job, of which a run has ended meanwhile
-        regular = state.next_run_at
-    return _settled(job, state, run, ending, skips, regular, now, rules)
+    came_meanwhile = state.next_run_at  # it runs after another job, of which a run has ended meanwhile
+    if came_meanwhile is None:
+        return _settled(job, state, run, ending, skips, regular, now, rules)
+    left = _settled(job, state, run, ending, skips, came_meanwhile, now, rules)
+    has_waited = came_meanwhile <= now and left.state.retry_of is None and left.state.next_run_at == came_meanwhile
+    return _with_owed(left, came_meanwhile, left.skips, None) if has_waited else left
 
 
 def _settled(
@@ -130,11 +134,17 @@ def _settled(
     return Transition(job.with_state(state), skips)
 
 
-def _with_owed(ended: Transition, owed_until: Micros, skips: tuple[Skip, ...]) -> Transition:
-    """Return *ended* with the occurrences that are still owed. If the job is given up, they are the *skips*."""
-    if ended.state.phase is DISABLED:
+def _with_owed(ended: Transition, owed_until: Micros, skips: tuple[Skip, ...], due_at: Micros | None) -> Transition:
+    """Return *ended* with the occurrences that are still owed. If the job is given up, they are the *skips*.
+
+    *due_at* is the time until which runs went on, unless there was a wait between them. The claim needs it.
+    """
+    state = ended.state
+    if state.phase is DISABLED:
         return replace(ended, skips=skips)
-    return replace(ended, job=ended.job.with_state(replace(ended.state, owed_until=owed_until)))
+    if due_at is not None and state.retry_of is None and state.regular_at is None:
+        state = replace(state, next_run_at=due_at, regular_at=state.next_run_at)
+    return replace(ended, job=ended.job.with_state(replace(state, owed_until=owed_until)))
 
 
 def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transition:
@@ -281,15 +291,17 @@ def _after_run_beside_schedule(job: Job, state: JobState, run: Attempt, now: Mic
     if not job.schedule.runs_by_itself:
         return Transition(job.with_state(state))  # a run of another job that has ended meanwhile is still followed
     at, since = state.next_run_at, run.claimed_at if by_hand else job.anchor
-    if at is not None and since < at <= now and state.retry_of is None and is_active and _waits(job):
-        return Transition(job.with_state(replace(state, owed_until=at)))
     if (
         (job.schedule.runs_once or job.schedule.counts_from_end)
         or state.retry_of is not None
+        or state.owed_until is not None
         or at is None
         or not since < at <= now
     ):
         return Transition(job.with_state(state))
-    skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF) + passed_over(job, at, now, reason)
+    skips = passed_over(job, state.regular_at, at - 1, SkipReason.BACKOFF)
+    if is_active and _waits(job):
+        return Transition(job.with_state(replace(state, next_run_at=now, regular_at=at, owed_until=at)), skips)
+    skips += passed_over(job, at, now, reason)
     settled = job.with_state(with_next_run(job, state, next_regular(job, now), now))
     return Transition(settled, skips if is_active else ())

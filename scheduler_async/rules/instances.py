@@ -3,7 +3,7 @@
 These rules apply to jobs with `max_instances` above 1 or `overlap="cancel"`, and to jobs with runs that were claimed
 when they had. The state counts the runs in progress. Each claim makes the plan of the job, in `plans`, so that the next
 occurrence can be claimed while the run goes on. A delay and a one-shot have one regular run at a time all the same,
-with manual runs beside it.
+with manual runs beside it, and missed occurrences run one after another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduler_async.jobs.retries import RetryKind
 from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
 from scheduler_async.rules import claiming, finishing
 from scheduler_async.rules.edits import disable
-from scheduler_async.rules.missed import merged_and_next, next_regular, passed_over
+from scheduler_async.rules.missed import merged_and_next, next_regular, passed_over, runs_each
 from scheduler_async.rules.next_run import counted_since, retry_policy, uncounted, with_cursor
 from scheduler_async.rules.plans import Plan, fitted, has_run_enough, is_exclusive, plan_of, planned
 from scheduler_async.rules.terms import Rules, Transition
@@ -60,6 +60,7 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
             left_out = passed_over(job, taken.state.regular_at, now, SkipReason.ENDED)
             taken, plan = replace(taken, skips=taken.skips + left_out), plan._replace(owed_until=None)
     begun = replace(taken.state, running=state.running + 1)
+    plan = plan._replace(waits=plan.owed_until is not None and runs_each(job))
     return replace(taken, job=job.with_state(_planned_anew(job, begun, plan, now, goes_on)))
 
 
@@ -191,16 +192,22 @@ def _after_overlap(
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
     is_last = has_run_enough(job, state)
+    if plan.owed_until is not None and runs_each(job):
+        waited = job.state.next_run_at is None  # for the end of the run that catches up
+        if waited and run.trigger is MANUAL and state.running:
+            return plan._replace(waits=True), ()
+        return plan._replace(not_before=max(now, plan.not_before or now)), ()
     if plan.regular is None and is_last and state.running:
         return plan, ()
     if plan.regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
         if skips and job.overlap is not SKIP and not is_last:
-            return plan._replace(regular=skips[0].scheduled_for, owed_until=skips[0].scheduled_for), ()
+            first = skips[0].scheduled_for
+            return plan._replace(regular=first, not_before=now, owed_until=first), ()
         plan = plan._replace(regular=None if is_last else regular)
     elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < plan.regular <= now:
         if job.overlap is not SKIP:
-            return plan._replace(owed_until=plan.regular), ()
+            return plan._replace(not_before=now, owed_until=plan.regular), ()
         skips = passed_over(job, plan.regular, now, reason)
         plan = plan._replace(regular=next_regular(job, now), not_before=None)
     return plan, skips if state.phase is Phase.ACTIVE else ()  # otherwise, the end of the pause records them

@@ -17,7 +17,11 @@ from scheduler_async.jobs.history import Action, ChangeRow, NodeSpan
 from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.occurrences import following
 from scheduler_async.jobs.run import RunRow
+from scheduler_async.rules.explaining import after_pause, why_not_due
 from scheduler_async.rules.missed import count_between, jittered, latest_regular
+from scheduler_async.rules.next_run import retry_policy
+from scheduler_async.rules.plans import has_run_enough
+from scheduler_async.rules.terms import Rules
 from scheduler_async.schedules.after import After
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.timekeeping.durations import describe_duration
@@ -49,6 +53,8 @@ class Evidence(Struct, frozen=True, gc=False, kw_only=True):
     """The schedulers that ran at that time, or next to it."""
     waits_for: SkipReason | None = None
     """Why the job does not run now."""
+    rules: Rules = Rules()
+    """The rules of the scheduler that is asked."""
 
     def pause_before(self, at: Micros) -> ChangeRow | None:
         """Return the change by which the job was paused or disabled at *at*."""
@@ -75,6 +81,8 @@ def _stops_or_resumes(change: ChangeRow) -> bool:
 
 
 def _keeps_from_running(change: ChangeRow) -> bool:
+    if change.action is Action.ADD:
+        return change.after.get("enabled") is False
     return change.action in (Action.PAUSE, Action.DISABLE) or change.after.get("status") in ("paused", "disabled")
 
 
@@ -290,13 +298,14 @@ class _Telling:
 
     def _merged_into(self, row: RunRow) -> RunRow | None:
         """Return the last attempt of the run that caught up with the occurrences of a *row*: it has the same claim."""
-        if row.reason is not SkipReason.MISFIRE:
+        if row.reason not in (SkipReason.MISFIRE, SkipReason.ALREADY_RUNNING):
             return None
         attempts = [other for other in self._evidence.rows if other.attempt and other.trigger is not Trigger.MANUAL]
         claimed = [
             other
             for other in attempts
             if other.claimed_at == row.claimed_at and other.scheduled_for < row.scheduled_for
+            if row.reason is SkipReason.MISFIRE or other.attempt == 1  # a retry may be claimed when the run before ends
         ]
         return _last_attempt(attempts, claimed[0].scheduled_for) if claimed else None
 
@@ -320,7 +329,7 @@ class _Telling:
         if is_away and occurrence > (state.counted_until or 0) and (returns_at is None or occurrence <= returns_at):
             verb = "will still be" if occurrence > self._now else "was"
             if state.disabled_reason == ENDED:
-                return self._answer(SkipReason.ENDED, f"has ended: its schedule has no occurrence at {self._when}.")
+                return self._ended()
             reason = SkipReason.PAUSED if state.phase is Phase.PAUSED else SkipReason.DISABLED
             words = f"{verb} {reason} at {self._when} since {self._since_by_and_why(occurrence)}."
             return self._answer(reason, words, until=returns_at)
@@ -329,7 +338,7 @@ class _Telling:
             if hindered in (SkipReason.NO_SCHEDULER, SkipReason.NO_HANDLER, SkipReason.UNKNOWN_SCHEDULE):
                 words = f"should run at {self._words(occurrence)}, but would not now{_WAITS[hindered]}."
                 return self._answer(hindered, words, until=occurrence)
-            return self._answer(None, f"is expected to run at {self._words(occurrence)}.")
+            return self._to_come(occurrence)
         owed = state.regular_at if state.regular_at is not None else state.next_run_at
         if state.forgotten_until is not None and occurrence <= state.forgotten_until:
             return self._purged()
@@ -341,7 +350,32 @@ class _Telling:
                 return self._answer(SkipReason.NO_SCHEDULER, f"did not run at {self._when}.{self._outage()}")
             waits = self._evidence.waits_for
             return self._answer(waits, f"was due at {self._when}, and has not started{_WAITS.get(waits, '')}.")
+        if state.disabled_reason == ENDED and has_run_enough(self._job, state) and not self._then.is_other_schedule:
+            return self._ended()  # it waited for its last runs then; their ending left no row of this occurrence
         return self._purged()
+
+    def _to_come(self, occurrence: Micros) -> Explanation:
+        """Explain whether an *occurrence* that is still to come will run, as far as that is decided."""
+        job, rules = after_pause(self._job), self._evidence.rules
+        at, state = job.state.next_run_at, job.state
+        if at is not None and _waits_beyond(job, occurrence, rules):
+            words = (
+                f"will not run at {self._words(occurrence)}: after failures, its next attempt is at {self._words(at)}."
+            )
+            return self._answer(why_not_due(job, rules), words, until=at)
+        if job.max_runs is not None and state.occurrences_run + _runs_until(job, occurrence, self._now) > job.max_runs:
+            return self._ended()
+        return self._answer(None, f"is expected to run at {self._words(occurrence)}.")
+
+    def _ended(self) -> Explanation:
+        job = self._job
+        why = f"its schedule has no occurrence at {self._when}"
+        if job.max_runs is not None and not has_run_enough(job, job.state):
+            words = f"will not run at {self._when}: by then it will have run as often as its max_runs allows"
+            return self._answer(SkipReason.ENDED, f"{words} ({job.max_runs}).")
+        if job.max_runs is not None:
+            why = f"it has run as often as its max_runs allows ({job.max_runs})"
+        return self._answer(SkipReason.ENDED, f"has ended: {why}.")
 
     def _purged(self) -> Explanation:
         words = f"was due at {self._when}, but the rows of that time are no longer kept."
@@ -355,6 +389,28 @@ class _Telling:
         since = "" if start is None else f" from {self._words(start)}"
         until = "" if end is None else f" until {self._words(end)}"
         return f" No scheduler was running{since}{until}."
+
+
+def _waits_beyond(job: Job, occurrence: Micros, rules: Rules) -> bool:
+    """Return whether *job* waits after failures until a time at which it passes over *occurrence*."""
+    state = job.state
+    if state.next_run_at is None or state.regular_at is None or state.owed_until is not None:
+        return False
+    if job.schedule.counts_from_end:  # which has one occurrence, and it waits as well
+        return False
+    if state.retry_of is None:
+        return occurrence < state.next_run_at
+    return occurrence <= state.next_run_at and not retry_policy(job, rules).regular_times_go_on
+
+
+def _runs_until(job: Job, occurrence: Micros, now: Micros) -> int:
+    """Return how many regular occurrences will be run from *now* up to *occurrence*, if it runs, too."""
+    state = job.state
+    if state.next_run_at is None:  # a run is in progress, and counted
+        return count_between(job, now, occurrence)
+    at = max(state.next_run_at, now)
+    is_regular = state.retry_of is None or (state.regular_at is not None and state.regular_at <= at)
+    return is_regular + count_between(job, at, occurrence)
 
 
 _WHY_MISSED = {

@@ -43,10 +43,14 @@ class Plan(NamedTuple):
     retries: tuple[PendingRetry, ...] = ()
     owed_until: Micros | None = None
     """Regular occurrences up to this one are owed, however late."""
+    waits: bool = False
+    """Whether the regular occurrence waits for a run to end, although more runs may go on."""
 
     @property
     def due(self) -> Micros | None:
-        """When the regular occurrence may run."""
+        """When the regular occurrence may run, if it may run before a run has ended."""
+        if self.waits:
+            return None
         return self.regular if self.regular is None or self.not_before is None else max(self.regular, self.not_before)
 
     def with_retry(self, at: Micros, of: Micros, attempts: int) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,20 @@ async def test_who_paused_it_and_why_is_told(running: Scheduler, clock: VirtualC
         'Job "a" was paused at 2026-01-05 12:20 UTC since 2026-01-05 12:00 UTC, by anna: the supplier moves.'
     )
     assert "by bob: a test" in str(await explained(running, 40))
+
+
+async def test_who_added_it_disabled_is_told(running: Scheduler, clock: VirtualClock) -> None:
+    with acting_as("anna"):
+        await running.add_job(Every("10m"), handler="work", id="a", enabled=False)
+    await clock.advance("15m")
+    while_disabled = await explained(running, 10)
+    await running.resume_job("a")
+
+    answer = await explained(running, 10)
+
+    assert answer.reason is while_disabled.reason is SkipReason.DISABLED
+    assert "since 2026-01-05 12:00 UTC, by anna" in str(while_disabled)
+    assert "since 2026-01-05 12:00 UTC, by anna" in str(answer)
 
 
 async def test_many_triggers_do_not_hide_who_paused_it(
@@ -303,6 +318,39 @@ async def test_the_future(running: Scheduler, clock: VirtualClock) -> None:
     assert (await explained(running, 65)).reason is SkipReason.NOT_DUE
     assert (await explained(running, 60, "manual")).reason is SkipReason.MANUAL_ONLY
     assert (await explained(running, 10, "delay")).reason is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "foretold"),
+    [
+        pytest.param(
+            {"retry": Retry.backoff(["3m"])},
+            ["backoff", "backoff", "expected", "expected"],
+            id="it waits after a failure",
+        ),
+        pytest.param(
+            {"retry": Retry.budget(3, "1d")}, ["backoff", "backoff", "expected", "expected"], id="regular times wait"
+        ),
+        pytest.param({"retry": Retry.budget(1, "4m")}, [*["retries_exhausted"] * 4], id="its budget is spent"),
+        pytest.param({"retry": Retry.none(), "max_runs": 3}, ["expected", "expected", "ended", "ended"], id="max_runs"),
+    ],
+)
+async def test_what_is_foretold_after_a_failure_is_what_becomes_of_it(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker, fields: dict[str, Any], foretold: list[str]
+) -> None:
+    """Otherwise the answer about a time changes when that time has passed, although nothing else has happened."""
+    worker.answer = ValueError("no")
+    async with new_scheduler(":memory:") as scheduler:
+        await scheduler.add_job(Every("1m"), handler="work", id="a", **fields)
+        await clock.advance("61s")
+
+        before = [await explained(scheduler, minute) for minute in (2, 3, 4, 5)]
+        worker.answer = None
+        await clock.advance("5m")
+        after = [await explained(scheduler, minute) for minute in (2, 3, 4, 5)]
+
+    assert [answer.reason or "expected" for answer in before] == foretold
+    assert [answer.reason is None for answer in after] == [answer.reason is None for answer in before]
 
 
 async def test_a_whole_minute_means_all_of_it_and_a_second_only_that(running: Scheduler, clock: VirtualClock) -> None:
@@ -482,6 +530,22 @@ async def test_an_edit_during_an_outage_is_told(new_scheduler: NewScheduler, sha
     await scheduler.update_job("a", schedule=Every("2h"))
 
     assert "its schedule was changed before it could start" in str(await explained(scheduler, 60))
+
+
+async def test_a_job_that_ended_while_its_last_runs_went_on_has_lost_no_rows(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+) -> None:
+    worker.takes = "450s"
+    async with new_scheduler(":memory:") as scheduler:
+        await scheduler.add_job(Every("1m"), handler="work", id="a", max_runs=2, max_instances=3)
+        await clock.advance("4m")
+        await scheduler.trigger_job("a")
+        await clock.advance("20m")
+
+        answers = [await explained(scheduler, minute) for minute in (3, 30)]
+
+    assert [answer.reason for answer in answers] == ["ended", "ended"]
+    assert str(answers[0]) == 'Job "a" has ended: it has run as often as its max_runs allows (2).'
 
 
 async def test_bad_input(idle: Scheduler) -> None:

@@ -12,7 +12,7 @@ from scheduler_async.engine.janitor import UPKEEP_LOOK, UPKEEP_SLICE, Janitor
 from scheduler_async.options import duration_or_none
 from scheduler_async.testing import VirtualClock
 from scheduler_async.timekeeping.durations import parse_interval
-from scheduler_async.timekeeping.instants import DAY, Micros, span
+from scheduler_async.timekeeping.instants import DAY, MINUTE, Micros, span
 from tests.engine.parts import NOON_MICROS, Parts, new_job
 
 KEEP = 100
@@ -143,6 +143,49 @@ async def test_ended_jobs_have_a_time_of_their_own(
     await new_janitor(parts).purge()
 
     assert found == [(span(parse_interval(time)), ended) for time, ended in asked]
+
+
+@pytest.mark.parametrize(
+    ("limits", "looks"),
+    [
+        pytest.param({"purge_ended_after": "1d"}, [1, 62, 123], id="a part of the time for which ended jobs are kept"),
+        pytest.param({"purge_ended_after": "9d", "keep_removed": "4h"}, [1, 12, 23], id="the shortest of them"),
+        pytest.param({"purge_disabled_after": "9d"}, [1, 2, 3], id="each minute"),
+        pytest.param({}, [1, 1442], id="once a day"),
+    ],
+)
+async def test_old_jobs_are_looked_for_soon_after_the_start_and_often_enough(
+    clock: VirtualClock, limits: dict[str, str], looks: list[int]
+) -> None:
+    """They go at their time or little later, also those of which the time came while no scheduler was running."""
+    parts = Parts(clock, **{name: duration_or_none(time) for name, time in limits.items()})
+    parts.store.answers["purge_removed"] = 0
+    parts.store.answers["purge_disabled"] = []
+    found: list[Micros] = []
+
+    def purge_history(before: Micros, limit: int) -> int:
+        found.append((clock.micros() - NOON_MICROS) // MINUTE)
+        return 0
+
+    parts.store.answers["purge_history"] = purge_history
+    upkeep = asyncio.create_task(new_janitor(parts).keep_house(asyncio.Event()))
+
+    await clock.advance(timedelta(minutes=looks[-1]))
+    upkeep.cancel()
+
+    assert found == looks
+
+
+async def test_after_a_failure_it_is_tried_again_a_minute_later(clock: VirtualClock) -> None:
+    """The log says so."""
+    parts = Parts(clock, purge_ended_after=timedelta(days=7))
+    parts.store.answers["purge_disabled"] = StoreError("It is gone.")
+    upkeep = asyncio.create_task(new_janitor(parts).keep_house(asyncio.Event()))
+
+    await clock.advance("3m")
+    upkeep.cancel()
+
+    assert parts.store.questions() == ["purge_disabled"] * 3
 
 
 async def test_the_past_is_forgotten_after_ninety_days_in_slices(clock: VirtualClock) -> None:

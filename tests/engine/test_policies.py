@@ -40,6 +40,7 @@ async def test_each_missed_occurrence_runs_oldest_first(
     [
         pytest.param({"catch_up_limit": 2}, [50, 60], (10, 4), id="the newest ones"),
         pytest.param({"catch_up_window": "25m"}, [40, 50, 60], (10, 3), id="none that is too old"),
+        pytest.param({"misfire_grace": "2h"}, [10, 20, 30, 40, 50, 60], None, id="not those within the grace period"),
         pytest.param({"catch_up_limit": 6}, [10, 20, 30, 40, 50, 60], None, id="just as many as may"),
         pytest.param({"catch_up_window": "1s", "misfire_grace": "0s"}, [60], (10, 5), id="one just in time"),
     ],
@@ -116,7 +117,7 @@ async def test_one_occurrence_waits_for_the_end_of_a_run(
     assert worker.fired() == [10, 45]
     assert minutes([run.scheduled_for for run in worker.runs]) == [10, 20]
     (skipped,) = await scheduler.run_log("a", outcome="skipped")
-    assert (skipped.missed, *minutes([skipped.scheduled_for])) == (2, 30)
+    assert (skipped.reason, skipped.missed, *minutes([skipped.scheduled_for])) == ("already_running", 2, 30)
     merged = await scheduler.explain("a", at=NOON + 40 * MINUTE)
     assert merged.run is not None
     assert merged.run.id == worker.runs[1].id
@@ -196,6 +197,44 @@ async def test_another_limit_revives_an_ended_job_or_ends_it(
 
     assert (await job_of(scheduler)).ended
     assert worker.fired() == [10, 30]
+
+
+async def test_the_count_of_runs_begins_with_the_limit_and_with_the_schedule(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+) -> None:
+    """An edit is not retroactive: neither the runs before a limit was set count, nor those of another schedule."""
+    scheduler = new_scheduler(":memory:")
+    await scheduler.add_job(Every("10m"), handler="work", id="a", max_runs=2)
+    await scheduler.start()
+    await clock.advance("15m")
+    await scheduler.update_job("a", max_runs=None)
+    await scheduler.update_job("a", max_runs=2)
+    await clock.advance("35m")
+    since_the_limit = worker.fired()
+
+    await scheduler.update_job("a", schedule=Every("1h"))
+    await clock.advance("4h")
+
+    assert since_the_limit == [10, 20, 30]
+    assert worker.fired()[3:] == [50 + 60, 50 + 120]
+    assert (await job_of(scheduler)).ended
+
+
+async def test_during_the_last_run_there_is_no_next_one(
+    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+) -> None:
+    scheduler = new_scheduler(":memory:")
+    worker.takes = "1m"
+    await scheduler.add_job(Every("10m"), handler="work", id="a", max_runs=2)
+    await scheduler.start()
+
+    await clock.advance("10m")
+    first = (await job_of(scheduler)).next_run_at
+    await clock.advance("10m")
+    last = await job_of(scheduler)
+
+    assert first == NOON + 20 * MINUTE
+    assert (last.status, last.next_run_at) == ("running", None)
 
 
 async def test_a_preview_says_how_many_are_owed(new_scheduler: NewScheduler, clock: VirtualClock) -> None:

@@ -528,6 +528,19 @@ async def test_the_timeout_of_a_wait_passes_by_the_clock(
     worker.go.set()
 
 
+async def test_the_timeout_of_a_wait_passes_even_if_a_virtual_clock_stands_still(
+    scheduler: Scheduler, worker: Worker
+) -> None:
+    """The test that waits is often the one that would advance the clock. It must not hang."""
+    worker.blocks = True
+    await scheduler.add_job(Manual(), handler="work", id="a")
+
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(TimeoutError, match="goes on"):
+            await scheduler.run_job("a", timeout=0.01)
+    worker.go.set()
+
+
 async def test_a_job_is_run_without_the_loop(idle: Scheduler) -> None:
     await idle.add_job(Manual(), handler="work", id="a")
 

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -503,8 +503,14 @@ async def test_a_check_that_fails_without_words_refuses_the_payload(clock: Virtu
             await scheduler.add_job(Manual(), handler="h", payload={"number": 1})
 
 
-async def test_a_payload_that_does_not_fit_is_refused_by_a_running_scheduler() -> None:
-    async with with_report_handler(Scheduler(":memory:", clock=VirtualClock("2026-01-05T12:00:00Z"))) as scheduler:
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_a_payload_that_does_not_fit_is_refused_when_it_is_given(*, is_running: bool) -> None:
+    """Before the start, too, if the handler is registered."""
+    scheduler = with_report_handler(Scheduler(":memory:", clock=VirtualClock("2026-01-05T12:00:00Z")))
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(scheduler.stop)
+        if is_running:
+            await scheduler.start()
         await add_and_refuse(scheduler, {})
         assert await scheduler.list_jobs() == []
 
@@ -520,10 +526,9 @@ async def test_a_payload_that_does_not_fit_is_refused_by_a_running_scheduler() -
 
 
 async def test_a_job_with_a_payload_that_does_not_fit_can_still_be_changed_otherwise() -> None:
-    clock = VirtualClock("2026-01-05T12:00:00Z")
-    scheduler = with_report_handler(Scheduler(":memory:", clock=clock))
+    scheduler = Scheduler(":memory:", clock=VirtualClock("2026-01-05T12:00:00Z"))
     await scheduler.add_job(Manual(), handler="h", id="bad", payload={})
-    async with scheduler:
+    async with with_report_handler(scheduler):
         job = await scheduler.update_job("bad", name="a name")
         assert job.name == "a name"
         job = await scheduler.update_job("bad", payload={"to": "ops"})

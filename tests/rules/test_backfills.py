@@ -27,6 +27,7 @@ AGAIN: Counted = (0, 0, [(7, NOW - HOUR)])
     [
         pytest.param(Ending(outcome=Outcome.SUCCESS), [7], 0, DONE, id="a success"),
         pytest.param(Ending(outcome=Outcome.NOOP), [], 0, DONE, id="a success of a backfill that was cancelled"),
+        pytest.param(Ending(outcome=Outcome.SKIPPED), [7], 0, FAILED, id="a run that declined has not succeeded"),
         pytest.param(Ending(outcome=Outcome.ERROR, error="no"), [7], 0, FAILED, id="a failure is not retried"),
         pytest.param(Ending(outcome=Outcome.INTERRUPTED), [7], 1, AGAIN, id="a death"),
         pytest.param(Ending(outcome=Outcome.INTERRUPTED), [7], MAX_INTERRUPTIONS, FAILED, id="one death too many"),

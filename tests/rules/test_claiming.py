@@ -85,6 +85,75 @@ def test_a_short_absence_merges_without_being_a_catch_up() -> None:
     assert story.job.state.next_run_at == NOON + 50 * SECOND
 
 
+def caught_up(story: Story, at: int, takes: int) -> int:
+    """Run what *story* owes from *at* on, one after another; each takes so many minutes. Return when it is done."""
+    while (due := story.job.state.next_run_at) is not None and due <= NOON + at * MINUTE:
+        assert story.pass_at(NOON + at * MINUTE, takes=takes * MINUTE)
+        at += takes
+    return at
+
+
+def in_minutes(story: Story) -> list[float]:
+    return [(run.scheduled_for - NOON) / MINUTE for _, run in story.runs]
+
+
+@pytest.mark.parametrize("grace", [None, HOUR, 0])
+def test_run_all_runs_each_occurrence_that_has_passed_within_the_grace_or_not(grace: Micros | None) -> None:
+    """A grace that is longer than the outage must not merge what a shorter one runs."""
+    story = Story(Every("10m"), misfire="run_all", rules=Rules(misfire_grace=grace))
+
+    caught_up(story, 35, takes=0)
+
+    assert in_minutes(story) == [10, 20, 30]
+    assert story.skips == []
+
+
+@pytest.mark.parametrize("retry", [None, Retry.in_window(1)])
+def test_run_all_runs_what_a_second_outage_has_missed_too(retry: Retry | None) -> None:
+    """It came while the job caught up with the first one."""
+    story = Story(Every("10m"), misfire="run_all", retry=retry)
+    story.pass_at(NOON + 35 * MINUTE, SUCCESS if retry is None else ERROR, takes=MINUTE)
+
+    caught_up(story, 62, takes=1)
+
+    assert sorted(set(in_minutes(story))) == [10, 20, 30, 40, 50, 60]
+    assert story.skips == []
+
+
+def test_a_second_outage_counts_with_the_first_for_the_limits_of_a_catch_up() -> None:
+    story = Story(Every("10m"), misfire="run_all", catch_up_limit=2)
+    story.pass_at(NOON + 35 * MINUTE, takes=MINUTE)
+
+    caught_up(story, 65, takes=1)
+
+    assert in_minutes(story) == [20, 50, 60]
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.MISFIRE, 1), (SkipReason.MISFIRE, 2)]
+
+
+def test_run_all_ends_though_each_run_takes_longer_than_the_interval() -> None:
+    """What comes due during its runs is merged into the last of them. Otherwise such a job would catch up for ever."""
+    story = Story(Every("10m"), misfire="run_all")
+
+    assert caught_up(story, 35, takes=15) == 80
+
+    assert in_minutes(story) == [10, 20, 30]
+    assert story.missed == 5
+
+
+def test_what_came_during_a_run_and_what_was_missed_after_it_have_their_own_rows() -> None:
+    """With `overlap="queue"`, both merge into the occurrence that waited for the end of the run."""
+    story = Story(Every("10m"), overlap="queue")
+    story.pass_at(NOON + 10 * MINUTE, takes=25 * MINUTE)
+
+    story.pass_at(NOON + 65 * MINUTE)
+
+    assert in_minutes(story) == [10, 20]
+    assert story.skips == [
+        Skip(reason=SkipReason.ALREADY_RUNNING, scheduled_for=NOON + 30 * MINUTE, missed=1),
+        Skip(reason=SkipReason.MISFIRE, scheduled_for=NOON + 40 * MINUTE, missed=3),
+    ]
+
+
 def test_skip_still_runs_the_latest_occurrence_if_that_is_in_time() -> None:
     """Down over the weekend and back on Monday at 09:00:30: Monday's report is not a misfire."""
     story = Story(Cron("0 9 * * *", tz="UTC"), now=utc(10, day=1), misfire="skip")

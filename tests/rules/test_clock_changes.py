@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule
 from scheduler_async.rules.claiming import claim
 from scheduler_async.rules.clock_changes import sooner
+from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
 from tests.rules.stories import CANCELLED, ERROR, NOON, RULES, SUCCESS, Story, a_job
 
@@ -46,6 +47,28 @@ def test_a_job_does_not_wait_for_the_clock_to_catch_up(schedule: Schedule, expec
 )
 def test_a_clock_change_leaves_a_job_alone_that_need_not_move(job: Job, now: Micros) -> None:
     assert sooner(job, now) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "due"),
+    [
+        pytest.param(NOON + 70 * MINUTE, NOON + 70 * MINUTE, id="at once"),
+        pytest.param(NOON + 50 * MINUTE, NOON + HOUR, id="at its time"),
+        pytest.param(NOON - DAY, NOON - DAY + 30 * MINUTE, id="as any other"),
+    ],
+)
+def test_an_occurrence_that_waited_for_a_run_to_end_runs(now: Micros, due: Micros) -> None:
+    """The run that it waited for ended at a time that is to come again."""
+    story = Story(Every("30m"), overlap="queue")
+    story.pass_at(NOON + 30 * MINUTE, takes=50 * MINUTE)
+    story.change(Transition(back(story, now)))
+
+    run = story.pass_at(due)
+
+    assert run is not None
+    assert run.scheduled_for == min(due, NOON + HOUR)
+    assert len(story.runs) == 2
+    assert story.job.state.next_run_at == due - due % (30 * MINUTE) + 30 * MINUTE
 
 
 def test_a_retry_waits_as_long_as_before() -> None:

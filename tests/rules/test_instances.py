@@ -123,7 +123,7 @@ def test_with_queue_one_occurrence_waits_and_the_later_ones_merge_into_it() -> N
 
     assert run is not None
     assert run.scheduled_for == NOON + 3 * MINUTE
-    assert story.missed == 2
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 2)]
     assert story.next_at == 6
 
 
@@ -372,11 +372,33 @@ def test_a_job_that_was_disabled_runs_on_when_it_is_resumed_though_a_run_goes_on
 def test_missed_occurrences_beyond_max_runs_get_their_row() -> None:
     story = Several(Every("1m"), max_instances=4, misfire="run_all", max_runs=2)
 
-    story.started_at(6, 6)
+    (first,) = story.started_at(6)
+    story.end_at(NOON + 6 * MINUTE, first)
+    story.started_at(6)
 
-    assert [run.scheduled_for for run in story.open] == [NOON + MINUTE, NOON + 2 * MINUTE]
+    assert [run.scheduled_for for _, run in story.runs] == [NOON + MINUTE, NOON + 2 * MINUTE]
     (row,) = story.skips
     assert (row.reason, row.scheduled_for, row.missed) == (SkipReason.ENDED, NOON + 3 * MINUTE, 4)
+
+
+def test_missed_occurrences_run_one_after_another_although_more_runs_may_go_on() -> None:
+    """The end of a manual run beside them starts none."""
+    story = Several(Every("1m"), max_instances=3, misfire="run_all")
+    (first,) = story.started_at(4)
+    by_hand = story.trigger_at(NOON + 4 * MINUTE)
+
+    story.end_at(NOON + 4 * MINUTE + 1, by_hand)
+    assert not is_due(story.job, NOON + 4 * MINUTE + 1)
+    story.end_at(NOON + 4 * MINUTE + 2, first)
+    assert is_due(story.job, NOON + 4 * MINUTE + 2)
+    for _ in range(3):
+        run = story.start_at(NOON + 4 * MINUTE + 2)
+        assert run is not None
+        story.end_at(NOON + 4 * MINUTE + 2, run)
+
+    assert [(run.scheduled_for - NOON) / MINUTE for _, run in story.runs] == [1, 2, 3, 4]
+    assert story.skips == []
+    assert story.next_at == 5
 
 
 # ---------------------------------------------------------------- random stories

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler_async import After, Every, InvalidScheduleError, Job, Outcome, Retry, SkipReason, Status
+from scheduler_async import After, Every, InvalidScheduleError, Job, Outcome, Retry, SkipReason, Status, Trigger
 from scheduler_async.jobs.enums import Phase
 from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules.claiming import claim, ran_before, unclaim
@@ -17,7 +17,7 @@ from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.successors import Name, after_ending, check_cycles, predecessor_of
 from scheduler_async.rules.terms import Transition
-from scheduler_async.timekeeping.instants import MINUTE, SECOND, Micros
+from scheduler_async.timekeeping.instants import HOUR, MINUTE, SECOND, Micros
 from tests.rules.stories import CANCELLED, ERROR, GIVE_UP, INTERRUPTED, NOON, RULES, SUCCESS, Story, a_job
 
 EXTRACT: Name = ("default", "extract")
@@ -89,6 +89,25 @@ def test_an_ending_during_its_run_makes_it_due_again() -> None:
     run = Attempt(NOON, 1, claim(woken(a_job(After("extract"))), NOON, RULES).attempt.trigger, NOON)  # type: ignore[union-attr]
     assert after_run(during, run, SUCCESS, NOON + MINUTE, RULES).state.next_run_at == NOON + SECOND
     assert after_run(job, run, SUCCESS, NOON + MINUTE, RULES).state.next_run_at is None
+
+
+@pytest.mark.parametrize("misfire", ["run_once", "skip", "run_all"])
+@pytest.mark.parametrize("retry", [None, Retry.in_window(1)])
+def test_an_ending_during_a_long_run_causes_one_more_run_which_is_not_late(misfire: str, retry: Retry | None) -> None:
+    """It waited for the run, and not for a scheduler."""
+    story = Story(After("extract"), misfire=misfire, retry=retry)
+    story.job = woken(story.job)
+    run = story.start_at(NOON)
+    assert run is not None
+    story.job = woken(story.job, NOON + MINUTE)
+    story.end_at(NOON + HOUR, run, SUCCESS if retry is None else ERROR)
+
+    again = story.pass_at(NOON + HOUR + 1)
+
+    assert again is not None
+    assert (again.scheduled_for, again.trigger) == (NOON + MINUTE, Trigger.SCHEDULE)
+    assert story.skips == []
+    assert story.job.state.next_run_at is None
 
 
 @pytest.mark.parametrize("misfire", ["run_once", "skip", "run_all"])

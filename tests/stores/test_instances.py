@@ -16,6 +16,7 @@ from scheduler_async.stores.messages import (
     JobFilter,
     RunFilter,
 )
+from scheduler_async.stores.searches import TallySearch
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND
 from tests.stores.test_conformance import (
     NOON,
@@ -475,15 +476,17 @@ async def test_a_disabled_job_is_not_purged_while_its_backfill_goes_on(store: St
     """The runs would lose their owners, and the backfill would never end."""
     await add(store, "a", EVERY_MINUTE, enabled=False)
     number = await backfill(store, 2)
-    terms = {"before": NOON + DAY, "limit": 10, "now": NOON + DAY, "ended": False}
 
-    assert await store.purge_disabled(**terms) == []
+    async def purge() -> list[Job]:
+        return await store.purge_disabled(NOON + DAY, 10, NOON + DAY, ended=False)
+
+    assert await purge() == []
     runs = await claim_backfills(store, node)
     await store.cancel_backfill(number, "enough", NOON)
-    assert await store.purge_disabled(**terms) == []
+    assert await purge() == []
     await store.finish([ended(run) for run in runs], RULES)
 
-    assert [job.id for job in await store.purge_disabled(**terms)] == ["a"]
+    assert [job.id for job in await purge()] == ["a"]
 
 
 async def test_a_job_that_a_run_of_its_backfill_removed_cancels_its_regular_run(store: Store, node: int) -> None:
@@ -498,5 +501,6 @@ async def test_a_job_that_a_run_of_its_backfill_removed_cancels_its_regular_run(
     assert await store.finish([ended(regular, at=NOON + 2 * MINUTE)], RULES) == [None]
     assert await rows(store, run=regular.id) == [(1, Outcome.CANCELLED, None, 0)]
     await store.finish([ended(run, at=NOON + 2 * MINUTE)], RULES)
-    counted = {one.outcome: one.n for one in await store.tally(NOON, NOON + HOUR, None)}
+    tally = await store.tally(TallySearch(since=NOON, until=NOON + HOUR, limit=5))
+    counted = {one.outcome: one.n for one in tally.items}
     assert counted == {"cancelled": 1, "success": 1}

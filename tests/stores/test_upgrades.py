@@ -35,6 +35,7 @@ from scheduler_async.engine import membership
 from scheduler_async.stores.copying import rule
 from scheduler_async.stores.messages import JobFilter, RunFilter
 from scheduler_async.stores.postgres import schema as postgres_schema
+from scheduler_async.stores.sqlite import base as sqlite_base
 from scheduler_async.stores.sqlite import connection as sqlite_connection
 from scheduler_async.stores.sqlite import schema as sqlite_schema
 from scheduler_async.stores.sqlite import store as sqlite_store
@@ -125,7 +126,7 @@ async def test_a_process_waits_while_another_one_migrates_a_large_file(
 ) -> None:
     monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT", 0.01)
     store = await build("sqlite-7", tmp_path)
-    do, tries = sqlite_store.in_transaction, iter(range(10))
+    do, tries = sqlite_base.in_transaction, iter(range(10))
 
     with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None, check_same_thread=False)) as other:
         other.execute("PRAGMA journal_mode = WAL")

@@ -37,7 +37,8 @@ pytestmark = pytest.mark.once  # the version of Python does not matter
 NOT_OF_A_NAMESPACE = {
     *("start", "stop", "run_until_signal", "run_pending", "health", "nodes", "node_history"),
     *("jobs_page", "runs_page", "changes_page", "counts", "recent_runs", "tally", "planned", "attention", "mark"),
-    *("get_backfill", "cancel_backfill", "plan", "apply", "export_jobs", "import_jobs", "incidents", "simulate"),
+    *("get_backfill", "cancel_backfill", "coming_runs"),
+    *("plan", "apply", "export_jobs", "import_jobs", "incidents", "simulate"),
 }
 
 

@@ -210,7 +210,7 @@ class Overviewing:
         `Page.next` as *after*, with the same conditions.
         """
         names = (by,) if isinstance(by, str) else by
-        kept = tuple(key for key in TALLY_KEYS if key in names)
+        kept = tuple(key for key in TALLY_KEYS if key in names) if isinstance(names, Collection) else ()
         if not kept or len(kept) < len(names):
             raise InvalidJobError(f"by must be some of {', '.join(TALLY_KEYS)}, not {quoted(by)}.", "by")
         wanted = TallySearch(

@@ -47,7 +47,8 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
         )
         taken = _taken(state, now, activity, state.retry_count)
         if state.owed_until is not None:  # they run after this one
-            first, owed_until, left_out = state.regular_at, state.owed_until, ()
+            first, owed_until = state.regular_at, state.owed_until
+            left_out: tuple[Skip, ...] = ()
             if first is not None and _has_missed_more(job, now):
                 (first, left_out), owed_until = first_to_catch_up(job, first, now), now
             taken = replace(taken, regular_at=first, owed_until=None if first is None else owed_until)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from logging import WARNING
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from scheduler_async.errors import quoted
 from scheduler_async.jobs.job import MOST_COUNTED
@@ -67,7 +67,7 @@ def moment(value: Any) -> Micros:
     return value
 
 
-def is_moment(value: Any) -> bool:
+def is_moment(value: object) -> TypeGuard[int]:
     """Return whether *value* is a time that a datetime can represent."""
     return type(value) is int and FIRST <= value <= LAST
 
@@ -79,7 +79,7 @@ def count(value: Any) -> int:
     return value
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Return whether *value* is a count."""
     return type(value) is int and 0 <= value <= MOST_COUNTED
 

@@ -25,7 +25,7 @@ class Moody(Schedule):
     kind = "test-page-moody"
     mood: ClassVar[str] = ""
     threads: ClassVar[set[str]] = set()
-    end: ClassVar[threading.Event] = threading.Event()  # type: ignore[assignment]
+    end: ClassVar[threading.Event] = threading.Event()  # type: ignore[assignment, misc]
 
     def next_after(self, now: datetime) -> datetime:
         self.threads.add(threading.current_thread().name)

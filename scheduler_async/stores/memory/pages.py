@@ -83,7 +83,8 @@ class PageWork(RunLogWork, HistoryWork):
         sums: Counter[Position] = Counter()
         for key, n in self._tallied(wanted.since, wanted.until, wanted.namespaces):
             sums[tuple(key[place] for place in places)] += n
-        following = sorted(item for item in sums.items() if wanted.after is None or item[0] > wanted.after)
+        known = [(key, n) for key, n in sums.items() if n > 0]
+        following = sorted(item for item in known if wanted.after is None or item[0] > wanted.after)
         return page_of_tally(following, wanted)
 
     def _tallied(

@@ -219,6 +219,7 @@ def read_tally(wanted: TallySearch) -> Search[Found[Tallied]]:
           FROM tally t
          WHERE {terms} AND t.outcome <> '{PROGRESS}'
       GROUP BY {keys}
+        HAVING sum(t.n) > 0
       ORDER BY {keys}
          LIMIT ?
         """,

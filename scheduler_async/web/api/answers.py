@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -36,9 +36,13 @@ async def listed(visit: Visit, page: Page[T], form_of: Callable[[T], Form], **mo
 
     The items are made in a thread, since they may be large, and since a schedule tells when a running job runs next.
     """
+
+    def texts_of(some: Sequence[T]) -> list[str]:
+        return [json_text(form_of(item)) for item in some]
+
     items: list[str] = []
     async for some in in_breaths(page.items, BATCH):
-        items += await asyncio.to_thread(lambda some=some: [json_text(form_of(item)) for item in some])
+        items += await asyncio.to_thread(texts_of, some)
     headers = {}
     if page.next is not None:
         given = {**visit.query, "after": page.next}

@@ -209,8 +209,8 @@ class Overviewing:
         days. Skipped occurrences are counted in the hour in which they were skipped. For the following part, pass
         `Page.next` as *after*, with the same conditions.
         """
-        names = (by,) if isinstance(by, str) else by
-        kept = tuple(key for key in TALLY_KEYS if key in names) if isinstance(names, Collection) else ()
+        names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Collection) else ()
+        kept = tuple(key for key in TALLY_KEYS if key in names)
         if not kept or len(kept) < len(names):
             raise InvalidJobError(f"by must be some of {', '.join(TALLY_KEYS)}, not {quoted(by)}.", "by")
         wanted = TallySearch(

@@ -7,6 +7,7 @@ import socket
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,10 @@ async def serve(
     allowed_hosts: Collection[str],
     announce: Callable[[str, bool], None],
 ) -> None:
-    """Serve the page of *scheduler* until a signal arrives. *announce* takes its address, and whether it logs in."""
+    """Serve the page of *scheduler* until a signal arrives.
+
+    Once the server listens, *announce* is called with its address, and whether the address logs in.
+    """
     login = LoginLink(granted) if uds is None else None
     page = PageApplication(
         scheduler,
@@ -48,10 +52,7 @@ async def serve(
         is_standalone=True,
     )
     with _listening(port, uds) as listener:
-        if login is not None:
-            announce(f"http://{ADDRESS}:{listener.getsockname()[1]}/{login.link}", True)
-        else:
-            announce(str(uds), False)
+        address = str(uds) if login is None else f"http://{ADDRESS}:{listener.getsockname()[1]}/{login.link}"
         config = uvicorn.Config(
             page,
             access_log=False,  # it would contain the link
@@ -62,15 +63,20 @@ async def serve(
             server_header=False,
             timeout_graceful_shutdown=LAST_REQUESTS,
         )
-        await _Server(config, page).serve(sockets=[listener])
+        await _Server(config, page, partial(announce, address, login is not None)).serve(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
     """A server that lets the program end in order after a signal, and ends the requests that wait for changes."""
 
-    def __init__(self, config: uvicorn.Config, page: PageApplication) -> None:
+    def __init__(self, config: uvicorn.Config, page: PageApplication, announce: Callable[[], None]) -> None:
         super().__init__(config)
-        self._page = page
+        self._page, self._announce = page, announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and then say so."""
+        await super().startup(sockets)
+        self._announce()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from urllib.parse import urlencode
 
 import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
+from starlette.types import Message
 
 from scheduler_async import Scheduler
 from scheduler_async.testing import VirtualClock
@@ -17,7 +19,7 @@ from scheduler_async.web.application import PageApplication
 from scheduler_async.web.errors import TooManyWaitingError
 from scheduler_async.web.watching import Feed
 from tests.cast import PATIENCE
-from tests.web.visitors import page_of, visitor
+from tests.web.visitors import HOST, page_of, visitor
 
 ANNA = Access("anna", "look")
 
@@ -144,6 +146,50 @@ async def test_one_client_has_five_places(feed: Feed) -> None:
     feed.close()
     assert await asyncio.gather(*tasks, more) == [None] * 6
     assert feed.waits == 0
+
+
+async def test_visitors_that_leave_make_room_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed used to keep their places until the end of the wait: a visitor with quick fingers got errors."""
+    monkeypatch.setattr(watching, "LONGEST_WAIT", 3600.0)
+    async with Scheduler(":memory:") as scheduler:
+        page = page_of(scheduler)
+        mark = await scheduler.mark()
+        statuses: list[int] = []
+        for _ in range(watching.MOST_OF_A_CLIENT + 1):
+            statuses.append(await status_after_leaving(page, mark))
+
+    assert statuses == [204] * (watching.MOST_OF_A_CLIENT + 1)
+    assert not page.is_watched
+
+
+async def status_after_leaving(page: PageApplication, mark: str) -> int:
+    """Wait for a change, close the connection meanwhile, and return the status that the server would have sent."""
+    sent: list[Message] = []
+    asked: Message = {"type": "http.request", "body": b"", "more_body": False}
+    received = [asked]
+
+    async def receive() -> Message:
+        if received:
+            return received.pop()
+        async with asyncio.timeout(PATIENCE):
+            while not page.is_watched:
+                await asyncio.sleep(0)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/feed",
+        "query_string": urlencode({"after": mark}).encode(),
+        "headers": [(b"x-visitor", b"anna look"), (b"host", HOST.encode())],
+        "client": ("10.0.0.1", 5000),
+    }
+    async with asyncio.timeout(PATIENCE):
+        await page(scope, receive, send)
+    return int(sent[0]["status"])
 
 
 async def test_visitors_whom_the_server_cannot_tell_apart_are_not_taken_for_one(feed: Feed) -> None:

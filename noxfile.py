@@ -66,8 +66,8 @@ IN_PARALLEL = ("-n", str((os.cpu_count() or 1) + 1), "--maxschedchunk", "2")
 
 # A smoke test of the whole public API, for the Pythons between the oldest and the newest.
 SMOKE = [
-    *("tests/test_public_api.py", "tests/test_scheduler.py", "tests/test_documents.py", "tests/engine/test_rulings.py"),
-    *("tests/cli/test_commands.py", "tests/test_recipes.py"),
+    *("tests/test_public_api.py", "tests/test_scheduler.py", "tests/test_testing.py", "tests/engine/test_rulings.py"),
+    "tests/cli/test_program_rules.py",
 ]
 
 

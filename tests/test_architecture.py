@@ -17,6 +17,8 @@ import time_machine
 
 import scheduler_async
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 PACKAGE = Path(scheduler_async.__file__).parent
 
 # The rooms, from the ground up. A room may import from those before it; what a room is for, its `__init__` says.

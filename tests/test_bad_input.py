@@ -41,6 +41,8 @@ from scheduler_async.command import Command
 from scheduler_async.testing import VirtualClock
 from tests.cast import HOUR, NOON, PATIENCE, NewScheduler, Worker
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 
 def nested(depth: int) -> list[Any]:
     value: list[Any] = []

@@ -28,7 +28,10 @@ from tests.cast import line_of, started
 from tests.postgres_server import url_of_schema
 from tests.prepared import Prepared
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals")
+pytestmark = [
+    pytest.mark.once,  # the version of Python does not matter
+    pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals"),
+]
 
 PROGRAM = [sys.executable, "-m", "scheduler_async"]
 # A whole program takes its time on a machine that is busy with other things.

@@ -13,6 +13,8 @@ from scheduler_async.cli.safe_text import AnyText, Text
 from scheduler_async.cli.tables import NARROW_PROSE, fitting, laid_out
 from tests.cast import NOON
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 HEADS = ("slug", "cron", "next_due_at", "warnings")
 ROWS = [
     ("nightly", "at 03:00 on Monday to Friday (Europe/Stockholm)", NOON + timedelta(hours=2), ""),

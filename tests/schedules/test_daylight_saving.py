@@ -19,6 +19,8 @@ from scheduler_async.schedules.cron_line import parse_cron
 from scheduler_async.timekeeping.zones import find_zone
 from tests.daylight_oracle import DAY, HOUR, MINUTE, Change, changes, offset, read_line, walk
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from scheduler_async import Cron
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 ITEMS = ["LW", "L", *(f"{day}W" for day in range(1, 32)), *(f"L-{days}" for days in range(1, 31)), "1", "15", "31"]
 
 

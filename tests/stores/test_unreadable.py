@@ -44,6 +44,8 @@ from tests.cast import MINUTE, NOON, NewScheduler, Worker, job_of
 from tests.stores.test_conformance import NOON as MOMENT
 from tests.stores.test_conformance import add, claim, identity
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 # ---------------------------------------------------------------- named once
 
 

@@ -16,6 +16,8 @@ from scheduler_async.web.application import ROUTES, PageApplication
 from scheduler_async.web.routing import Route
 from tests.web.visitors import page_of, visitor
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 EACH = list(ROUTES)
 ROUTE_IDS = [f"{route.method} {route.path or 'overview'}" for route in EACH]
 

@@ -17,6 +17,8 @@ from scheduler_async.web.api.managing import merged
 from scheduler_async.web.application import PageApplication
 from tests.web.visitors import visitor
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 Client = httpx.AsyncClient
 JOB = "/api/v1/jobs/default/report"
 

@@ -18,6 +18,8 @@ from scheduler_async.web.pages import hours, lanes, sparkline, waterfall
 from scheduler_async.web.pages.kinds import Kind, sign_of_run
 from tests.cast import HOUR, MINUTE, NOON, SECOND
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 
 def a_run(at: datetime = NOON, took: timedelta | None = SECOND, **changed: Any) -> RunRow:
     """A run that was due at *at* and began then."""

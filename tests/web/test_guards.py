@@ -14,6 +14,8 @@ from scheduler_async.web.guards import HEADERS, LARGEST_BODY
 from tests.web.test_access import address_of
 from tests.web.visitors import BASE, HOST, page_of, visitor
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 PAUSE = "/api/v1/jobs/default/report/pause"
 
 # Each row: headers of a request that changes something, and whether it may go on.

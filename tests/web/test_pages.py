@@ -20,6 +20,8 @@ from tests.cast import NewScheduler, Worker
 from tests.web.shop_server import Shop, served_shop
 from tests.web.visitors import page_of, visitor
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 LARGEST_PAGE = 60_000  # bytes
 LARGEST_SCRIPT = 16 * 1024
 

@@ -16,6 +16,8 @@ from scheduler_async.web.redaction import MASK, Redaction, redaction_of
 from tests.web.conftest import SECRET
 from tests.web.visitors import page_of, visitor
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 EVERYWHERE = [
     *("/", "/metrics", "/api/v1/jobs", "/api/v1/jobs/default/report", "/api/v1/jobs/acme/import", "/api/v1/runs"),
     *("/api/v1/jobs/acme/import/runs", "/api/v1/jobs/acme/import/explain", "/api/v1/attention", "/api/v1/changes"),

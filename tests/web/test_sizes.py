@@ -15,6 +15,8 @@ from scheduler_async.web.templating import lines_of
 from tests.cast import NewScheduler
 from tests.web.visitors import page_of, visitor
 
+pytestmark = pytest.mark.once  # the version of Python does not matter
+
 LARGEST_PAGE = 60_000  # bytes
 SECRET = "swordfish"
 

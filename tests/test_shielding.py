@@ -205,10 +205,13 @@ async def test_work_side_by_side_raises_the_first_error_itself() -> None:
         finally:
             ended.append("wait")
 
-    with pytest.raises(LookupError, match="no answer"):
+    async def both() -> None:
         async with side_by_side() as tasks:
             tasks.create_task(wait())
             await turns()
             tasks.create_task(fail())
+
+    with pytest.raises(LookupError, match="no answer"):
+        await both()
 
     assert ended == ["wait"]

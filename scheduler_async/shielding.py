@@ -1,10 +1,10 @@
-"""Work that finishes even if its caller is cancelled, and long work that yields to the event loop."""
+"""Work that finishes even if its caller is cancelled, questions side by side, and long work that yields to the loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,6 +30,19 @@ async def carried_through(work: Awaitable[T]) -> T:
         if doing.done() and doing.exception() is error:
             raise asyncio.CancelledError from error
         raise
+
+
+@asynccontextmanager
+async def side_by_side() -> AsyncIterator[asyncio.TaskGroup]:
+    """Do the work of several tasks at the same time, and wait for all. The first error cancels the others.
+
+    Questions that reach a store together share the way to its thread.
+    """
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 class in_breaths(AsyncIterator[Sequence[T]]):  # noqa: N801 - used like a function

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler_async.shielding import BREATH, carried_through, in_breaths
+from scheduler_async.shielding import BREATH, carried_through, in_breaths, side_by_side
 
 
 class Work:
@@ -190,3 +190,28 @@ def test_an_interrupt_is_raised_once() -> None:
     loop.close()
 
     assert asking[0].cancelled()
+
+
+async def test_work_side_by_side_raises_the_first_error_itself() -> None:
+    """Callers catch errors of the store, not groups of errors. What else was going on ends before."""
+    ended: list[str] = []
+
+    async def fail() -> None:
+        raise LookupError("no answer")
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("wait")
+
+    async def both() -> None:
+        async with side_by_side() as tasks:
+            tasks.create_task(wait())
+            await turns()
+            tasks.create_task(fail())
+
+    with pytest.raises(LookupError, match="no answer"):
+        await both()
+
+    assert ended == ["wait"]

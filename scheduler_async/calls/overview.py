@@ -69,6 +69,7 @@ class Overviewing:
         text: str | None = None,
         handler: str | None = None,
         group: str | None = None,
+        ids: Collection[str] | None = None,
         namespaces: Collection[str] | None = None,
         ended: bool | None = None,
         after: str | None = None,
@@ -79,8 +80,9 @@ class Overviewing:
         *order* is "next": jobs in progress, then by their next run, then jobs without one; or "name": by namespace and
         id. *status* is one of `Status`, or "failing" for jobs whose last runs have failed, or "late" for jobs that are
         due and that no scheduler has claimed. *text* searches in "namespace/id" and in titles; jobs whose name or id
-        begins with it come first, and the order is that of their names. *namespaces* are those to look at; None is all
-        of them. *ended* asks for jobs whose schedule has nothing left, or with False for all others.
+        begins with it come first, and the order is that of their names. *ids* are those to look at, and *namespaces*
+        are those to look at; None is all of them. *ended* asks for jobs whose schedule has nothing left, or with False
+        for all others.
 
         For the following part, pass `Page.next` as *after*, with the same conditions. A search that finds little stops
         before the page is full: `Page.next` is where it goes on.
@@ -100,6 +102,7 @@ class Overviewing:
             text=text or None,
             handler=handler,
             group=group,
+            ids=_check_names(ids, "ids"),
             namespaces=_check_namespaces(namespaces),
             ended=ended,
             now=self.__survey.now,
@@ -335,17 +338,22 @@ def _check_one_of(value: object, choices: Sequence[str], what: str) -> str:
     return str(value)
 
 
+def _check_names(names: Collection[str] | None, what: str) -> frozenset[str] | None:
+    """Return *names* as a set. None is all of them."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise InvalidJobError(
+            f'{what} must be a list of names such as ["default"], or None, not {quoted(names)}.', what
+        )
+    for name in names:
+        check_text(name, what)
+    return frozenset(names)
+
+
 def _check_namespaces(namespaces: Collection[str] | None) -> frozenset[str] | None:
     """Return the namespaces that a caller may see. None is all of them."""
-    if namespaces is None:
-        return None
-    if isinstance(namespaces, str) or not isinstance(namespaces, Collection):
-        raise InvalidJobError(
-            f'namespaces must be a list of names such as ["default"], or None, not {quoted(namespaces)}.', "namespaces"
-        )
-    for name in namespaces:
-        check_text(name, "namespaces")
-    return frozenset(namespaces)
+    return _check_names(namespaces, "namespaces")
 
 
 def _namespaces_of(id: str | None, namespace: str | None, namespaces: Collection[str] | None) -> frozenset[str] | None:

@@ -21,6 +21,7 @@ from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules import concerns
 from scheduler_async.rules.forecasts import Forecast, forecast
 from scheduler_async.schedules.next_runs import Occurrence
+from scheduler_async.shielding import side_by_side
 from scheduler_async.stores.liveness import node_of, span_of
 from scheduler_async.stores.searches import (
     FAILING,
@@ -41,7 +42,7 @@ MOST_LOOKED_AT = 50
 # So many of the longest runs are compared with the runs before.
 MOST_STUCK = 20
 # So many of the newest rows of skipped occurrences are looked at.
-MOST_SKIPS = 200
+MOST_SKIPS = 100
 # The usual duration of a job is that of so many of its last runs.
 USUAL_RUNS = 60
 
@@ -123,19 +124,21 @@ class Survey:
         """Return what needs attention, the most urgent first."""
         await self._engine.ready()
         now = self.now
-        found = [
-            *await self._about_nodes(namespaces, from_micros(now)),
-            *await self._about_jobs(namespaces, now),
-        ]
-        return found[:limit]
+        async with side_by_side() as tasks:
+            about_nodes = tasks.create_task(self._about_nodes(namespaces, from_micros(now)))
+            about_jobs = tasks.create_task(self._about_jobs(namespaces, now))
+        return [*about_nodes.result(), *about_jobs.result()][:limit]
 
     async def _about_jobs(self, namespaces: frozenset[str] | None, now: Micros) -> list[Concern]:
-        jobs = {
-            status: (
-                await self.jobs(JobSearch(status=status, namespaces=namespaces, now=now, limit=MOST_LOOKED_AT))
-            ).items
-            for status in (Status.RUNNING.value, FAILING, LATE)
-        }
+        async with side_by_side() as tasks:
+            left_out = tasks.create_task(self._left_out(namespaces, now))
+            asked = {
+                status: tasks.create_task(
+                    self.jobs(JobSearch(status=status, namespaces=namespaces, now=now, limit=MOST_LOOKED_AT))
+                )
+                for status in (Status.RUNNING.value, FAILING, LATE)
+            }
+        jobs = {status: task.result().items for status, task in asked.items()}
         found: dict[str, Concern] = {}
         for job in (job for of_status in jobs.values() for job in of_status):
             if job.unreadable is not None:
@@ -147,7 +150,7 @@ class Survey:
         told += await self._stuck(jobs[Status.RUNNING], from_micros(now))
         told += [concerns.failing(job, self._rules) for job in jobs[FAILING] if job.enabled and not job.unreadable]
         told += await self._about_late(jobs[LATE], now)
-        told += await self._left_out(namespaces, now)
+        told += left_out.result()
         return told
 
     async def _stuck(self, jobs: Sequence[Job], now: datetime) -> list[Concern]:

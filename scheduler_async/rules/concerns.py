@@ -209,7 +209,7 @@ def loop_blocked(at: Micros, job: Job | None, message: str) -> Concern:
         namespace=None if job is None else job.namespace,
         job_id=None if job is None else job.id,
         since=from_micros(at),
-        cause=_said(message),
+        cause=f"{'Something' if job is None else 'It'} {_said(message)}",
         effect="Meanwhile, no other run of this process could start or go on.",
     )
 

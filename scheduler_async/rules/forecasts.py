@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -33,13 +33,13 @@ class Pace:
     is_exact: bool
 
 
-def forecast(jobs: Iterable[Job], weight: float, now: Micros, until: Micros) -> Forecast:
+def forecast(jobs: Sequence[Job], weight: float, now: Micros, until: Micros) -> Forecast:
     """Return the occurrences of *jobs* before *until*. Each of them stands for *weight* jobs."""
     first = now - now % HOUR
     totals: dict[Micros, float] = dict.fromkeys(range(first, max(until, first), HOUR), 0)
     is_exact = weight == 1
     paces: dict[str, Pace] = {}
-    left = MOST_OF_ALL
+    left, counted = MOST_OF_ALL, 0
     for job in jobs:
         schedule = job.schedule.json_text()
         pace = paces.get(schedule) if left <= 0 else None
@@ -51,10 +51,12 @@ def forecast(jobs: Iterable[Job], weight: float, now: Micros, until: Micros) -> 
             left -= 1 + min(int(sum(pace.hours.values())), MOST_OF_A_JOB)
         else:
             is_exact = False
+        counted += 1
         is_exact = is_exact and pace.is_exact
         for hour, number in pace.hours.items():
             if hour in totals:
                 totals[hour] += number
+    weight *= len(jobs) / max(counted, 1)  # the others are taken to run as often
     return Forecast(hours={hour: round(number * weight) for hour, number in totals.items()}, is_exact=is_exact)
 
 

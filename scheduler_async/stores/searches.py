@@ -53,6 +53,7 @@ class JobSearch:
     """Text that their name, "namespace/id", or their title contains. Those come first whose name or id begins so."""
     handler: str | None = None
     group: str | None = None
+    ids: frozenset[str] | None = None
     namespaces: frozenset[str] | None = None
     ended: bool | None = None
     now: Micros
@@ -182,6 +183,7 @@ def is_wanted(job: Job, wanted: JobSearch) -> bool:
         and (wanted.status is None or has_status(job, wanted.status, wanted.now))
         and (wanted.handler is None or job.handler == wanted.handler)
         and (wanted.group is None or job.group == wanted.group)
+        and (wanted.ids is None or job.id in wanted.ids)
         and (wanted.ended is None or job.ended is wanted.ended)
         and (not wanted.text or contains(job, wanted.text))
     )

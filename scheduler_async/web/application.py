@@ -201,7 +201,7 @@ def _add_slash(segment: str, query: bytes) -> Response:
 def _refusal(visit: Visit, place: Place, error: SchedulerError) -> Response:
     """Return the answer to a request that failed: problem details for programs, a page for people."""
     status, headers = status_of(error), headers_of(error)
-    problem = problem_of(error)
+    problem = problem_of(error, sees_all=visit.access.namespaces is None)
     if place.is_for_programs:
         return problem_response(problem, headers)
     try:

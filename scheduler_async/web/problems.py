@@ -21,6 +21,7 @@ from scheduler_async.errors import (
     RunNotFoundError,
     SchedulerError,
     SchedulerStoppingError,
+    StoreBusyError,
     StoreError,
 )
 from scheduler_async.web.errors import MethodNotAllowedError, NoAccessError, WebError
@@ -74,15 +75,24 @@ def remedy_of(error: SchedulerError) -> str | None:
     return remedy if isinstance(remedy, str) else None
 
 
-def problem_of(error: SchedulerError) -> dict[str, Any]:
-    """Return the problem details of *error*."""
-    status = status_of(error)
+def detail_of(error: SchedulerError, *, sees_all: bool) -> str:
+    """Return the sentence of *error*. Those of stores name their address, which is for visitors of all namespaces."""
+    if isinstance(error, StoreBusyError) and not sees_all:
+        return "The store did not answer in time. Narrow the search, or try again later."
+    if isinstance(error, StoreError) and not sees_all:
+        return "The store cannot be used."
     sentence = getattr(error, "sentence", None)
+    return sentence if isinstance(sentence, str) else str(error)
+
+
+def problem_of(error: SchedulerError, *, sees_all: bool) -> dict[str, Any]:
+    """Return the problem details of *error*, for a visitor who *sees_all* namespaces or only some."""
+    status = status_of(error)
     form = {
         "type": type(error).__name__,
         "title": status.phrase,
         "status": int(status),
-        "detail": sentence if isinstance(sentence, str) else str(error),
+        "detail": detail_of(error, sees_all=sees_all),
         "field": getattr(error, "field", None),
         "remedy": remedy_of(error),
     }

@@ -16,7 +16,7 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.web.access import Access
 from scheduler_async.web.errors import ForbiddenError
-from scheduler_async.web.links import Links
+from scheduler_async.web.links import Links, address_of
 from scheduler_async.web.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Visit:
 
     def redirect(self, to: str, status: int = HTTPStatus.SEE_OTHER) -> Response:
         """Answer that the browser shall go to the link *to*."""
-        return Response(status_code=status, headers={"location": to})
+        return Response(status_code=status, headers={"location": address_of(to)})
 
 
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]

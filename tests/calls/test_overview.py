@@ -128,6 +128,7 @@ async def test_conditions_of_jobs(every_store: str, new_scheduler: NewScheduler,
         ({"after": "W10"}, "after"),
         ({"after": "WzEsMl0"}, "after"),
         ({"namespaces": "shop"}, "namespaces"),
+        ({"ids": "daily"}, "ids"),
         ({"text": "\0"}, "text"),
         ({"ended": 1}, "ended"),
     ],
@@ -263,6 +264,32 @@ async def test_planned_occurrences_by_hour(every_store: str, new_scheduler: NewS
     assert planned.hours == ((NOON, 1), (NOON + HOUR, 3), (NOON + 2 * HOUR, 3))
     assert not (await scheduler.planned(until=NOON + 3 * HOUR, most=1)).exact
     assert sum(n for _, n in (await scheduler.planned(until=NOON + 3 * HOUR, namespaces=[])).hours) == 0
+
+
+async def test_a_sample_has_no_rhythm_of_its_own(every_store: str, new_scheduler: NewScheduler) -> None:
+    """Jobs are often added in turn. Looking at every second one would find only one kind of them."""
+    scheduler = new_scheduler(every_store)
+    names = [f"{number:03}" for number in range(200)]
+    specs = [JobSpec(Every("1h" if number % 2 else "1d"), handler="work", id=name) for number, name in enumerate(names)]
+    await scheduler.add_jobs(specs)
+
+    planned = await scheduler.planned(until=NOON + 10 * HOUR, most=100)
+
+    assert not planned.exact
+    assert 700 < sum(n for _, n in planned.hours) < 1_100  # in fact 900
+
+
+async def test_jobs_are_found_by_their_ids(every_store: str, new_scheduler: NewScheduler) -> None:
+    scheduler = new_scheduler(every_store)
+    for name in ("a", "b", "c"):
+        await add(scheduler, name)
+        await add(scheduler, name, namespace="shop")
+
+    found = await scheduler.jobs_page(ids=["a", "c", "unknown"], namespaces=["shop"])
+
+    assert sorted(job.id for job in found.items) == ["a", "c"]
+    assert {job.namespace for job in found.items} == {"shop"}
+    assert (await scheduler.jobs_page(ids=[])).items == ()
 
 
 # ---------------------------------------------------------------- attention

@@ -155,6 +155,7 @@ some_namespaces = st.none() | st.frozensets(st.sampled_from([*NAMESPACES, "unkno
     | st.sampled_from(["report", "REPORT", "a", "shop/", "shop/re", "e", "_", "%", "å", "Report 3", "no"]),
     handler=st.none() | st.sampled_from(["work", "missing", "unknown"]),
     group=st.none() | st.just("mail"),
+    ids=st.none() | st.frozensets(st.sampled_from(["a", "fails", "by-hand", "unknown"])),
     namespaces=some_namespaces,
     ended=st.none() | st.booleans(),
     limit=st.integers(1, 8),

@@ -94,6 +94,23 @@ async def test_a_store_that_fails_is_a_sentence_and_recovers_by_itself(new_sched
     assert paused.json()["items"][0]["problem"]["status"] == 503
 
 
+@pytest.mark.parametrize("place", ["/", "/jobs/acme/a", "/api/v1/jobs/acme/a", "/metrics", "/feed"])
+async def test_visitors_of_some_namespaces_do_not_learn_where_the_store_is(
+    new_scheduler: NewScheduler, path: Path, place: str
+) -> None:
+    """Its address is the name of a host, a user and a database that all tenants share."""
+    path.write_bytes(b"this is no database at all, only some text that is long enough to be read" * 20)
+    page = page_of(new_scheduler(path))
+
+    async with visitor(page) as anna, visitor(page, "tina manage payloads tenants=acme") as tina:
+        of_anna, of_tina = await anna.get(place), await tina.get(place)
+        bulk = await tina.post("/api/v1/jobs/bulk", json={"action": "pause", "ids": ["acme/a"]})
+
+    assert of_anna.status_code == of_tina.status_code == 503
+    assert path.name not in of_tina.text + bulk.text
+    assert path.name in of_anna.text
+
+
 async def test_a_file_that_is_gone_is_a_sentence_for_people_and_programs(
     new_scheduler: NewScheduler, path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler_async import Manual, Scheduler
 from scheduler_async.web.errors import PageNotFoundError
-from scheduler_async.web.links import Links, name_of, segment_of
+from scheduler_async.web.links import Links, address_of, name_of, segment_of
 from scheduler_async.web.routing import Place, place_of
 from tests.web.test_mounting import MOUNTS, served
 from tests.web.visitors import page_of
@@ -33,6 +33,20 @@ def test_a_name_is_one_segment_and_comes_back(name: str) -> None:
     assert segment.isascii()
     assert not any(char in segment for char in "?#;&= \"'<>")
     assert name_of(unquote(segment, errors="surrogatepass")) == name
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_a_link_of_a_page_is_sent_as_the_segments_of_its_names(name: str) -> None:
+    link = Links(0).to("jobs", name, query={"text": name})
+
+    path, _, query = address_of(link).partition("?")
+    assert path == f"./jobs/{segment_of(name)}"
+    assert unquote(query, errors="surrogatepass") == f"text={name}"
+
+
+def test_a_link_of_a_page_keeps_letters_as_they_are() -> None:
+    """In ASCII, forty links to jobs with Chinese names would take too much room."""
+    assert Links(0).to("jobs", "東京", "å b", query={"text": "名"}) == "./jobs/東京/å%20b?text=名"
 
 
 @pytest.mark.parametrize("segment", ["~", "a~", "~2", "~~0", "a~x"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,7 +13,7 @@ import html5lib
 import httpx
 import pytest
 
-from scheduler_async import Cron, Every, Manual, Run, Scheduler
+from scheduler_async import Cron, Every, JobSpec, Manual, Run, Scheduler
 from scheduler_async.stores.sqlite.store import SQLiteStore
 from scheduler_async.testing import VirtualClock
 from scheduler_async.web.links import segment_of
@@ -126,11 +127,14 @@ def test_the_overview_tells_what_is_going_on(shop: Shop) -> None:
     said = words_of(httpx.get(shop.base).text)
 
     assert said.startswith("Works ")
-    assert "prices It failed 4 times in a row: TimeoutError: no answer from prices.example.com within 12 s." in said
+    assert "Needs attention: 1 job disabled by failures, 1 run stuck, 1 job failing." in said
+    assert (
+        "prices since 10:00:12 CET It failed 4 times in a row: TimeoutError: no answer from prices.example.com" in said
+    )
     assert "1 more failure disables it." in said
-    assert "import-stock It has been running for 1 hour 42 minutes" in said
-    assert "thumbnails It was disabled: 5 failures in a row" in said
-    assert "import-stock 34 % 34 % 140,000 of 412,000 rows 07:20:00 UTC 1h 42m" in said
+    assert "import-stock since 08:20 CET It has been running for 1 hour 42 minutes" in said
+    assert "thumbnails since 02:45:07 CET It was disabled: 5 failures in a row" in said
+    assert "import-stock 34 % 34 % 140,000 of 412,000 rows 08:20:00 CET 1h 42m" in said
 
 
 def test_a_job_tells_why_it_did_not_run(shop: Shop) -> None:
@@ -465,3 +469,88 @@ async def test_the_timeline_tells_of_clock_changes() -> None:
     await scheduler.stop()
 
     assert "Europe/Stockholm: clocks go forward from 02:00 to 03:00 on Sun 29 Mar." in said
+
+
+# ---------------------------------------------------------------- the clocks of jobs
+
+
+@pytest.fixture
+async def far(new_scheduler: NewScheduler, clock: VirtualClock) -> Scheduler:
+    """A job on the clock of Tokyo, which fails, and one without a zone."""
+    scheduler = new_scheduler(":memory:", knows_work=False)
+
+    @scheduler.handler("work")
+    async def work(run: Run) -> None:
+        if run.job_id == "tokyo":
+            raise ValueError("no")
+
+    await scheduler.start()
+    await scheduler.add_job(Cron("0 * * * *", tz="Asia/Tokyo"), handler="work", id="tokyo")
+    await scheduler.add_job(Every("1h"), handler="work", id="plain")
+    await clock.advance("1h")
+    await scheduler.pause_job("tokyo", until="2h")
+    return scheduler
+
+
+@pytest.mark.parametrize("page", ["", "runs", "changes"])
+async def test_each_row_of_a_list_is_on_the_clock_of_its_job(far: Scheduler, page: str) -> None:
+    """NOON is 21:00 in Tokyo. With the other choices, all rows have the same clock."""
+    async with visitor(page_of(far)) as client:
+        by_job = words_of((await client.get(f"/{page}")).text)
+        in_utc = words_of((await client.get(f"/{page}?zone=utc")).text)
+        mine = words_of((await client.get(f"/{page}?zone=Europe/Stockholm")).text)
+
+    assert "JST" in by_job
+    assert "UTC" in by_job
+    assert "JST" not in in_utc + mine
+    assert "CET" in mine
+
+
+async def test_a_change_shows_times_on_the_clock_of_its_job(far: Scheduler) -> None:
+    async with visitor(page_of(far)) as client:
+        said = words_of((await client.get("/changes")).text)
+
+    assert "paused until: none → Tue 6 Jan 00:00 JST" in said
+
+
+async def test_the_filter_of_a_job_is_on_its_clock(far: Scheduler) -> None:
+    """The field says which clock is meant: 22:00 in Tokyo is 13:00 UTC."""
+    async with visitor(page_of(far)) as client:
+        for since, count in (("2026-01-05T22:00", 1), ("2026-01-05T22:01", 0)):
+            text = (await client.get("/runs", params={"id": "tokyo", "since": since})).text
+            assert "Since (JST)" in text
+            assert text.count('<tr id="run-') == count
+
+
+# ---------------------------------------------------------------- many running jobs
+
+
+@pytest.mark.once
+async def test_running_jobs_do_not_hide_what_comes_next(new_scheduler: NewScheduler, clock: VirtualClock) -> None:
+    scheduler = new_scheduler(":memory:", knows_work=False)
+
+    @scheduler.handler("hang")
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    await scheduler.start()
+    await scheduler.add_jobs([JobSpec(Every("1h"), handler="hang", id=f"hanging-{n}") for n in range(30)])
+    await clock.advance("1h", wait_for_runs=False)
+    await scheduler.add_job(Every("1h"), handler="hang", id="the-next-one")
+
+    async with visitor(page_of(scheduler)) as client:
+        said = words_of((await client.get("/")).text)
+
+    assert "No job has a next run" not in said
+    assert "the-next-one every hour in 1h" in said
+
+
+@pytest.mark.once
+async def test_an_empty_store_gets_a_page_without_empty_parts(new_scheduler: NewScheduler) -> None:
+    scheduler = new_scheduler(":memory:")
+    await scheduler.start()
+
+    async with visitor(page_of(scheduler)) as client:
+        said = words_of((await client.get("/")).text)
+
+    assert said.startswith("Ready There are no jobs yet. No jobs yet Add the first one")

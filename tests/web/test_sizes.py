@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import re
 import threading
 
 import pytest
 
-from scheduler_async import Every, Run, Scheduler
+from scheduler_async import Every, JobSpec, Run, Scheduler
 from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.names import MAX_NAME_LENGTH
 from scheduler_async.testing import VirtualClock
+from scheduler_async.web.links import Links
 from scheduler_async.web.pages.previews import preview_of
 from scheduler_async.web.templating import lines_of
 from tests.cast import NewScheduler
@@ -99,3 +102,83 @@ def test_a_preview_fits_its_room(letter: str, is_end: bool) -> None:
     assert found.is_cut
     assert 0 < len(lines_of(found.text).encode()) <= 1_000
     assert preview_of(letter * 10, 1_000, is_end=is_end).text == letter * 10
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.fixture(params=['"', "日", "😀"], ids=ascii)
+async def named(request: pytest.FixtureRequest, new_scheduler: NewScheduler, clock: VirtualClock) -> Scheduler:
+    """Sixty jobs with names as long as names can be, which fail with long errors."""
+    scheduler = new_scheduler(":memory:", knows_work=False)
+    longest = request.param * (MAX_NAME_LENGTH - 2)
+
+    async def fail() -> None:
+        raise ValueError(f"{request.param}<&" * 2_000)
+
+    scheduler.handler(longest)(fail)
+    await scheduler.start()
+    await scheduler.add_jobs(
+        [
+            JobSpec(
+                Every("1h", immediately=True),
+                handler=longest,
+                id=f"{number:02}{longest}",
+                namespace=longest,
+                name=longest,
+            )
+            for number in range(60)
+        ]
+    )
+    await clock.advance("1s")
+    return scheduler
+
+
+@pytest.mark.once
+async def test_names_of_any_length_leave_pages_small(named: Scheduler) -> None:
+    """A list with long names has fewer rows, and goes on where it ends."""
+    (job, *_) = (await named.jobs_page(limit=1)).items
+    links = Links(0)
+    name = links.to("jobs", job.namespace, job.id)
+    of_job = {"namespace": job.namespace, "id": job.id}
+    places = [
+        *(
+            "./",
+            "./jobs",
+            "./jobs?status=failing",
+            "./runs",
+            "./changes",
+            "./timeline",
+            "./runs/1",
+            name,
+            f"{name}/run",
+        ),
+        *(links.to(page, query=of_job) for page in ("runs", "changes")),
+        links.to("jobs", query={"text": job.id}),
+    ]
+
+    async with visitor(page_of(named)) as client:
+        for place in places:
+            answer = await client.get(place[1:])
+            assert answer.status_code == 200, place
+            assert len(answer.content) < LARGEST_PAGE, place
+        assert job.id in (await client.get(name[1:])).text.replace("&#34;", '"')
+        count, more = 0, "?limit=40"
+        while more:
+            text = (await client.get(f"/jobs{more}")).text
+            count += text.count("<tr id=")
+            found = re.search(r'rel="next" href="(.*?)"', text)
+            more = html.unescape(found[1]) if found else ""
+
+    assert count == 60
+
+
+async def test_usual_names_leave_lists_as_long_as_they_are(new_scheduler: NewScheduler) -> None:
+    scheduler = new_scheduler(":memory:")
+    await scheduler.add_jobs(
+        [JobSpec(Every("1h"), handler="work", id=f"nightly-import-of-orders-{n}") for n in range(60)]
+    )
+
+    async with visitor(page_of(scheduler)) as client:
+        assert (await client.get("/jobs")).text.count("<tr id=") == 40
+        assert (await client.get("/changes")).text.count("<tr id=") == 50

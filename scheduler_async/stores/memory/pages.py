@@ -13,6 +13,7 @@ from scheduler_async.jobs.run import RunRow
 from scheduler_async.stores.memory.history import HistoryWork
 from scheduler_async.stores.memory.run_log import RunLogWork
 from scheduler_async.stores.messages import ChangeFilter, RunFilter
+from scheduler_async.stores.paging.numbers import spread
 from scheduler_async.stores.searches import (
     PROGRESS,
     TALLY_KEYS,
@@ -75,7 +76,7 @@ class PageWork(RunLogWork, HistoryWork):
 
     def sample_jobs(self, namespaces: frozenset[str] | None, now: Micros, most: int) -> tuple[list[Job], float]:
         jobs = [*self._jobs_of(namespaces)]
-        some = jobs[:: max(-(-len(jobs) // most), 1)]
+        some = [jobs[place] for place in spread(len(jobs), most)]
         return some, len(jobs) / len(some) if some else 1.0
 
     def tally(self, wanted: TallySearch) -> Found[Tallied]:

@@ -87,6 +87,8 @@ def terms_of_jobs(wanted: JobSearch) -> Terms:
         terms.require("j.handler = ?", wanted.handler)
     if wanted.group is not None:
         terms.require("j.job_group = ?", wanted.group)
+    if wanted.ids is not None:
+        terms.require("j.id IN ?texts", sorted(wanted.ids))
     if wanted.ended is not None:
         has_ended = f"coalesce(s.phase, '') = 'disabled' AND {HAS_ENDED}"
         terms.require(has_ended if wanted.ended else f"NOT ({has_ended})")
@@ -99,7 +101,8 @@ def terms_of_jobs(wanted: JobSearch) -> Terms:
 def find_jobs(wanted: JobSearch, dialect: Dialect) -> Search[Slice]:
     """Return the positions of the *wanted* jobs. In a text search, the last value is the number of the job."""
     few = None if _is_in_order(wanted) else (yield from few_jobs(wanted, dialect))
-    if few is not None:
+    has_states = wanted.status is not None  # a job without a state has no status
+    if few is not None and (wanted.text or wanted.by_name or not has_states):
         return (yield from _among(few, wanted, dialect))
     if wanted.text:
         return (yield from _find_text(wanted, wanted.text, dialect))
@@ -107,18 +110,22 @@ def find_jobs(wanted: JobSearch, dialect: Dialect) -> Search[Slice]:
     if wanted.by_name:
         return (yield from chosen(_ByName(wanted), terms, wanted.limit, OF_JOBS))
     terms.require("j.removed_at IS NULL")  # the run of a removed job may go on
-    return (yield from chosen(_ByKind(wanted, dialect), terms, wanted.limit, OF_JOBS))
+    source = _ByKind(wanted, dialect) if few is None else _FewByKind(few, wanted)
+    return (yield from chosen(source, terms, wanted.limit, OF_JOBS))
 
 
 def _is_in_order(wanted: JobSearch) -> bool:
     """Return whether an index has little but the *wanted* jobs, in their order."""
-    others = (wanted.text, wanted.handler, wanted.group, wanted.namespaces, wanted.ended)
+    others = (wanted.text, wanted.handler, wanted.group, wanted.ids, wanted.namespaces, wanted.ended)
     return wanted.status in PHASES_OF and not wanted.by_name and all(one is None for one in others)
 
 
 def few_jobs(wanted: JobSearch, dialect: Dialect) -> Search[list[int] | None]:
     """Return the numbers of some jobs, the *wanted* ones among them. None if these are too many to look at all."""
     questions: list[Question] = []
+    if wanted.ids is not None and wanted.namespaces is not None:
+        named = f"{ALL_JOBS} AND j.namespace IN ?texts AND j.id IN ?texts"
+        questions.append(Question(named, (sorted(wanted.namespaces), sorted(wanted.ids))))
     if wanted.status in OF_STATUS:
         questions.append(Question(OF_STATUS[wanted.status]))
     if wanted.status == LATE:
@@ -173,6 +180,30 @@ def _among(uids: Sequence[int], wanted: JobSearch, dialect: Dialect) -> Search[S
         (*values, wanted.limit + 1),
     )
     return cut([tuple(row) for row in rows], wanted.limit)
+
+
+class _FewByKind:
+    """Some jobs of a status by what they do: their states, which are small, put them in order."""
+
+    def __init__(self, uids: Sequence[int], wanted: JobSearch) -> None:
+        self.looked_at = 0
+        self._uids, self._after = uids, wanted.after
+        self._places: list[Position] | None = None
+        self._size = FIRST_BLOCK
+
+    def more(self) -> Search[list[Position] | None]:
+        if self._places is None:
+            states = f"SELECT {KIND} AS kind, {AT} AS at, s.uid, s.uid FROM state s WHERE s.uid IN ?ints"
+            places = sorted(tuple(row) for row in (yield Question(states, (self._uids,))))
+            self._places = [place for place in places if self._after is None or place[:-1] > self._after]
+        found = self._places[self.looked_at : self.looked_at + self._size]
+        self.looked_at += len(found)
+        self._size = next_block(self._size)
+        return found or None
+
+    def place(self) -> tuple[Position, Micros | None]:
+        assert self._places is not None
+        return self._places[self.looked_at - 1][:-1], None
 
 
 # ---------------------------------------------------------------- jobs by name

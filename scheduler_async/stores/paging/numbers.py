@@ -270,18 +270,32 @@ def find_mark(namespaces: frozenset[str] | None, now: Micros, dialect: Dialect) 
 # ---------------------------------------------------------------- a sample
 
 
+# Places that are this fraction of the distance further on each time have no rhythm of their own.
+GOLDEN: Final = (5**0.5 - 1) / 2
+
+
+def spread(size: int, most: int) -> list[int]:
+    """Return up to *most* of the places from 0 up to *size*, spread over all of them, but not at equal distances.
+
+    Jobs are often added in turn: every 24th runs daily, for example. At equal distances, one might find only those.
+    """
+    if size <= most:
+        return list(range(size))
+    return sorted({int((number + number * GOLDEN % 1) * size / most) for number in range(most)})
+
+
 def sample_jobs(
     namespaces: frozenset[str] | None, now: Micros, most: int, dialect: Dialect
 ) -> Search[tuple[list[int], float]]:
     """Return the numbers of up to *most* jobs, spread evenly over all, and how many jobs each of them stands for."""
     few = yield from few_jobs(JobSearch(namespaces=namespaces, now=now, limit=1), dialect)
     if few is not None:
-        step = max(-(-len(few) // most), 1)
-        return few[::step], len(few) / len(few[::step]) if few else 1.0
+        some = [few[place] for place in spread(len(few), most)]
+        return some, len(few) / len(some) if few else 1.0
     ((first, last),) = yield Question("SELECT (SELECT min(uid) FROM state), (SELECT max(uid) FROM state)")
     if first is None:
         return [], 1.0
-    points = sorted({first + (last - first) * number // most for number in range(most)})
+    points = [first + place for place in spread(last - first + 1, most)]
     rows = yield Question(
         """
         SELECT p.value, (SELECT s.uid FROM state s WHERE s.uid >= p.value ORDER BY s.uid LIMIT 1) FROM ?ints AS p

@@ -166,7 +166,7 @@ async def _result(
             return {**form, "result": "would"}
         done = await operations.ON_JOBS[action](visit, namespace, job_id, **options)
     except SchedulerError as error:
-        return {**form, "result": "refused", "problem": problem_of(error)}
+        return {**form, "result": "refused", "problem": problem_of(error, sees_all=visit.access.namespaces is None)}
     return {**form, "result": "done", "run": done if action == "run" else None}
 
 

@@ -22,6 +22,7 @@ from scheduler_async.schedules.parsing import parse_schedule
 from scheduler_async.web import operations
 from scheduler_async.web.api import answers, parameters
 from scheduler_async.web.errors import ParameterError, RevisionError
+from scheduler_async.web.links import address_of
 from scheduler_async.web.openapi_types import fields_of_jobs
 from scheduler_async.web.redaction import MASK
 from scheduler_async.web.routing import Route
@@ -220,7 +221,7 @@ def _matches(tags: str, job: Job) -> bool:
 
 
 def _created(visit: Visit, job: Job) -> Response:
-    location = visit.links.to("api", "v1", "jobs", job.namespace, job.id)
+    location = address_of(visit.links.to("api", "v1", "jobs", job.namespace, job.id))
     return answers.job_answer(visit, job, HTTPStatus.CREATED, {"location": location})
 
 

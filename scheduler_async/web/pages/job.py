@@ -63,8 +63,10 @@ async def job(visit: Visit) -> Response:
         took=took,
         upcoming=await scheduler.upcoming(name, namespace=namespace, n=NEXT, zone=zone),
         page=page,
-        runs=lines.runs_of(sight.rows_for(visit, page.items), moments, zone),
-        changes=lines.changes_of([sight.change_for(visit, row) for row in changes.items], moments, zone),
+        runs=lines.runs_of(sight.rows_for(visit, page.items), moments, {(namespace, name): zone}),
+        changes=lines.changes_of(
+            [sight.change_for(visit, row) for row in changes.items], moments, {(namespace, name): zone}
+        ),
         has_more_changes=changes.next is not None,
         settings=words.settings_of(found, texts["cursor"].text if "cursor" in texts else None),
         texts=texts,

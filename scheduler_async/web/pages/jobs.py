@@ -5,9 +5,11 @@ from __future__ import annotations
 from anyio.lowlevel import checkpoint
 from starlette.responses import Response
 
+from scheduler_async.jobs.job import Job
 from scheduler_async.web.pages import lines
 from scheduler_async.web.pages.next_runs import next_runs
 from scheduler_async.web.pages.parameters import checked, whole
+from scheduler_async.web.pages.room import page_that_fits, weight_of
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.pages.sparkline import BARS
 from scheduler_async.web.visit import Visit
@@ -29,16 +31,20 @@ async def jobs(visit: Visit) -> Response:
         namespaces = [named] if namespaces is None or named in namespaces else []
     moments = moments_of(visit)
     mark = await visit.scheduler.mark(namespaces=visit.access.namespaces)
-    page = await visit.scheduler.jobs_page(
-        order=query.get("order", "next"),
-        status=query.get("status"),
-        text=query.get("text"),
-        handler=query.get("handler"),
-        group=query.get("group"),
-        namespaces=namespaces,
-        ended={"yes": True, "no": False}.get(query.get("ended", "")),
-        after=query.get("after"),
-        limit=whole(query, "limit", PAGE, most=MOST),
+    page = await page_that_fits(
+        lambda limit: visit.scheduler.jobs_page(
+            order=query.get("order", "next"),
+            status=query.get("status"),
+            text=query.get("text"),
+            handler=query.get("handler"),
+            group=query.get("group"),
+            namespaces=namespaces,
+            ended={"yes": True, "no": False}.get(query.get("ended", "")),
+            after=query.get("after"),
+            limit=limit,
+        ),
+        whole(query, "limit", PAGE, most=MOST),
+        lambda job: _weight(visit, job),
     )
     recent = await visit.scheduler.recent_runs([(job.namespace, job.id) for job in page.items], n=BARS)
     coming = await next_runs(visit, page.items)
@@ -60,3 +66,9 @@ async def jobs(visit: Visit) -> Response:
         orders=ORDERS,
         is_filtered=bool(query.keys() - {"order", "after", "limit"}),
     )
+
+
+def _weight(visit: Visit, job: Job) -> int:
+    """Return how many bytes a job takes in the list at most: it has three links, and sixty bars."""
+    link, name = visit.links.to("jobs", job.namespace, job.id), lines.name_of(job.namespace, job.id)
+    return 1_100 + 3 * weight_of(link) + weight_of(name, job.paused_reason and job.paused_reason[:60])

@@ -15,6 +15,7 @@ from scheduler_async.jobs.run import RunRow
 from scheduler_async.jobs.statistics import stats_of
 from scheduler_async.timekeeping.time_format import took
 from scheduler_async.web.pages import words
+from scheduler_async.web.pages.job_zones import Zones
 from scheduler_async.web.pages.kinds import Sign, sign_of_job, sign_of_run
 from scheduler_async.web.pages.moments import Moments
 from scheduler_async.web.pages.sparkline import sparkline
@@ -92,22 +93,26 @@ def _absolute(at: datetime, moments: Moments, zone: tzinfo) -> str:
     return str(moments.at(at, zone).striptags())
 
 
-def runs_of(rows: Sequence[RunRow], moments: Moments, zone: tzinfo | None = None) -> list[RunLine]:
-    """Return lines of runs, which the visitor may see as they are."""
-    there = moments.zone() if zone is None else zone
+def runs_of(rows: Sequence[RunRow], moments: Moments, zones: Zones, longest_story: int = words.SHORT) -> list[RunLine]:
+    """Return lines of runs, which the visitor may see as they are, with times in the *zones* of their jobs."""
     return [
         RunLine(
             row,
             name_of(row.namespace, row.job_id),
             sign_of_run(row),
-            moments.at(row.started_at or row.scheduled_for, there, seconds=True),
+            moments.at(row.started_at or row.scheduled_for, _zone(row, zones, moments), seconds=True),
             _took(row, moments.now),
             words.cause_of(row),
-            words.story_of(row),
+            words.cut(words.story_of(row), longest_story),
             None if row.progress is None or row.outcome is not None else round(100 * min(max(row.progress, 0), 1)),
         )
         for row in rows
     ]
+
+
+def _zone(row: RunRow | ChangeRow, zones: Zones, moments: Moments) -> tzinfo:
+    """Return the zone of a row's job. A removed job has none."""
+    return zones.get((row.namespace, row.job_id)) or moments.zone()
 
 
 def _took(row: RunRow, now: datetime) -> str:
@@ -116,16 +121,15 @@ def _took(row: RunRow, now: datetime) -> str:
     return "" if row.duration_ms is None else took(row.duration_ms)
 
 
-def changes_of(rows: Sequence[ChangeRow], moments: Moments, zone: tzinfo | None = None) -> list[ChangeLine]:
-    """Return lines of changes, which the visitor may see as they are."""
-    there = moments.zone() if zone is None else zone
+def changes_of(rows: Sequence[ChangeRow], moments: Moments, zones: Zones) -> list[ChangeLine]:
+    """Return lines of changes, which the visitor may see as they are, with times in the *zones* of their jobs."""
     return [
         ChangeLine(
             row,
             name_of(row.namespace, row.job_id),
-            moments.both(row.at, there),
+            moments.both(row.at, _zone(row, zones, moments)),
             words.author_of(row),
-            words.edits_of(row, there),
+            words.edits_of(row, _zone(row, zones, moments)),
         )
         for row in rows
     ]

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
 
 from starlette.responses import Response
 
-from scheduler_async.jobs.job import Job
-from scheduler_async.jobs.pages import Concern, Count, Counts
+from scheduler_async.jobs.pages import Concern, ConcernKind, Count, Counts
+from scheduler_async.jobs.run import RunRow
+from scheduler_async.shielding import side_by_side
 from scheduler_async.web.pages import hours, lines, sight
-from scheduler_async.web.pages.kinds import CONCERNS, Kind, Sign
+from scheduler_async.web.pages.cares import Cares, cares_of
+from scheduler_async.web.pages.job_zones import zones_of
+from scheduler_async.web.pages.kinds import Kind
 from scheduler_async.web.pages.moments import Moments
 from scheduler_async.web.pages.next_runs import next_runs
+from scheduler_async.web.pages.room import page_that_fits, weight_of
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.visit import Visit
 
-MOST_CONCERNS = 30
-ROWS = 10
+MOST_CONCERNS = 500  # as many as are looked for
+ROWS, NEWEST = 10, 40
+STORY = 90  # characters
+ROOM_FOR_NEXT = 14_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -31,85 +36,84 @@ class Figure:
     kind: Kind | None
 
 
-class Care(NamedTuple):
-    """A concern, as it is shown."""
-
-    concern: Concern
-    sign: Sign
-    name: str
-
-
 async def overview(visit: Visit) -> Response:
     """Show what is going on."""
     scheduler, namespaces = visit.scheduler, visit.access.namespaces
     moments = moments_of(visit)
     now = moments.now
-    mark = await scheduler.mark(namespaces=namespaces)
-    counts = await scheduler.counts(namespaces=namespaces)
-    concerns = [
-        sight.concern_for(visit, one)
-        for one in await scheduler.attention(namespaces=namespaces, limit=MOST_CONCERNS + 1)
-    ]
-    tally = await scheduler.tally(
-        since=now - timedelta(hours=hours.BACK), namespaces=namespaces, by=("hour", "outcome")
-    )
-    planned = await scheduler.planned(until=hours.end_of(now), namespaces=namespaces)
-    running = await scheduler.jobs_page(status="running", namespaces=namespaces, limit=ROWS)
-    coming = await scheduler.jobs_page(namespaces=namespaces, ended=False, limit=2 * ROWS)
-    latest = await scheduler.runs_page(namespaces=namespaces, limit=ROWS)
-    by_hour = hours.hours_of(tally.items, planned, now)
+    async with side_by_side() as ask:
+        # A thread looks ahead while the store answers the other questions.
+        planned = ask.create_task(scheduler.planned(until=hours.end_of(now), namespaces=namespaces))
+        mark = await scheduler.mark(namespaces=namespaces)  # before all that it marks
+        counts = ask.create_task(scheduler.counts(namespaces=namespaces))
+        concerns = ask.create_task(scheduler.attention(namespaces=namespaces, limit=MOST_CONCERNS))
+        tally = ask.create_task(
+            scheduler.tally(since=now - timedelta(hours=hours.BACK), namespaces=namespaces, by=("hour", "outcome"))
+        )
+        running = ask.create_task(_running(visit))
+        coming = ask.create_task(_coming(visit, moments))
+        latest = ask.create_task(_latest(visit))
+    seen = [sight.concern_for(visit, one) for one in concerns.result()]
+    rows = [*running.result(), *latest.result()]
+    names = {(row.namespace, row.job_id) for row in rows}
+    names |= {(one.namespace or "default", one.job_id) for one in seen if one.job_id is not None}
+    zones = await zones_of(visit, moments, names)
+    found = cares_of(seen, zones, visit.links)
+    by_hour = hours.hours_of(tally.result().items, planned.result(), now)
     return show(
         visit,
         "overview.html",
         moments,
         mark=mark,
-        counts=counts,
-        state=state_of(concerns, counts),
-        figures=figures_of(visit, counts),
-        cares=[care_of(one) for one in concerns[:MOST_CONCERNS]],
-        has_more=len(concerns) > MOST_CONCERNS,
+        counts=counts.result(),
+        state=state_of(seen, found, counts.result()),
+        figures=figures_of(visit, counts.result()),
+        cares=found.rows,
         hours=by_hour,
         chart=hours.chart(by_hour, now, moments.zone()),
         axis=hours.axis_of(by_hour, now, moments.zone()),
+        zone_name=f"{now.astimezone(moments.zone()):%Z}",
         tallest=hours.tallest(by_hour),
-        is_exact=planned.exact,
-        coming=await _coming(visit, [job for job in coming.items if not job.is_running][:ROWS], moments),
-        going=await _going(visit, running.items, moments),
-        latest=lines.runs_of(sight.rows_for(visit, latest.items), moments),
+        is_exact=planned.result().exact,
+        coming=coming.result(),
+        going=lines.runs_of(running.result(), moments, zones, STORY),
+        latest=lines.runs_of(latest.result(), moments, zones, STORY),
     )
 
 
-def care_of(concern: Concern) -> Care:
-    """Return a concern as it is shown."""
-    name = "" if concern.job_id is None else lines.name_of(concern.namespace or "default", concern.job_id)
-    return Care(concern, CONCERNS[concern.kind], name)
-
-
-async def _going(visit: Visit, jobs: tuple[Job, ...], moments: Moments) -> list[lines.RunLine]:
-    """Return the runs in progress of *jobs*."""
+async def _running(visit: Visit) -> list[RunRow]:
+    """Return the runs in progress of some jobs."""
+    jobs = (await visit.scheduler.jobs_page(status="running", namespaces=visit.access.namespaces, limit=ROWS)).items
     found = await visit.scheduler.recent_runs([(job.namespace, job.id) for job in jobs], n=3) if jobs else []
-    rows = [row for rows in found for row in rows if row.outcome is None]
-    return lines.runs_of(sight.rows_for(visit, rows), moments)
+    return sight.rows_for(visit, [row for rows in found for row in rows if row.outcome is None][:ROWS])
 
 
-async def _coming(visit: Visit, jobs: list[Job], moments: Moments) -> list[lines.JobLine]:
-    """Return the lines of those of *jobs* that have a next run."""
-    times = await next_runs(visit, jobs)
-    return [lines.job_line(job, moments, at) for job, at in zip(jobs, times, strict=True) if at is not None]
+async def _latest(visit: Visit) -> list[RunRow]:
+    """Return the last runs that have ended. They are among the newest ones, unless very many are in progress."""
+    page = await visit.scheduler.runs_page(namespaces=visit.access.namespaces, limit=NEWEST)
+    return sight.rows_for(visit, [row for row in page.items if row.outcome is not None][:ROWS])
 
 
-def state_of(concerns: list[Concern], counts: Counts) -> tuple[Kind, str, str]:
+async def _coming(visit: Visit, moments: Moments) -> list[lines.JobLine]:
+    """Return the lines of the jobs that run next."""
+    page = await page_that_fits(
+        lambda limit: visit.scheduler.jobs_page(status="idle", namespaces=visit.access.namespaces, limit=limit),
+        ROWS,
+        lambda job: 700 + weight_of(visit.links.to("jobs", job.namespace, job.id)),
+        ROOM_FOR_NEXT,
+    )
+    times = await next_runs(visit, page.items)
+    return [lines.job_line(job, moments, at) for job, at in zip(page.items, times, strict=True) if at is not None]
+
+
+def state_of(concerns: list[Concern], cares: Cares, counts: Counts) -> tuple[Kind, str, str]:
     """Return the state in a word and a sentence: it works, it needs a look, or nothing can run."""
-    kinds = {one.kind.value for one in concerns}
-    if "no_scheduler" in kinds:
+    if any(one.kind is ConcernKind.NO_SCHEDULER for one in concerns):
         return Kind.BAD, "No scheduler", "No scheduler is running on this store, so no job starts."
+    if concerns:
+        return Kind.LATE, "Works", f"Needs attention: {cares.sentence}."
     if not counts.total.n:
         return Kind.OK, "Ready", "There are no jobs yet."
-    if concerns:
-        many = len(concerns) > MOST_CONCERNS
-        number = f"More than {MOST_CONCERNS}" if many else str(len(concerns))
-        things = "thing needs" if len(concerns) == 1 else "things need"
-        return Kind.LATE, "Works", f"{number} {things} attention; everything else runs."
     return Kind.OK, "Works", "Nothing needs attention."
 
 

@@ -14,8 +14,10 @@ from scheduler_async.jobs.job import Job
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.web.errors import ParameterError
 from scheduler_async.web.pages import lines, previews, sight, words
+from scheduler_async.web.pages.job_zones import zone_of_filter, zones_of
 from scheduler_async.web.pages.kinds import OUTCOMES, sign_of_run
 from scheduler_async.web.pages.parameters import checked, local_time, whole
+from scheduler_async.web.pages.room import page_that_fits, weight_of
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.pages.waterfall import waterfall
 from scheduler_async.web.visit import Visit
@@ -28,19 +30,25 @@ async def runs(visit: Visit) -> Response:
     """Show a part of the run log."""
     query = checked(visit, "id", "namespace", "outcome", "trigger", "since", "until", "after", "limit")
     moments = moments_of(visit)
-    zone = moments.zone()
+    zone = await zone_of_filter(visit, moments, query)
     mark = await visit.scheduler.mark(namespaces=visit.access.namespaces)
-    page = await visit.scheduler.runs_page(
-        id=query.get("id"),
-        namespace=query.get("namespace"),
-        namespaces=visit.access.namespaces,
-        outcome=query.get("outcome"),
-        trigger=query.get("trigger"),
-        since=local_time(query, "since", zone),
-        until=local_time(query, "until", zone),
-        after=query.get("after"),
-        limit=whole(query, "limit", PAGE, most=MOST),
+    page = await page_that_fits(
+        lambda limit: visit.scheduler.runs_page(
+            id=query.get("id"),
+            namespace=query.get("namespace"),
+            namespaces=visit.access.namespaces,
+            outcome=query.get("outcome"),
+            trigger=query.get("trigger"),
+            since=local_time(query, "since", zone),
+            until=local_time(query, "until", zone),
+            after=query.get("after"),
+            limit=limit,
+        ),
+        whole(query, "limit", PAGE, most=MOST),
+        lambda row: _weight(visit, row),
     )
+    rows = sight.rows_for(visit, page.items)
+    zones = await zones_of(visit, moments, {(row.namespace, row.job_id) for row in rows})
     return show(
         visit,
         "runs.html",
@@ -48,13 +56,20 @@ async def runs(visit: Visit) -> Response:
         tab="runs",
         mark=mark,
         page=page,
-        lines=lines.runs_of(sight.rows_for(visit, page.items), moments),
+        lines=lines.runs_of(rows, moments, zones),
         query=query,
         outcomes=[(outcome.value, OUTCOMES[outcome].word) for outcome in Outcome],
         triggers=[(trigger.value, trigger.value.replace("_", " ")) for trigger in Trigger],
         zone_name=f"{moments.now.astimezone(zone):%Z}",
         is_filtered=bool(query.keys() - {"after", "limit"}),
     )
+
+
+def _weight(visit: Visit, row: RunRow) -> int:
+    """Return how many bytes a row takes in the list."""
+    link = visit.links.to("jobs", row.namespace, row.job_id)
+    name, story = lines.name_of(row.namespace, row.job_id), row.message or row.error or row.progress_message
+    return 420 + weight_of(link, name, (story or "")[: words.SHORT])
 
 
 def number_of(visit: Visit) -> int:

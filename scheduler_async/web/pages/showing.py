@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http.cookies import SimpleCookie
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from scheduler_async.web.links import query_of
 from scheduler_async.web.pages.moments import CHOICE_COOKIE, CHOICES, Choice, Moments, choice_of
 from scheduler_async.web.visit import Visit
 
@@ -64,7 +64,7 @@ class Frame:
         """Return a link to the same page with other parameters, from its first part on unless `after` is given."""
         query = {name: value for name, value in self._visit.query.items() if name not in ("after", *changed)}
         query |= {name: value for name, value in changed.items() if value is not None}
-        return f"?{urlencode(query)}"
+        return query_of(query) or "?"
 
     def hidden(self, *names: str) -> Mapping[str, str]:
         """Return the parameters of the address that a form with fields of these *names* has to keep."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -10,14 +11,15 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.pages import Page
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.schedules.clock_shifts import changes, seconds_of
 from scheduler_async.timekeeping.instants import SECOND, from_micros
 from scheduler_async.timekeeping.zones import find_zone
 from scheduler_async.web.pages import lanes, lines
-from scheduler_async.web.pages.kinds import Sign, sign_of_job
 from scheduler_async.web.pages.moments import MINE, Moments
 from scheduler_async.web.pages.parameters import checked, whole
+from scheduler_async.web.pages.room import fitting, weight_of
 from scheduler_async.web.pages.showing import moments_of, show
 from scheduler_async.web.visit import Visit
 
@@ -31,8 +33,9 @@ class JobLane(NamedTuple):
 
     job: Job
     name: str
-    sign: Sign
     drawing: Markup
+    has_more: bool
+    """Whether it had more runs in this time than are read."""
 
 
 class NodeLane(NamedTuple):
@@ -49,20 +52,16 @@ async def timeline(visit: Visit) -> Response:
     moments = moments_of(visit)
     zone, window = moments.zone(), lanes.Window.around(moments.now)
     mark = await visit.scheduler.mark(namespaces=namespaces)
-    page = await visit.scheduler.jobs_page(
-        order=query.get("order", "next"),
-        text=query.get("text"),
-        status=query.get("status"),
-        namespaces=namespaces,
-        after=query.get("after"),
-        limit=whole(query, "limit", LANES, most=MOST_LANES),
-    )
+    page = await _jobs(visit, query, whole(query, "limit", LANES, most=MOST_LANES))
     recent = await visit.scheduler.recent_runs([(job.namespace, job.id) for job in page.items], n=ROWS)
     coming = await visit.scheduler.coming_runs(page.items, until=window.last, n=lanes.MOST_PLANNED)
     found = []
     for job, rows, times in zip(page.items, recent, coming, strict=True):
         found.append(_lane(job, rows, times, window, moments))
         await checkpoint()  # the scheduler goes on between two lanes
+    count = fitting(_weight(visit, lane) for lane in found)
+    if count < len(found):
+        page, found = await _jobs(visit, query, count), found[:count]
     return show(
         visit,
         "timeline.html",
@@ -72,12 +71,30 @@ async def timeline(visit: Visit) -> Response:
         page=page,
         query=query,
         jobs=found,
+        has_unread=any(lane.has_more for lane in found),
         nodes=await _nodes(visit, window, moments),
         scale=lanes.ticks(window, zone),
         labels=lanes.labels(window, zone),
         shifts=_shifts(page.items, moments, window),
         zone_name=f"{moments.now.astimezone(zone):%Z}",
     )
+
+
+async def _jobs(visit: Visit, query: Mapping[str, str], limit: int) -> Page[Job]:
+    return await visit.scheduler.jobs_page(
+        order=query.get("order", "next"),
+        text=query.get("text"),
+        status=query.get("status"),
+        namespaces=visit.access.namespaces,
+        after=query.get("after"),
+        limit=limit,
+    )
+
+
+def _weight(visit: Visit, lane: JobLane) -> int:
+    """Return how many bytes a lane takes."""
+    link = visit.links.to("jobs", lane.job.namespace, lane.job.id)
+    return 180 + weight_of(link, lane.name) + len(lane.drawing.encode())
 
 
 def _lane(
@@ -87,7 +104,7 @@ def _lane(
     lane = lanes.lane_of(rows, planned, window, moments.now, are_all=len(rows) < ROWS)
     name = lines.name_of(job.namespace, job.id)
     label = f"{name}: {lanes.summary_of(lane)}"
-    return JobLane(job, name, sign_of_job(job, moments.now), lanes.drawing_of(lane, window, label))
+    return JobLane(job, name, lanes.drawing_of(lane, window, label), lane.unread is not None)
 
 
 async def _nodes(visit: Visit, window: lanes.Window, moments: Moments) -> list[NodeLane]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from scheduler_async.errors import SchedulerError
 from scheduler_async.jobs.enums import Outcome
@@ -14,6 +14,8 @@ from scheduler_async.jobs.run import RunRow
 from scheduler_async.schedules.base import Schedule
 from scheduler_async.schedules.cron import Cron
 from scheduler_async.timekeeping.durations import format_interval
+from scheduler_async.timekeeping.instants import parse_instant
+from scheduler_async.timekeeping.time_format import absolute
 
 SHORT, LONG = 160, 600  # characters
 
@@ -71,17 +73,22 @@ def edits_of(row: ChangeRow, zone: tzinfo) -> list[tuple[str, str, str]]:
     hidden = {"status", "disabled_reason", "paused_reason", *(("enabled",) if row.action != Action.EDIT else ())}
     return [
         (
-            name,
-            "" if row.action == Action.ADD else value_of(name, row.before.get(name), zone),
-            value_of(name, value, zone),
+            name.replace("_", " "),
+            "" if row.action == Action.ADD else value_of(name, row.before.get(name), row.at, zone),
+            value_of(name, value, row.at, zone),
         )
         for name, value in row.after.items()
         if name not in hidden
     ]
 
 
-def value_of(name: str, value: Json, zone: tzinfo) -> str:
-    """Return the value of a field for people, cut if it is long."""
+def value_of(name: str, value: Json, now: datetime, zone: tzinfo) -> str:
+    """Return the value of a field for people, cut if it is long; times on the clock of *zone*, as told *now*."""
+    if isinstance(value, str) and name.endswith(("_at", "_until")):
+        try:
+            return absolute(parse_instant(value, name), now, zone)
+        except SchedulerError:
+            pass  # written by another program: shown as it is
     if name == "schedule" and isinstance(value, dict):
         try:
             return Schedule.from_json(value).describe(zone)

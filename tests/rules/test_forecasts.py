@@ -1,0 +1,22 @@
+"""How many occurrences lie ahead, if there are too many to compute them all."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_async import Every
+from scheduler_async.rules import forecasts
+from scheduler_async.rules.forecasts import forecast
+from scheduler_async.timekeeping.instants import HOUR
+from tests.rules.stories import NOON, a_job
+
+
+def test_jobs_that_are_not_looked_at_count_like_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job has a schedule of its own, and there is time for two of the twenty."""
+    monkeypatch.setattr(forecasts, "MOST_OF_ALL", 20)
+    jobs = [a_job(Every(f"{900 + number}s")) for number in range(20)]
+
+    found = forecast(jobs, 1.0, NOON, NOON + 4 * HOUR)
+
+    assert not found.is_exact
+    assert 250 <= sum(found.hours.values()) <= 350  # about 20 × 16

@@ -154,9 +154,7 @@ async def test_visitors_that_leave_make_room_at_once(monkeypatch: pytest.MonkeyP
     async with Scheduler(":memory:") as scheduler:
         page = page_of(scheduler)
         mark = await scheduler.mark()
-        statuses: list[int] = []
-        for _ in range(watching.MOST_OF_A_CLIENT + 1):
-            statuses.append(await status_after_leaving(page, mark))
+        statuses = [await status_after_leaving(page, mark) for _ in range(watching.MOST_OF_A_CLIENT + 1)]
 
     assert statuses == [204] * (watching.MOST_OF_A_CLIENT + 1)
     assert not page.is_watched

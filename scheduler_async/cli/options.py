@@ -291,7 +291,7 @@ TriggerPayloadOption = Annotated[
     str | None, typer.Option("--payload", metavar="JSON", help="The payload to run with, instead of the job's own.")
 ]
 AnywhereOption = Annotated[
-    bool, typer.Option("--anywhere", help="Let any running scheduler that has the handler run it, and follow it.")
+    bool, typer.Option("--anywhere", help="Run the job in any scheduler that has its handler, and follow the run.")
 ]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group of jobs that share a limit.")]
 CwdOption = Annotated[

@@ -1,4 +1,4 @@
-"""Waits for the end of a run, in whichever process it goes on."""
+"""Waits for the end of a run of any process."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ async def test_a_long_word_leaves_the_log_a_table(tmp_path: Path) -> None:
         (["--since", "1h", "--until", "2h"], "since must not be later than until"),
         (["--since", "1h", "--tz", "Europe/Stokholm"], "Stokholm"),
         (["--before", "x"], "x"),
-        (["--follow", "--until", "1h"], "--follow goes on with new runs"),
+        (["--follow", "--until", "1h"], "--follow continues with new runs"),
     ],
 )
 def test_what_the_log_cannot_be_asked_for(filled: Path, options: list[str], sentence: str) -> None:

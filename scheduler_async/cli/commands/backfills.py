@@ -49,7 +49,7 @@ def backfill(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the regular times of a job from FROM, before TO, oldest first, and show how far it is.
+    """Run the regular times of a job from FROM, before TO, oldest first, and show the progress.
 
     Times that have succeeded are left out. The job runs in this process; running schedulers take part. The schedule of
     the job does not change.

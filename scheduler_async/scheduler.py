@@ -458,9 +458,9 @@ class Scheduler(Reading, Overviewing, Steering):
     async def remove_job(self, id: str, *, namespace: str = "default", revision: int | None = None) -> Job:
         """Remove a job, and return it as it was. `run_log` and `changes` keep its rows for `keep_removed`.
 
-        A run in progress is cancelled. A run that removes its own job continues, and is recorded when it ends. If another
-        process is about to start the job, the call waits until it has started, for half a second at most. *revision* is
-        that of `update_job`.
+        A run in progress is cancelled. A run that removes its own job continues, and is recorded when it ends. If
+        another process is about to start the job, the call waits until it has started, for half a second at most.
+        *revision* is that of `update_job`.
         """
         check_key(id, namespace)
         return await self._editor.remove(namespace, id, check_count(revision, "revision"))
@@ -523,8 +523,8 @@ class Scheduler(Reading, Overviewing, Steering):
             The names of the handlers that the tenant may use: in jobs that it adds or edits, and in jobs that it
             triggers. None is all of them.
         max_jobs=None
-            How many jobs the namespace may have, whichever processes add them. Disabled and ended jobs count. None is no
-            limit.
+            How many jobs the namespace may have, whichever processes add them. Disabled and ended jobs count. None is
+            no limit.
         max_payload=None
             The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers; also
             of metadata, and of a cursor that it sets. None is no limit.

@@ -64,7 +64,7 @@ class Troubles:
             self.note_outdated(error)
 
     def note_outdated(self, error: StoreOutdatedError) -> None:
-        """Start no more runs, since a newer version has upgraded the store. Runs in progress continue and are recorded."""
+        """Start no more runs, since a newer version has upgraded the store. Runs in progress end and are recorded."""
         if self.outdated is None:
             self.outdated = str(error)
             say(ERROR, "%s This process starts no more runs; those in progress continue", error)

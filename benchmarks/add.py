@@ -1,10 +1,10 @@
 """How many jobs can be added in a second? One at a time, each on record before the next, and in bulk.
 
 The limit is bare `sqlite3` with the rows that scheduler_async writes: two for each job, in a commit of their own, or
-all by `executemany` in one transaction. "One table" is the same with only one of the two rows, for those who find that
-the second one is our own choice. "A thread away" is the same rows as bare, one transaction at a time, by aiosqlite: the
-most that anybody reaches who does not let SQLite block the event loop. How much that is depends on how soon one core
-wakes another: where that takes long, it is less than half of bare.
+all by `executemany` in one transaction. "One table" is the same with only one of the two rows, because the second one
+is our own choice. "A thread away" is the same rows as bare, one transaction at a time, by aiosqlite: the most that a
+program reaches if SQLite must not block the event loop. How much that is depends on how soon one core wakes another:
+where that takes long, it is less than half of bare.
 
     python benchmarks/add.py [--one-at-a-time 1000] [--in-bulk 10000] [--quick] [--repetitions 5] [--out DIRECTORY]
 

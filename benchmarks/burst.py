@@ -2,7 +2,7 @@
 
 Jobs that run once, and jobs that run every hour: most peers delete the former, and write the latter anew. The limit is
 bare `sqlite3`, which makes the same changes to the same rows in batches. Meanwhile a task that wakes every millisecond
-finds out how long the event loop is kept from everybody else: by the wall clock, other programs included, and as time
+finds out how long the event loop is kept from all other tasks: by the wall clock, other programs included, and as time
 that the loop's own thread worked.
 
     python benchmarks/burst.py [--jobs 1000,10000] [--quick] [--repetitions 5] [--out DIRECTORY]

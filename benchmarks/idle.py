@@ -1,7 +1,7 @@
 """What does waiting cost? CPU seconds over a minute in which nothing is due, with many far jobs in the store.
 
-All contestants wait side by side, which disturbs nobody, and each counts the CPU time of its own process from a second
-after its start. The limit is an event loop that sleeps.
+All contestants wait side by side, because that disturbs none of them. Each counts the CPU time of its own process from
+a second after its start. The limit is an event loop that sleeps.
 
     python benchmarks/idle.py [--stored 10000,1000000] [--seconds 60] [--quick] [--repetitions 5] [--out DIRECTORY]
 

@@ -5,7 +5,7 @@ each run; apart from that, the table shows the thread of the event loop and all 
 Bare asyncio has a timer for each job and a task for each run, and keeps no record. Bare `sqlite3` writes the rows that
 scheduler_async writes, on a thread, with one commit for the claim of a run and one for its end.
 
-Who does not fire all of the runs gets a dash.
+A contestant that does not fire all of the runs gets a dash.
 
     python benchmarks/lone.py [--rates 20,100,500,2000] [--seconds 10] [--quick] [--repetitions 5] [--out DIRECTORY]
 

@@ -57,7 +57,7 @@ FAR = timedelta(days=3650)
 # Each peer with what it was quickest with here: processes, and how many jobs one takes at a time or runs at once.
 PEERS = {PGQUEUER: ((1, 1000), (4, 250)), PROCRASTINATE: ((1, 20), (4, 10))}
 
-# Who takes longer than this is measured once.
+# A contestant that takes longer than this is measured once.
 LONG = 20.0  # seconds
 
 # What our store says when all that was due has ended for good, and theirs.
@@ -110,7 +110,7 @@ def measure(race: Race, url: str, options: argparse.Namespace) -> None:
         "idle": lambda: keep(race, "idle", idle(url, options.idle)),
     }
     for name in options.courses.split(","):
-        ask(url, "CHECKPOINT")  # now, and not while somebody is measured
+        ask(url, "CHECKPOINT")  # now, and not during a measurement
         courses[name]()
     tell(race, stored, due)
 
@@ -238,7 +238,7 @@ def steady(url: str, jobs: int, seconds: int) -> Figures:
         sleep_until(anchor + 1 + seconds)
         told = fleet.ask()
         took, work = time.time() - begun_at, cpu_of_server() - work
-        sleep_until(anchor + seconds + 4)  # nothing is left for those who come after
+        sleep_until(anchor + seconds + 4)  # nothing is left for the next contestants
     late = [at - due for node in told for due, at in node["begun"]]
     return {
         **spread_of(late),
@@ -263,7 +263,7 @@ def added(url: str, count: int) -> Figures:
 
 
 def idle(url: str, seconds: int) -> Figures:
-    """Nobody has anything to do."""
+    """Measure what waiting costs: no process has anything to do."""
     with Fleet(OURS, NODES, url) as fleet:
         time.sleep(3)
         fleet.ask()
@@ -406,7 +406,7 @@ def table(race: Race, title: str, sizes: list[Any], columns: dict[str, str]) -> 
 
 
 class Questions:
-    """A connection for those who do not live in an event loop."""
+    """A connection for code outside of an event loop."""
 
     def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()

@@ -51,7 +51,7 @@ async def add_in_bulk(path: Path, count: int) -> tuple[float, float]:
 
 
 def copy_bare(path: Path) -> float:
-    """Rows of jobs per second that SQLite itself takes up: the same rows in the same tables, with nobody deciding."""
+    """Rows of jobs per second that SQLite itself takes up: the same rows in the same tables, without any decisions."""
     source, copy = sqlite3.connect(path), sqlite3.connect(path.with_suffix(".bare.db"), isolation_level=None)
     copy.execute("PRAGMA journal_mode = WAL")
     copy.execute("PRAGMA synchronous = NORMAL")

@@ -18,7 +18,7 @@ from racing.plots import lines
 from racing.races import Lap, Race, difference, options_of, ratio, sizes
 from racing.watching import percentile
 
-# Longer than anybody takes over one job.
+# Longer than any contestant takes for one job.
 GAP = 0.05  # seconds
 
 

@@ -5,7 +5,7 @@ to. What is counted is counted from that log and compared with what the store sa
 
     shared   1, 2, 4 and 8 processes share a file: each occurrence runs once, or a row says why not
     kill     processes are killed at random moments: no one-shot is lost, and what was repeated is on record
-    disk     the disk is full, the file cannot be written, somebody keeps it locked: nothing is lost but time
+    disk     the disk is full, the file is read-only, or another process keeps it locked: only time is lost
     load     ten thousand jobs come due at one instant: limits hold, and the event loop stays free
     clock    the wall clock jumps by a second, an hour, a day, a year, and more: nothing runs twice or waits for it
     freeze   a process stands still for longer than its lease: its runs are taken over, and it writes nothing after that

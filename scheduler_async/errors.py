@@ -16,7 +16,7 @@
     ├── RunNotFoundError           (LookupError)                               .run_id
     ├── BackfillNotFoundError      (LookupError)                               .number
     ├── RunEndedError              (RuntimeError)  nothing to cancel           .run_id
-    ├── RunTimeoutError            (TimeoutError)  the wait was too short      .run_id .timeout
+    ├── RunTimeoutError            (TimeoutError)  the wait was too short      .run_id .timeout .has_begun
     ├── JobAlreadyRunningError     (RuntimeError)                              .job_id .namespace .requested_run
     ├── JobDisabledError           (RuntimeError)  nothing to pause            .job_id .namespace
     ├── JobChangedError            (RuntimeError)  edited in the meantime      .job_id .namespace .revision
@@ -273,14 +273,20 @@ class RunTimeoutError(SchedulerError, TimeoutError):
 
     remedy = "Wait again with wait_for_run(), or end it with cancel_run()."
 
-    def __init__(self, run_id: int, timeout: float) -> None:
-        self.sentence = f"Run {run_id} has not ended within {timeout:g} s, and goes on."
+    def __init__(self, run_id: int, timeout: float, has_begun: bool = True) -> None:
+        """*has_begun* is False for a requested run that no scheduler has taken up."""
+        self.sentence = (
+            f"Run {run_id} has not ended within {timeout:g} s, and continues."
+            if has_begun
+            else f"Run {run_id} has not begun within {timeout:g} s. It waits for a scheduler that has its handler."
+        )
         super().__init__(f"{self.sentence} {self.remedy}")
         self.run_id = run_id
         self.timeout = timeout
+        self.has_begun = has_begun
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.run_id, self.timeout)
+        return type(self), (self.run_id, self.timeout, self.has_begun)
 
 
 class JobAlreadyRunningError(_JobError, RuntimeError):

@@ -213,7 +213,7 @@ class Scheduler(Reading, Overviewing, Steering):
         return register
 
     def remove_handler(self, name: str) -> None:
-        """Forget the handler *name*. Runs in progress go on; its jobs wait until a handler has the name again."""
+        """Forget the handler *name*. Runs in progress continue; its jobs wait until a handler has the name again."""
         self._engine.handlers.remove(check_name(name, "handler"))
 
     def job(
@@ -298,7 +298,7 @@ class Scheduler(Reading, Overviewing, Steering):
         """Start no new runs, let runs in progress finish, and close the store.
 
         Runs have *timeout* to finish, in seconds or as a duration; None is no limit. After that, `stop` raises
-        `SchedulerShutdownError` and the runs go on: call `stop` again, with a longer timeout or with *cancel*, which
+        `SchedulerShutdownError` and the runs continue: call `stop` again, with a longer timeout or with *cancel*, which
         cancels them. With *wait* set to False, `stop` returns at once, and the runs finish in the background.
         """
         seconds = check_timeout(timeout)
@@ -389,10 +389,10 @@ class Scheduler(Reading, Overviewing, Steering):
             What happens to a run whose process died, or whose scheduler stopped before it finished: "rerun" runs the
             occurrence again, "skip" does not.
         max_instances=1
-            How many runs of the job may go on at once, in all processes together.
+            How many runs of the job may be in progress at once, in all processes together.
         overlap="skip"
-            What happens to an occurrence that comes due while that many runs go on: "skip" skips it, "queue" lets one
-            wait for the end of a run, "cancel" cancels the oldest run.
+            What happens to an occurrence that comes due while that many runs are in progress: "skip" skips it, "queue"
+            lets one wait for the end of a run, "cancel" cancels the oldest run.
         misfire_grace=None
             How late a run of this job may start without being a misfire. None is the scheduler's `misfire_grace`.
         catch_up_limit=100
@@ -447,7 +447,7 @@ class Scheduler(Reading, Overviewing, Steering):
 
         The fields are the schedule, the handler, and the options of `add_job`:
         `await scheduler.update_job("daily", timeout="10m", payload={"to": "dev"})`. A changed schedule counts from
-        now. A run in progress goes on as it began. *cursor* sets the JSON value that the next run finds in
+        now. A run in progress continues as it began. *cursor* sets the JSON value that the next run finds in
         `Run.cursor`; None clears it. The cursor of a run in progress does not replace it.
 
         With *revision*, the `Job.revision` that you have read, raise `JobChangedError` if the job was edited since.
@@ -458,9 +458,9 @@ class Scheduler(Reading, Overviewing, Steering):
     async def remove_job(self, id: str, *, namespace: str = "default", revision: int | None = None) -> Job:
         """Remove a job, and return it as it was. `run_log` and `changes` keep its rows for `keep_removed`.
 
-        A run in progress is cancelled. A run that removes its own job goes on, and is recorded when it ends. If another
-        process is about to start the job, the call waits until it has started, for half a second at most. *revision* is
-        that of `update_job`.
+        A run in progress is cancelled. A run that removes its own job continues, and is recorded when it ends. If
+        another process is about to start the job, the call waits until it has started, for half a second at most.
+        *revision* is that of `update_job`.
         """
         check_key(id, namespace)
         return await self._editor.remove(namespace, id, check_count(revision, "revision"))
@@ -473,7 +473,7 @@ class Scheduler(Reading, Overviewing, Steering):
         reason: str | None = None,
         until: str | datetime | timedelta | None = None,
     ) -> Job:
-        """Keep a job from starting until it is resumed. A run in progress goes on.
+        """Keep a job from starting until it is resumed. A run in progress continues.
 
         *reason* is kept with it, for `explain` and for others. With *until*, an instant or a duration such as "2h", the
         job resumes by itself at that time. To pause a paused job again replaces its reason and its end. Raise
@@ -495,7 +495,7 @@ class Scheduler(Reading, Overviewing, Steering):
         return await self._editor.resume(namespace, id)
 
     async def disable_job(self, id: str, *, namespace: str = "default", reason: str = "it was disabled by hand") -> Job:
-        """Take a job out of scheduling until it is resumed. *reason* is kept with it. A run in progress goes on."""
+        """Take a job out of scheduling until it is resumed. *reason* is kept with it. A run in progress continues."""
         check_reason(reason)
         check_key(id, namespace)
         return await self._editor.disable(namespace, id, reason)
@@ -523,8 +523,8 @@ class Scheduler(Reading, Overviewing, Steering):
             The names of the handlers that the tenant may use: in jobs that it adds or edits, and in jobs that it
             triggers. None is all of them.
         max_jobs=None
-            How many jobs the namespace may have. Disabled jobs count. Adding is refused beyond it, whatever process
-            does it. None is no limit.
+            How many jobs the namespace may have, whichever processes add them. Disabled and ended jobs count. None is
+            no limit.
         max_payload=None
             The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers; also
             of metadata, and of a cursor that it sets. None is no limit.

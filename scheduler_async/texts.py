@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import dropwhile
 from traceback import TracebackException
 
 LONGEST = 64 * 1024  # bytes of UTF-8
@@ -52,12 +53,19 @@ def describe_error(error: BaseException) -> str:
     return storable(f"{name}: {message}") if message else name
 
 
-def traceback_of(error: BaseException) -> str:
-    """Return the traceback of an exception as Python prints it, cut at 64 KiB."""
+def traceback_of(error: BaseException, *, below: str | None = None) -> str:
+    """Return the traceback of an exception as Python prints it, cut at 64 KiB.
+
+    It begins with the first call outside of the folder *below*, if there is one.
+    """
     lines: list[str] = []
     room = LONGEST
     try:
-        for line in TracebackException.from_exception(error, compact=True).format():
+        told = TracebackException.from_exception(error, compact=True)
+        if below is not None:
+            calls = list(dropwhile(lambda call: call.filename.startswith(below), told.stack))
+            told.stack[:] = calls or told.stack
+        for line in told.format():
             lines.append(storable(line))
             room -= len(lines[-1])
             if room < 0:

@@ -126,6 +126,19 @@ def test_a_traceback_is_as_python_prints_it() -> None:
     assert lines[-1] == "ValueError: second"
 
 
+def test_a_traceback_can_begin_below_a_folder() -> None:
+    """If all calls are in that folder, none is left out."""
+    try:
+        json.loads("{")
+    except ValueError as error:
+        whole, below, same = (traceback_of(error, below=path) for path in ("/nowhere/", __file__, "/"))
+
+    assert f'File "{__file__}"' in whole
+    assert f'File "{__file__}"' not in below
+    assert f'File "{json.__file__}"' in below
+    assert same == whole
+
+
 def test_a_long_traceback_is_cut() -> None:
     error = ValueError("x" * MEGABYTES)
     error.__cause__ = KeyError("y" * MEGABYTES)

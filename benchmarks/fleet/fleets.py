@@ -56,7 +56,7 @@ class Fleet:
         return [cast(Any, process.stdout).readline().strip() for process in self._processes]
 
     def first_begun(self) -> float:
-        """When the first of their handlers was called. Each says so once; who has had nothing to do says nothing."""
+        """When the first of their handlers was called. Each process reports that once; an idle one reports nothing."""
         for process in self._processes:
             process.terminate()
         said = [cast(Any, process.stdout).read().split() for process in self._processes]

@@ -1,4 +1,4 @@
-"""The races of `benchmarks/`: who takes part, what each is asked, and how the answers are told.
+"""The races of `benchmarks/`: the contestants, the questions, and how the answers are shown.
 
 `python -m racing CONTESTANT COURSE '{"its": "arguments"}'` runs one measurement in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""The limits: the least that could be done for each question, by `loop.call_at` and by `sqlite3` with nobody deciding.
+"""The limits: the least that could be done for each question, by `loop.call_at` and by `sqlite3` without decisions.
 
 Where rows are written, they are the rows that scheduler_async writes, in a file that it filled with far jobs.
 """
@@ -61,7 +61,7 @@ class File:
         return runs
 
     def finish(self, runs: Sequence[tuple[int, int]], next_run_at: int | None) -> None:
-        """One transaction. Who runs no more is disabled."""
+        """Record endings in one transaction. A job without a next run is disabled."""
         now = micros()
         end = ENDED.format(now=now) if next_run_at is None else GOES_ON.format(next_run_at=next_run_at)
         self._db.execute("BEGIN IMMEDIATE")
@@ -247,7 +247,7 @@ class Transactions(sqlite3.Connection):
 
 
 async def add_a_thread_away(path: str, transactions: Sequence[Statements]) -> float:
-    """How long these take through aiosqlite, one way to its thread and back for each, and nobody who decides."""
+    """Measure how long these take through aiosqlite: one way to its thread and back for each, and no decisions."""
     async with aiosqlite.connect(path, isolation_level=None, factory=Transactions) as db:
         await db.execute("PRAGMA synchronous = NORMAL")
         await db.execute("PRAGMA foreign_keys = ON")

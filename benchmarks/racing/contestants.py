@@ -1,4 +1,4 @@
-"""Who takes part, where each of them lives, and how one is sent to do one measurement."""
+"""The contestants: where each of them lives, and how one is sent to do one measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NotMeasuredError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """A module of `racing`, and what it needs. Who needs nothing runs where this runs."""
+    """A module of `racing`, and what it needs. One that needs nothing runs in this environment."""
 
     name: str
     module: str

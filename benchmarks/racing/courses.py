@@ -17,7 +17,7 @@ from racing.watching import Heartbeat, peak_memory, spread_of
 
 Figures = dict[str, object]
 
-# Not due while anybody measures.
+# Not due during any measurement.
 FAR = 10 * 365 * 86_400.0  # seconds
 
 # Between the last preparation and the first due moment: whatever starts up shall be done.
@@ -144,7 +144,7 @@ async def watch_seconds(
     cpu = time.process_time() - cpu
     fired = [(moment, job) for moment, job in arrivals.begun if moment < anchor + seconds]
     await close()
-    # Who is late by more than a second is taken for the next occurrence: then an occurrence is missing instead.
+    # A run that is late by more than a second is taken for the next occurrence: then an occurrence is missing instead.
     lateness = [(moment - anchor - offsets[job]) % 1.0 for moment, job in fired]
     return {"fired": len(fired), "expected": len(offsets) * seconds, "cpu_s": cpu, **spread_of(lateness)}
 
@@ -303,7 +303,7 @@ async def _prepared(
 
 
 async def _adds_per_second(racer: Racer) -> float:
-    """Nobody knows beforehand how long adding takes: a few far jobs tell."""
+    """Measure with a few far jobs how long adding takes, because that is unknown beforehand."""
     far = time.time() + FAR
     begun = time.perf_counter()
     await racer.add_all_at([(f"trial-{number}", far) for number in range(TRIALS)])

@@ -147,7 +147,7 @@ class Race:
         """A store for each of the growing *counts*, up to the one that takes too long."""
         stores: dict[int, Path] = {}
         for count in counts:
-            # Who cannot have so many cannot have more: nobody asks again.
+            # A contestant that cannot hold so many cannot hold more, and is not asked again.
             store = self.filled(contestant, count, due) if len(stores) == counts.index(count) else None
             if store is None:
                 self.found[contestant.name, count] = []
@@ -156,7 +156,7 @@ class Race:
         return stores
 
     def run(self, course: str, laps: Sequence[Lap]) -> None:
-        """Everybody by turns, each time beginning with another. Who fails once is not asked again."""
+        """Let all contestants take turns, each time beginning with another. One that fails is not asked again."""
         out_of_race = set()
         for repetition in range(self.options.repetitions):
             turn = repetition * len(laps) // self.options.repetitions
@@ -174,7 +174,7 @@ class Race:
         self._tell("")
 
     def run_side_by_side(self, course: str, laps: Sequence[Lap]) -> None:
-        """Everybody at the same time, for those who do next to nothing."""
+        """Let all contestants run at the same time, if they do next to nothing."""
         for repetition in range(self.options.repetitions):
             self._tell(f"round {repetition + 1}: all of them, side by side")
             with ThreadPoolExecutor(max_workers=len(laps)) as crew:
@@ -193,7 +193,7 @@ class Race:
             if lap.store is not None:
                 with lap.store.open("rb") as source, path.open("wb") as copy:
                     shutil.copyfileobj(source, copy, 1 << 20)
-                    os.fsync(copy.fileno())  # now, and not while somebody is measured
+                    os.fsync(copy.fileno())  # now, and not during a measurement
             return lap.contestant.send(course, limit=self.options.limit, path=str(path), **lap.arguments)
 
     def median(self, contestant: Contestant, size: Size, figure: str) -> float | None:

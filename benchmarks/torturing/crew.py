@@ -209,7 +209,7 @@ class Crew:
         command = [sys.executable, "-m", "torturing.crew", way or str(self._address), str(self.log.path), terms]
         with self.errors.open("ab") as errors:
             process = subprocess.Popen(command, stderr=errors, cwd=Path(__file__).parents[1])
-        assert process.pid not in self._pids, "a process number was given out again: who is who in the log?"
+        assert process.pid not in self._pids, "a process number was given out again, so the log is ambiguous"
         self._pids.add(process.pid)
         self.alive.append(process)
         return process

@@ -1,4 +1,4 @@
-"""A disk that is full, a file that nobody may write to, and a file that somebody else keeps locked."""
+"""A disk that is full, a file that no process may write to, and a file that another process keeps locked."""
 
 from __future__ import annotations
 
@@ -173,9 +173,10 @@ def full(store: Path) -> Iterator[None]:
 
 
 def immutable(store: Path) -> Iterator[None]:
-    """Writing is not permitted any more, not even to those who have the files open.
+    """Forbid writing, even for processes that have the files open.
 
-    Except to the index of the log, which SQLite maps into memory: there, the kernel kills who writes to it.
+    The index of the log is an exception, because SQLite maps it into memory: the kernel would kill a process that
+    writes to it.
     """
     files = [str(store), f"{store}-wal"]
     subprocess.run(["chattr", "+i", *files], check=True)
@@ -186,7 +187,7 @@ def immutable(store: Path) -> Iterator[None]:
 
 
 def locked(store: Path) -> Iterator[None]:
-    """Somebody begins to write, and takes very long."""
+    """Begin to write in another connection, and take very long."""
     db = sqlite3.connect(store, isolation_level=None, timeout=10)
     db.execute("BEGIN IMMEDIATE")
     try:

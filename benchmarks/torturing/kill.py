@@ -49,8 +49,8 @@ class Aftermath:
 def kill(directory: Path, quick: bool, random: Random, goals: Goals) -> dict[str, object]:
     """Two processes, one of them killed at a random moment and replaced at once, again and again.
 
-    A handler has its effect in the middle of its work. An effect may come twice, since nobody can know how far a killed
-    run came; but then there is a row that says that it was interrupted. One job kills whatever process runs it.
+    A handler has its effect in the middle of its work. An effect may come twice, since it is unknown how far a killed
+    run came; but then a row says that it was interrupted. One job kills each process that runs it.
     """
     wanted, shots = (10, 200) if quick else (200, 2_000)
     left = kill_and_replace(directory / "kill", wanted, shots, random)
@@ -106,7 +106,7 @@ def kill_and_replace(directory: Path, wanted: int, shots: int, random: Random) -
                 crew.start()
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and any(job.status != "disabled" for job in crew.records()[0]):
-            for _ in range(100):  # looking at the store takes a while, and who is gone is to be replaced at once
+            for _ in range(100):  # looking at the store takes a while, and a dead process must be replaced at once
                 by_poison += crew.replace_dead()
                 time.sleep(0.005)
         bad_exits = crew.stop()
@@ -185,7 +185,7 @@ def deaths(left: Aftermath) -> dict[int, int]:
 def recoveries(interrupted: Iterable[RunRow], died: Mapping[int, int], ahead: int) -> tuple[list[float], list[float]]:
     """Milliseconds from each death to the moment its runs were taken up.
 
-    Apart from the others those in which another process died meanwhile: who should have taken them up was gone too.
+    Deaths during which another process died too are listed apart: that process should have taken up the runs.
     """
     calm: list[float] = []
     disturbed: list[float] = []

@@ -20,7 +20,7 @@ LIMIT = 100
 GROUPS = 20
 GROUP_LIMIT = 8
 LONGEST = 0.05  # seconds a handler takes
-# What nobody notices.
+# A shorter block than this goes unnoticed.
 BLOCKED = 50.0  # milliseconds
 
 
@@ -31,7 +31,7 @@ def load(directory: Path, quick: bool, _random: Random, goals: Goals) -> dict[st
     *worked* between two heartbeats, collecting garbage included; how long it took is told as well.
     """
     jobs = 2_000 if quick else 10_000
-    # A process of its own, so that nobody else's objects are there to be collected.
+    # A process of its own, so that there are no other objects to collect.
     command = [sys.executable, "-m", "torturing.load", str(directory / "load.db"), str(jobs)]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True, check=True)
     figures: dict[str, float] = json.loads(done.stdout)

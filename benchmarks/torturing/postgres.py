@@ -57,7 +57,7 @@ LONGER = 2.5 * LEASE
 
 @dataclass
 class Blows:
-    """What was done: who was hit when, and when the server, or the way to it, was there again."""
+    """What was done: which process was hit when, and when the server, or the way to it, was back."""
 
     killed: dict[int, int] = field(default_factory=dict)
     silenced: list[tuple[int, int, int]] = field(default_factory=list)
@@ -157,7 +157,7 @@ def outage(scene: Scene, until: float) -> None:
 
 
 def partition(scene: Scene, until: float) -> None:
-    """One process cannot reach the server, for a moment, or for longer than its lease, and nobody is told."""
+    """One process cannot reach the server, for a moment, or for longer than its lease, and no error tells."""
     while time.monotonic() < until:
         for seconds in (0.25 * LEASE, 1.75 * LEASE):
             scene.partition.cut()
@@ -254,7 +254,7 @@ def suffer(directory: Path, torment: Torment, seconds: float, random: Random, no
             for number in range(25)
         }
         shots = {f"once-{number}": begin + random.randrange(window) for number in range(int(30 * seconds))}
-        # One by one: whoever looks first takes all that is due.
+        # One by one: the first process that looks takes all that is due.
         takes = LONGER if torment in LASTING else LONG
         longs = {f"long-{number}": begin + number * 100_000 for number in range(int(10 * seconds))}
         crew.add(
@@ -308,7 +308,7 @@ def suffer(directory: Path, torment: Torment, seconds: float, random: Random, no
 
 
 def how_long_until_back(blows: Blows, runs: list[Period], rows: list[RunRow], ahead: int) -> list[float]:
-    """Seconds from each blow until others had taken the runs of whom it hit, or from each return until all worked."""
+    """Seconds from each blow until others had taken the runs of the process, or from each return until all worked."""
     backs = []
     hit = [(pid, at, NEVER) for pid, at in blows.killed.items()] + blows.silenced
     for pid, at, until in hit:

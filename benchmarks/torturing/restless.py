@@ -32,7 +32,7 @@ from torturing.postgres import a_server, make_tables
 
 STORES = ("file", "server")
 
-# Nothing is ever left for these to do, or they come to an end by themselves: nobody pauses or removes them.
+# These never have anything left to do, or they end by themselves: the crew does not pause or remove them.
 LASTING = ("every", "once", "moved")
 
 
@@ -56,7 +56,7 @@ def restless(
 
     Meanwhile they call them: `trigger_job()` and `run_pending()` race `stop()`, and jobs are edited, moved, paused and
     removed in the last 50 ms before they are due. Lost is a one-shot that did not end well, wherever it was moved, an
-    occurrence that no row tells of, and a run that somebody was told has begun and that has not. Twice is what ran
+    occurrence that no row tells of, and a run that a caller was told has begun and that has not. Twice is what ran
     again although no row says that it was cut short.
     """
     titles = ["store", "stops", "calls", "edits", "triggers", "due", "run", "merged", "cut short", "twice", "lost"]

@@ -32,7 +32,7 @@ LANES = 2
 # What a handler takes at most that ends by itself.
 LONGEST = 3.0  # seconds
 
-# The handlers that are plain functions. A thread does not know that nobody wants it any more, and goes on to its end.
+# The handlers that are plain functions. A thread does not notice that it is no longer wanted, and runs to its end.
 PLAIN = ("thread", "crowd")
 
 # What the interpreter may need to end, on a machine that is busy with other things.
@@ -104,7 +104,7 @@ def shutdown(directory: Path, quick: bool, random: Random, goals: Goals) -> dict
     """Programs with hundreds of runs per second that are asked to end: in a pass, while they start, once, twice.
 
     They end within the time that was given, silently, and leave nothing to be done by others: each run that began has
-    the outcome that the log tells of, nothing is claimed, and no node is left whose lease somebody had to wait for.
+    the outcome that the log tells of, nothing is claimed, and no node is left whose lease another one had to wait for.
     """
     directory = directory / "shutdown"
     directory.mkdir()
@@ -259,7 +259,7 @@ def end_one(store: Path, log: Log, plan: Plan) -> Shutdown:
 
 
 def is_gone_or_told(process: subprocess.Popen[str]) -> bool:
-    """Whether no signal waits to be delivered any more: the same once more would be lost, whoever it is for."""
+    """Whether no signal waits to be delivered any more: a second one of the same kind would be lost."""
     if process.poll() is None:
         with suppress(OSError):  # not Linux
             lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -281,7 +281,7 @@ def complained(errors: str) -> bool:
 
 
 def what_is_left(store: Path, lines: Sequence[Line]) -> dict[str, int]:
-    """What the file says about the runs that the log tells of, and what nobody has tidied up."""
+    """What the file says about the runs that the log tells of, and what was left behind."""
     with closing(sqlite3.connect(store)) as db:
         rows = db.execute("SELECT job.id, scheduled_for, attempt, outcome FROM run JOIN job USING (uid)").fetchall()
         (claimed,) = db.execute("SELECT COUNT(*) FROM state WHERE activity <> 'idle'").fetchone()

@@ -31,8 +31,8 @@ from torturing.crew import PATIENCE, Crew
 from torturing.restless import STORES, an_address
 
 NODES = 3
-# How long no process lives, when all of them are killed.
-NOBODY = 0.3  # seconds
+# How long no process is alive, after all of them were killed.
+ALL_DEAD = 0.3  # seconds
 # Jobs come due for so much longer than there are kills, so that all have something to do again.
 AFTERWARDS = 2  # seconds
 # Runs of these are asked for, and never cancelled: a cancellation would hide that one is lost.
@@ -170,7 +170,7 @@ async def _kill_and_steer(
         for victim in at_work if everybody else random.sample(at_work, min(len(at_work), 1)):
             killed[victim.pid] = crew.kill(victim)
         if everybody:
-            await asyncio.sleep(NOBODY)
+            await asyncio.sleep(ALL_DEAD)
         for _ in range(NODES - len(crew.alive)):
             crew.start()
     helm.is_over = True

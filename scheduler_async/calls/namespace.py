@@ -182,7 +182,7 @@ class Namespace:
     async def pause_job(
         self, id: str, *, reason: str | None = None, until: str | datetime | timedelta | None = None
     ) -> Job:
-        """Keep a job from starting until it is resumed, or *until* a time. A run in progress goes on."""
+        """Keep a job from starting until it is resumed, or *until* a time. A run in progress continues."""
         return await self._scheduler.pause_job(id, namespace=self.name, reason=reason, until=until)
 
     async def resume_job(self, id: str) -> Job:
@@ -190,7 +190,7 @@ class Namespace:
         return await self._scheduler.resume_job(id, namespace=self.name)
 
     async def disable_job(self, id: str, *, reason: str = "it was disabled by hand") -> Job:
-        """Take a job out of scheduling until it is resumed. *reason* is kept with it. A run in progress goes on."""
+        """Take a job out of scheduling until it is resumed. *reason* is kept with it. A run in progress continues."""
         return await self._scheduler.disable_job(id, namespace=self.name, reason=reason)
 
     # ============================================================ running
@@ -212,7 +212,7 @@ class Namespace:
         return await self._scheduler.run_job(id, namespace=self.name, payload=payload, timeout=timeout)
 
     async def cancel_run(self, run_id: int, *, reason: str | None = None) -> None:
-        """Cancel a run, in whichever process on the store it goes on. See `Scheduler.cancel_run`."""
+        """Cancel a run of any process on the store. See `Scheduler.cancel_run`."""
         await self._check_own(run_id)
         await self._scheduler.cancel_run(run_id, reason=reason)
 

@@ -85,7 +85,7 @@ class Overviewing:
         for all others.
 
         For the following part, pass `Page.next` as *after*, with the same conditions. A search that finds little stops
-        before the page is full: `Page.next` is where it goes on.
+        before the page is full: `Page.next` is where it continues.
         """
         for name, value in (("text", text), ("handler", handler), ("group", group)):
             if value is not None:

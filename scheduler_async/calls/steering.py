@@ -29,7 +29,7 @@ class Steering:
         """Run a job now, whatever its schedule, and return the id of the run as soon as it has begun.
 
         Its schedule and its failure count stay as they are. *payload* replaces that of the job for this run. Raise
-        `JobAlreadyRunningError` if as many runs of the job go on as its `max_instances` allows.
+        `JobAlreadyRunningError` if as many runs of the job are in progress as its `max_instances` allows.
 
         With *anywhere*, any scheduler on the store that has the handler takes up the run, and the id is returned at
         once. The request waits until one does, even across restarts. `wait_for_run` waits for its end, `cancel_run`
@@ -53,7 +53,7 @@ class Steering:
         """Run a job now, wait until it has ended, and return its row of the run log.
 
         It runs here if its handler is here, and otherwise in any process that has it. Past *timeout*, in seconds or as
-        a duration, raise `RunTimeoutError`, a `TimeoutError`; the run goes on. If its process dies, the run is
+        a duration, raise `RunTimeoutError`, a `TimeoutError`; the run continues. If its process dies, the run is
         repeated as `on_interrupt` says, and the row is that of the last attempt.
         """
         check_key(id, namespace)
@@ -67,11 +67,11 @@ class Steering:
         return await run_waits.wait_for(self._engine, run_id, seconds, repeats=True)
 
     async def cancel_run(self, run_id: int, *, reason: str | None = None) -> None:
-        """Cancel a run, in whichever process on the store it goes on.
+        """Cancel a run of any process on the store.
 
         A handler in this process is cancelled at once, one in another process within 2 s. A run that has not begun
         does not begin. The outcome is "cancelled", with *reason* in `RunRow.reason`: it is not a failure, it is not
-        run again, and the schedule goes on. A function in a thread cannot be cancelled: it sees `run.stopping`, and
+        run again, and the schedule continues. A function in a thread cannot be cancelled: it sees `run.stopping`, and
         the run ends when the function returns. Raise `RunNotFoundError` or `RunEndedError` if there is nothing to
         cancel.
         """
@@ -83,7 +83,7 @@ class Steering:
     async def wait_for_run(self, run_id: int, timeout: float | str | timedelta | None = None) -> RunRow:
         """Wait until a run of any process has ended and is recorded, and return its row of the run log.
 
-        Past *timeout*, in seconds or as a duration, raise `RunTimeoutError`, a `TimeoutError`; the run goes on. A run
+        Past *timeout*, in seconds or as a duration, raise `RunTimeoutError`, a `TimeoutError`; the run continues. A run
         whose process died has ended as "interrupted", even if another run repeats it.
         """
         check_run_id(run_id)
@@ -103,7 +103,7 @@ class Steering:
         """Run the regular occurrences of a job from *start*, before *end*, oldest first, and return the backfill.
 
         Any scheduler on the store that has the handler runs them, also after restarts, beside the regular schedule and
-        without changing it. At most *max_concurrent* of them go on at once; they do not count toward `max_instances`.
+        without changing it. At most *max_concurrent* of them run at once; they do not count toward `max_instances`.
         Their `trigger` is "backfill", and `scheduled_for` is the occurrence. Occurrences that have succeeded are left
         out, unless *again*; those that have not come yet are left to the schedule. *payload* replaces that of the job.
 
@@ -130,7 +130,7 @@ class Steering:
         return await backfilling.get(self._engine, number)
 
     async def cancel_backfill(self, number: int) -> Backfill:
-        """Cancel a backfill, and return it. Its runs that go on are cancelled too; one that has ended stays as it is.
+        """Cancel a backfill and its runs in progress, and return it. A backfill that has ended stays as it is.
 
         Raise `BackfillNotFoundError` if there is none with this *number*.
         """

@@ -7,14 +7,20 @@ from collections.abc import Sequence
 
 from scheduler_async.cli.job_names import names_of
 from scheduler_async.cli.long_text import shortened
-from scheduler_async.cli.terminal import HERE, console, laid_out, say
+from scheduler_async.cli.terminal import HERE, console, laid_out, now, say
 from scheduler_async.errors import SchedulerError
 from scheduler_async.jobs.history import Action, ChangeRow
 from scheduler_async.jobs.json_text import Json
+from scheduler_async.jobs.retries import Retry
 from scheduler_async.schedules.base import Schedule
+from scheduler_async.timekeeping import time_format
+from scheduler_async.timekeeping.instants import parse_instant
 
 CHANGES = ("slug", "when", "action", "by", "note")
 LONGEST_VALUE = 60  # characters
+
+# The fields that the action, the reason or the end of a pause tell of.
+TOLD_OTHERWISE = {"status", "disabled_reason", "paused_reason", "paused_until"}
 
 
 def show_changes(rows: Sequence[ChangeRow]) -> None:
@@ -44,10 +50,12 @@ def story_of(row: ChangeRow) -> str:
     parts = [
         told(name, after) if row.action == Action.ADD else f"{name}: {shown(name, row.before.get(name))} → {told_after}"
         for name, after in row.after.items()
-        if (told_after := shown(name, after)) and name not in ("status", "disabled_reason", "paused_reason")
+        if (told_after := shown(name, after)) and name not in TOLD_OTHERWISE
     ]
     if row.action in (Action.PAUSE, Action.RESUME, Action.DISABLE):
         parts = [part for part in parts if not part.startswith("enabled:")]
+    if isinstance(until := row.after.get("paused_until"), str):
+        parts.append(f"until {time_format.absolute(parse_instant(until), now(), HERE)}")
     return "; ".join([*parts, *([] if row.reason is None else [row.reason])])
 
 
@@ -58,9 +66,9 @@ def told(name: str, value: Json) -> str:
 
 def shown(name: str, value: Json) -> str:
     """Return the value of a field for people, cut if it is long."""
-    if name == "schedule" and isinstance(value, dict):
+    if name in ("schedule", "retry") and isinstance(value, dict):
         try:
-            return Schedule.from_json(value).describe(HERE)
+            return Schedule.from_json(value).describe(HERE) if name == "schedule" else Retry.from_json(value).describe()
         except (SchedulerError, TypeError, ValueError):
             pass  # of a newer version, or of another program: shown as it is
     if value is None:

@@ -69,10 +69,12 @@ def explained(job: Job, explanation: Explanation) -> str:
             remedy = f"{command_for('trigger', job.id, job.namespace)} runs it."
         case SkipReason.ENDED:
             remedy = _once_more(job.id, job.namespace)
+        case SkipReason.NO_HANDLER if job.handler == HANDLER:
+            remedy = '"scheduler-async run" starts a scheduler that has it.'
         case SkipReason.NO_HANDLER:
-            remedy = 'Its program has that handler: start it with "scheduler-async run MODULE:SCHEDULER".'
+            remedy = 'Start the program that has it, for example with "scheduler-async run MODULE:SCHEDULER".'
         case SkipReason.UNKNOWN_SCHEDULE:
-            remedy = 'Its program knows it: start it with "scheduler-async run MODULE:SCHEDULER".'
+            remedy = 'Start the program that knows it, for example with "scheduler-async run MODULE:SCHEDULER".'
         case SkipReason.NO_SCHEDULER if job.handler == HANDLER:
             remedy = '"scheduler-async run" starts one, and "scheduler-async cron" makes a single pass.'
         case SkipReason.NO_SCHEDULER:
@@ -94,9 +96,9 @@ def _about_then(job: Job, explanation: Explanation) -> str:
     resume = command_for("resume", job.id, job.namespace)
     match explanation.reason, job.state.phase:
         case SkipReason.PAUSED, Phase.PAUSED:
-            return f"It is paused now. {resume} lets it start again."
+            return f"{resume} lets it start again."
         case SkipReason.DISABLED, Phase.DISABLED:
-            return f"It is disabled now. {resume} enables it."
+            return f"{resume} enables it."
         case SkipReason.MANUAL_ONLY, _:
             return f"{command_for('trigger', job.id, job.namespace)} runs it."
         case _:

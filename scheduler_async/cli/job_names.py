@@ -21,11 +21,14 @@ def name_of(namespace: str, job_id: str) -> str:
 
 
 def names_of(jobs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the names of *jobs*, each a namespace and an id, for one table: "namespace/id" if one needs that."""
+    """Return the names of *jobs*, each a namespace and an id, for one table.
+
+    Beside jobs of other namespaces, "default/a/b" tells an id with a slash from the job "b" of a namespace "a".
+    """
     from scheduler_async.jobs.names import key_of
 
     has_namespaces = any(namespace != DEFAULT_NAMESPACE for namespace, _ in jobs)
-    return [key_of(*job) if has_namespaces else job[1] for job in jobs]
+    return [key_of(*job) if has_namespaces and "/" in job[1] else name_of(*job) for job in jobs]
 
 
 def parts_of_name(name: str) -> tuple[str, str] | None:

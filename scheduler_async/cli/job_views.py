@@ -128,13 +128,15 @@ def show_job(job: Job, explanation: Explanation) -> None:
         "payload": None if job.payload is None else json.dumps(job.payload, ensure_ascii=False),
         "metadata": json.dumps(job.metadata, ensure_ascii=False) if job.metadata else None,
         "enabled": "yes" if job.enabled else "no",
+        "ended": "yes" if job.ended else "no",
         "status": status_of(job),
     }
     if job.handler == HANDLER:
         with suppress(InvalidJobError):  # the payload is not a command, and is shown as it is
             shown = {**_command_shown(job), **shown, "payload": None}
-    moments = [name for name in form if name.endswith(("_at", "_until")) and form[name] is not None]
-    shown |= {name: moment(getattr(job, name)) for name in moments}
+    moments = {name: getattr(job, name) for name in form if name.endswith(("_at", "_until"))}
+    moments["next_run_at"] = after_pause(job).next_run_at
+    shown |= {name: None if at is None else moment(at) for name, at in moments.items()}
     screen = console()
     screen.print(_fields({name: value for name, value in shown.items() if value is not None}, screen.width))
     screen.print()

@@ -39,8 +39,8 @@ ARGUMENTS = {
     "command": "A shell command, in quotes.",
     "expression": "A schedule such as '0 9 * * *', '@daily', 'every 5m' or '2026-06-15T09:00'.",
     "run_id": "The id of a run, as log, run and status show it.",
-    "start": "The start of the period, such as 2026-06-01 or 2026-06-01T00:00Z.",
-    "end": "The end of the period. A run at this time is not included.",
+    "start": "The start of the period: 2026-06-01, 2026-06-01T00:00Z, yesterday, or 7d (ago).",
+    "end": "The end of the period, in the same forms. A run at this time is not included.",
     "target": "The scheduler of a program, with its handlers and its store.",
     "source": "The store to copy from: a path or a URL.",
     "destination": "The store to copy to: a path or a URL. A missing file is created.",
@@ -176,7 +176,11 @@ DelayOption = Annotated[
 ]
 AtOption = Annotated[
     str | None,
-    typer.Option("--at", metavar="TIME", help="Run once at a time such as 2026-06-15T09:00, or with a Z in UTC."),
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Run once at a time: 2026-06-15T09:00, 'tomorrow 9:00', 18:00 (the next), or 2h (from now).",
+    ),
 ]
 ExpressionTzOption = Annotated[
     str | None,
@@ -189,6 +193,12 @@ ReadersTzOption = Annotated[
         metavar="ZONE",
         help="The time zone of WHEN, and of the times that are shown. Default: the system's.",
         autocompletion=zones,
+    ),
+]
+PeriodTzOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tz", metavar="ZONE", help="The time zone of FROM and TO. Default: the system's.", autocompletion=zones
     ),
 ]
 WhenTzOption = Annotated[
@@ -256,7 +266,10 @@ GraceOption = Annotated[
 InstancesOption = Annotated[
     int | None,
     typer.Option(
-        "--max-instances", metavar="N", click_type=WholeNumber(1), help="How many runs may go on at once. Default: 1"
+        "--max-instances",
+        metavar="N",
+        click_type=WholeNumber(1),
+        help="How many runs may be in progress at once. Default: 1",
     ),
 ]
 OverlapOption = Annotated[
@@ -264,7 +277,7 @@ OverlapOption = Annotated[
     typer.Option(
         "--overlap",
         click_type=one_of(OVERLAPS),
-        help="What to do when the next time comes and that many go on. Default: skip",
+        help="What to do when the next time comes and that many are in progress. Default: skip",
     ),
 ]
 MaxRunsOption = Annotated[
@@ -275,10 +288,10 @@ PayloadOption = Annotated[
     typer.Option("--payload", metavar="JSON", help="Data for the command, which finds it in $SCHEDULER_ASYNC_PAYLOAD."),
 ]
 TriggerPayloadOption = Annotated[
-    str | None, typer.Option("--payload", metavar="JSON", help="The payload of this run, instead of the job's own.")
+    str | None, typer.Option("--payload", metavar="JSON", help="The payload to run with, instead of the job's own.")
 ]
 AnywhereOption = Annotated[
-    bool, typer.Option("--anywhere", help="Let any running scheduler that has the handler run it, and follow it.")
+    bool, typer.Option("--anywhere", help="Run the job in any scheduler that has its handler, and follow the run.")
 ]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group of jobs that share a limit.")]
 CwdOption = Annotated[
@@ -376,18 +389,20 @@ def moment_of(text: str, tz: str | None) -> Schedule:
     """Return a one-shot schedule. A time without an offset is in the zone *tz*, or in that of the system."""
     from scheduler_async import At
 
-    return At(instant_of(text, tz))
+    return At(instant_of(text, tz, "--at", ahead=True))
 
 
-def instant_of(text: str, tz: str | None) -> datetime:
-    """Return a time. Without an offset, it is in the zone *tz*, or in that of the system."""
+def instant_of(text: str, tz: str | None, option: str, *, ahead: bool = False) -> datetime:
+    """Return the time that was passed with *option*. Without an offset, it is in the zone *tz*, or in the system's.
+
+    An ISO 8601 text may be any time. Other texts are read as `moment_given` does.
+    """
     from datetime import UTC, datetime
 
     try:
         parsed = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        why = "" if "isoformat" in str(error) else f": {error}"
-        misused(f"{text!r} is not a time{why}. Write 2026-06-15T09:00 for local time, or 2026-06-15T09:00Z for UTC.")
+    except ValueError:
+        return moment_given(text, option, zone_of(tz), ahead=ahead)
     if parsed.tzinfo is not None:
         return parsed
     there = parsed.replace(tzinfo=zone_of(tz))

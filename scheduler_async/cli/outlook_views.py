@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from scheduler_async.cli.job_views import names_of_jobs
+from scheduler_async.cli.program_rules import RETRIES_UNKNOWN
 from scheduler_async.cli.safe_text import Text
 from scheduler_async.cli.tables import Cell, Row
 from scheduler_async.cli.terminal import HERE, coloured, console, laid_out, now, print_line, say
@@ -51,12 +52,14 @@ def show_preview(upcoming: Sequence[Upcoming], window: timedelta) -> None:
         say(f"The timeline shows the first {MANY_JOBS} of {len(keys):,} jobs. The table has them all.")
     screen.print()
     screen.print(runs_table(upcoming) if len(upcoming) <= MANY_RUNS else summary_table(upcoming))
+    if any(RETRIES_UNKNOWN in one.warnings for one in upcoming):
+        say('Retries "-": the program of the job decides how often it is retried.')
 
 
 def runs_table(upcoming: Sequence[Upcoming]) -> RenderableType:
     """Return a table with a line for each run."""
     rows = [
-        (one.at, name, coloured(one.job.priority), _left(one), "; ".join(one.warnings))
+        (one.at, name, coloured(one.job.priority), _left(one), _warnings([one]))
         for name, one in zip(names_of_jobs([one.job for one in upcoming]), upcoming, strict=True)
     ]
     return laid_out(("at", "slug", "priority", "retries_left", "warnings"), rows)
@@ -71,11 +74,16 @@ def summary_table(upcoming: Sequence[Upcoming]) -> RenderableType:
     names = names_of_jobs([runs[0].job for runs in by_job.values()])
     for name, runs in zip(names, by_job.values(), strict=True):
         first, last = runs[0], runs[-1]
-        warnings = dict.fromkeys(warning for one in runs for warning in one.warnings)
         until: Cell = last.at if len(runs) > 1 else "-"
         priority = coloured(first.job.priority)
-        rows.append((name, str(len(runs)), first.at, until, priority, _left(first), "; ".join(warnings)))
+        rows.append((name, str(len(runs)), first.at, until, priority, _left(first), _warnings(runs)))
     return laid_out(("slug", "runs", "first", "last", "priority", "retries_left", "warnings"), rows)
+
+
+def _warnings(runs: Sequence[Upcoming]) -> str:
+    """Return the warnings of *runs*, each once, without the one that stands below the table."""
+    found = dict.fromkeys(warning for one in runs for warning in one.warnings)
+    return "; ".join(warning for warning in found if warning != RETRIES_UNKNOWN)
 
 
 def _left(one: Upcoming) -> str:

@@ -61,18 +61,19 @@ def as_far_as_known(upcoming: Sequence[Upcoming], due: Sequence[Job], now: Micro
     """Return *upcoming* without the assumptions that default rules make about a program; *due* are the jobs due *now*.
 
     A late run that the program may skip is included. It carries a warning, and so does the first run of a job that
-    the program may retry.
+    the program may retry. The handler of a program is never registered here, so that is not worth a warning.
     """
     found, warned = [], set()
     for one in _with_late_runs(upcoming, due, now):
-        if not is_retried_by_program(one.job):
-            found.append(one)
-            continue
-        warnings = [warning for warning in one.warnings if warning != LAST_CHANCE]
-        if one.job.key not in warned:
-            warnings.append(RETRIES_UNKNOWN)
-            warned.add(one.job.key)
-        found.append(Upcoming(job=one.job, at=one.at, retries_left=None, warnings=tuple(warnings)))
+        job, left = one.job, one.retries_left
+        warnings = [warning for warning in one.warnings if warning != explaining.no_handler_here(job)]
+        if is_retried_by_program(job):
+            left = None
+            warnings = [warning for warning in warnings if warning != LAST_CHANCE]
+            if job.key not in warned:
+                warnings.append(RETRIES_UNKNOWN)
+                warned.add(job.key)
+        found.append(Upcoming(job=job, at=one.at, retries_left=left, warnings=tuple(warnings)))
     return found
 
 

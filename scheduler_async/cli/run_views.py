@@ -10,7 +10,7 @@ from scheduler_async.cli.job_names import name_of, names_of
 from scheduler_async.cli.long_text import SHORT_TEXT, shortened
 from scheduler_async.cli.printing import lines_of
 from scheduler_async.cli.safe_text import AnyText, Text
-from scheduler_async.cli.tables import fitting
+from scheduler_async.cli.tables import NARROW_PROSE, fitting
 from scheduler_async.cli.terminal import (
     HERE,
     coloured,
@@ -43,7 +43,8 @@ class RunLines:
         """Make room for *runs*, each with the name of its job, and for usual ones unless these *are_all*."""
         known = [cells_of(*run) for run in runs]
         usual = [] if are_all else [tuple(map(Text, USUAL_RUN))]
-        self._columns = fitting(LOG, [*known, *usual], width_of(sys.stdout))
+        rows, width = [*known, *usual], width_of(sys.stdout)
+        self._columns = fitting(LOG, rows, width) or fitting(LOG, rows, width, longest_word=NARROW_PROSE)
         self._has_header = False
 
     def print(self, name: str, row: RunRow, *texts: str | None) -> None:

@@ -53,7 +53,7 @@ async def request(engine: Engine, namespace: str, id: str, payload_json: str | N
 
 
 async def cancel(engine: Engine, run_id: int, reason: str | None) -> None:
-    """Cancel a run, in whichever process it goes on. The request survives the death of that process."""
+    """Cancel a run of any process. The request survives the death of that process."""
     await engine.ready()
     session, setting = engine.session, engine.setting
     active = session.runner.find(run_id)

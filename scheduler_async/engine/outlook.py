@@ -12,9 +12,11 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from scheduler_async.engine.engine import Engine
 from scheduler_async.jobs.answers import Explanation, Upcoming
-from scheduler_async.jobs.enums import SkipReason, Status
+from scheduler_async.jobs.enums import Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.history import ChangeRow
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules import explaining, order, past
@@ -24,7 +26,7 @@ from scheduler_async.rules.successors import predecessor_of
 from scheduler_async.rules.terms import Room
 from scheduler_async.schedules.next_runs import Occurrence, following
 from scheduler_async.stores.liveness import may_live, span_of
-from scheduler_async.stores.messages import ChangeFilter, JobFilter, NodeStatus
+from scheduler_async.stores.messages import ChangeFilter, JobFilter, NodeStatus, RunFilter
 from scheduler_async.timekeeping.instants import LAST, Micros, from_micros, to_micros
 
 # An explanation of the past looks at so many changes of the job. Triggers and cancellations do not count.
@@ -52,8 +54,10 @@ class Outlook:
 
     async def explain(self, job: Job, zone: tzinfo) -> Explanation:
         """Return why *job* is not running now; moments are shown on the clocks of *zone*."""
-        room = await self._room_for(job)
-        return await self._about(job, partial(explaining.explain, job, self._clock.micros(), room, self._rules, zone))
+        room, now = await self._room_for(job), self._clock.micros()
+        if await self._is_requested(job):
+            job = job.with_state(replace(job.state, next_run_at=now))
+        return await self._about(job, partial(explaining.explain, job, now, room, self._rules, zone))
 
     async def explain_at(self, job: Job, at: Micros, zone: tzinfo) -> Explanation:
         """Return what became of *job* at *at*, or what will."""
@@ -207,6 +211,14 @@ class Outlook:
         for key, rate in self._limits.group_rates.of(group_key(job.namespace, job.group)):
             moments.append(await self._ask(self._store.rate_free_at(key, rate, now)))
         return max(moments) if max(moments) > now else None
+
+    async def _is_requested(self, job: Job) -> bool:
+        """Return whether a triggered run of a job that has no time of its own waits for a scheduler to take it up."""
+        state = job.state
+        if state.next_run_at is not None or state.phase is not Phase.ACTIVE or state.activity is not Status.IDLE:
+            return False
+        newest = RunFilter(namespace=job.namespace, id=job.id, trigger=Trigger.MANUAL, limit=1)
+        return any(row.outcome is None and row.node is None for row in await self._ask(self._store.list_runs(newest)))
 
     async def _has_predecessor(self, job: Job) -> bool:
         name = predecessor_of(job)

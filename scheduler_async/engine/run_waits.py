@@ -1,4 +1,4 @@
-"""Waits for the end of a run, in whichever process it goes on."""
+"""Waits for the end of a run of any process."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Wait:
                 continue
             if row.outcome is not None:
                 return row
-            self._check_patience()
+            self._check_patience(has_begun=row.node is not None)
             if runner.stopping.is_set() or not self._session.is_open:
                 raise SchedulerStoppingError
             if self._ended is None or self._ended.is_set():
@@ -113,9 +113,9 @@ class _Wait:
                 return other.id
         return None
 
-    def _check_patience(self) -> None:
+    def _check_patience(self, *, has_begun: bool = True) -> None:
         if self._timeout is not None and self._expired.is_set():
-            raise RunTimeoutError(self._run, self._timeout)
+            raise RunTimeoutError(self._run, self._timeout, has_begun)
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object], timeout: float | None = None) -> None:

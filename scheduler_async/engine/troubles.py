@@ -64,10 +64,10 @@ class Troubles:
             self.note_outdated(error)
 
     def note_outdated(self, error: StoreOutdatedError) -> None:
-        """Start no more runs, since a newer version has upgraded the store. Runs in progress go on and are recorded."""
+        """Start no more runs, since a newer version has upgraded the store. Runs in progress end and are recorded."""
         if self.outdated is None:
             self.outdated = str(error)
-            say(ERROR, "%s This process starts no more runs; those in progress go on", error)
+            say(ERROR, "%s This process starts no more runs; those in progress continue", error)
             self._announce(EventKind.STORE_FAILED, self.outdated)
 
     def _announce(self, kind: EventKind, reason: str | None) -> None:

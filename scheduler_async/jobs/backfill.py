@@ -9,7 +9,7 @@ from scheduler_async.jobs.json_forms import Form, form_of
 
 
 class BackfillState(StrEnum):
-    """Whether a backfill goes on."""
+    """Whether a backfill continues, has ended, or was cancelled."""
 
     RUNNING = "running"
     DONE = "done"

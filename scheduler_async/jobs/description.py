@@ -41,7 +41,7 @@ class Description(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def has_instances(self) -> bool:
-        """Whether several runs of the job may go on at once, or take over from one another.
+        """Whether several runs of the job may be in progress at once, or take over from one another.
 
         A job that runs after another one has one run at a time: what ends during a run causes one more run.
         """
@@ -134,12 +134,12 @@ class Described:
 
     @property
     def max_instances(self) -> int:
-        """How many runs of the job may go on at once, in all processes together."""
+        """How many runs of the job may be in progress at once, in all processes together."""
         return self.description.policy.max_instances
 
     @property
     def overlap(self) -> Overlap:
-        """The policy for an occurrence that comes due while as many runs go on as may."""
+        """The policy for an occurrence that comes due while as many runs are in progress as may be."""
         return self.description.policy.overlap
 
     @property

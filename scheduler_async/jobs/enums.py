@@ -66,7 +66,7 @@ class Misfire(StrEnum):
 
 
 class Overlap(StrEnum):
-    """The policy for an occurrence that comes due while as many runs of the job go on as may.
+    """The policy for an occurrence that comes due while as many runs of the job are in progress as may be.
 
     Skip it, let one wait for the end of a run, or cancel the oldest run.
     """

@@ -128,6 +128,8 @@ class Retry:
                 f'delays must be a list of durations such as ["30s", "5m"], not {quoted(delays)}.', "retry"
             )
         steps = tuple(parse_interval(delay) for delay in delays)
+        if not steps:
+            raise InvalidJobError('delays must contain at least one duration, such as ["30s", "5m"].', "retry")
         return cls(kind=RetryKind.BACKOFF, delays=steps, disable_after=_count(disable_after, "disable_after"))
 
     @classmethod

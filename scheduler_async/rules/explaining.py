@@ -230,7 +230,7 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
     if not job.schedule.is_known:
         warnings.append(job.schedule.describe())
     elif not room.has_handler:
-        warnings.append(f"no handler {quoted(job.handler)} is registered here")
+        warnings.append(no_handler_here(job))
     if state.next_run_at is None or (state.next_run_at <= now and state.activity is not Status.IDLE):  # running
         following = next_regular(job, now)
     elif state.next_run_at <= now:
@@ -250,7 +250,7 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
         following = next_regular(job, state.next_run_at)
     else:
         return
-    for number, at in enumerate(_regular_from(job, following), 1):
+    for number, at in enumerate(_regular_from(job, following), 2):  # the first run is listed above
         if at > until:
             break
         is_cut = number == MAX_UPCOMING
@@ -258,6 +258,11 @@ def _upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) ->
         yield Upcoming(job=job, at=from_micros(at), retries_left=left, warnings=(*_notes(job, at), *cut))
         if is_cut:
             break
+
+
+def no_handler_here(job: Job) -> str:
+    """Return the warning in a preview that this process does not have the handler of *job*."""
+    return f"no handler {quoted(job.handler)} is registered here"
 
 
 def _notes(job: Job, at: Micros) -> tuple[str, ...]:

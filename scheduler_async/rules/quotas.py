@@ -57,7 +57,7 @@ class Quota(Struct, frozen=True, kw_only=True):
             jobs = "1 job" if self.max_jobs == 1 else f"{self.max_jobs:,} jobs"
             raise QuotaError(
                 f"Namespace {quoted(self.namespace)} may have at most {jobs}; adding {added:,} would exceed that. "
-                "Remove jobs that are no longer needed. Disabled jobs count.",
+                "Remove jobs that are no longer needed: disabled and ended jobs count.",
                 self.namespace,
                 "max_jobs",
             )

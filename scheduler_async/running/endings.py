@@ -6,8 +6,10 @@ A JSON value that a handler returned is the result of the run. Other values are 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeGuard
 
 from scheduler_async.errors import InvalidJobError, PayloadError
@@ -16,6 +18,9 @@ from scheduler_async.jobs.json_text import to_small_json_text
 from scheduler_async.jobs.result import Result
 from scheduler_async.jobs.run import Ending
 from scheduler_async.texts import describe_error, message_of, name_of_class, storable, traceback_of
+
+# Where the calls are that lead to a handler.
+_HERE = f"{Path(__file__).parent}{os.sep}"
 
 # How most runs end.
 SUCCESS = Ending(outcome=Outcome.SUCCESS)
@@ -50,8 +55,11 @@ def ending_of_exception(error: BaseException) -> Ending:
 
 
 def traceback_for_record(error: BaseException | None) -> str | None:
-    """Return where a handler failed; None if it did not, or was not called because its payload is wrong."""
-    return None if error is None or issubclass(type(error), PayloadError) else traceback_of(error)
+    """Return where a handler failed; None if it did not, or was not called because its payload is wrong.
+
+    The traceback begins with the call of the handler: the calls before it are the same for every run.
+    """
+    return None if error is None or issubclass(type(error), PayloadError) else traceback_of(error, below=_HERE)
 
 
 def can_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:

@@ -115,7 +115,9 @@ def _parse(interval: str, *, stored: bool = False) -> timedelta:
         _refuse(interval, f"Missing time unit. {_FORMAT}")
     units = _STORED_UNITS if stored else _UNITS
     if unit not in units:
-        _refuse(interval, f"Invalid time unit {quoted(unit)}. Valid units are: {', '.join(_UNITS)}")
+        if unit.strip() in units:
+            _refuse(interval, f"Leave out the space. {_FORMAT}")
+        _refuse(interval, f"Invalid time unit {quoted(unit.strip())}. Valid units are: {', '.join(_UNITS)}")
     if int(number) == 0:
         _refuse(interval, "Zero interval is not allowed")
     try:

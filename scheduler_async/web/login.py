@@ -21,7 +21,7 @@ async def log_in(visit: Visit) -> Response:
         return Response()
     if login.has_logged_in(request.cookies):  # a restored tab, or a second click
         return visit.redirect(visit.links.root, HTTPStatus.SEE_OTHER)
-    if "prefetch" in request.headers.get("sec-purpose", ""):  # the browser asks again when somebody wants the page
+    if "prefetch" in request.headers.get("sec-purpose", ""):  # the browser asks again when a person opens the page
         return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
     session = login.redeem(visit.query.get("key", ""))
     if session is None:

@@ -51,7 +51,20 @@ def test_a_failed_backfill_is_a_failure(here: Path) -> None:
     done = call(here, "backfill", "report", "2026-01-05T00:00Z", "2026-01-05T02:00Z")
 
     assert done.code == 1
-    assert done.out == "Backfill 1 of report: 0 of 2 done, 2 failed.\n"
+    assert done.out.splitlines() == [
+        "Backfill 1 of report: 0 of 2 done, 2 failed.",
+        '"scheduler-async log report --failed" shows why.',
+    ]
+
+
+def test_the_period_of_a_backfill_may_be_relative(here: Path) -> None:
+    well(here, "add", "report", "true", "--cron", "0 0 * * *", "--tz", "UTC")
+
+    done = well(here, "backfill", "report", "yesterday", "today", "--tz", "UTC", "--json").json
+    refused = call(here, "backfill", "report", "today", "yesterday")
+
+    assert done["total"] >= 1
+    assert (refused.code, refused.err) == (2, 'Error: FROM must be before TO, but "today" is not before "yesterday".\n')
 
 
 def test_a_backfill_can_be_left_to_running_schedulers(here: Path) -> None:

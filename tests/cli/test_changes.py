@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+
 import pytest
 
-from scheduler_async import Action, ChangeRow, Every, Manual
+from scheduler_async import Action, ChangeRow, Every, Manual, Retry
 from scheduler_async.cli import change_views
 from scheduler_async.cli.ownership import acting_as_user
 from scheduler_async.jobs.history import current_actor
@@ -33,12 +35,22 @@ def row(action: str, before: object = None, after: object = None, **more: object
             'schedule: {"kind": "lunar"} → only when triggered',
         ),
         pytest.param(row("pause", {"status": "idle"}, {"status": "paused"}), ""),
+        pytest.param(
+            row("pause", {}, {"paused_until": "2020-06-15T09:00:00Z"}, reason="it moves"),
+            "until 2020-06-15 09:00 UTC; it moves",
+        ),
+        pytest.param(row("resume", {"paused_until": "2020-06-15T09:00:00Z"}, {"paused_until": None}), ""),
+        pytest.param(
+            row("edit", {"retry": Retry.none().to_json()}, {"retry": Retry.in_window(2).to_json()}),
+            "retry: no retries → 2 retries before the next regular time",
+        ),
         pytest.param(row("disable", {"enabled": True}, {"enabled": False}, reason="enough"), "enough"),
         pytest.param(row("remove"), ""),
     ],
     ids=lambda value: value.action if isinstance(value, ChangeRow) else "",
 )
-def test_what_changed_is_told_in_a_few_words(change: ChangeRow, story: str) -> None:
+def test_what_changed_is_told_in_a_few_words(change: ChangeRow, story: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_views, "HERE", UTC)
     assert change_views.story_of(change) == story
 
 

@@ -376,8 +376,10 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
         pytest.param(["add", "x", " "], 2, "command must be a shell command", id="blank command"),
         pytest.param(["add", "x", "y", "--cron", "61 * * * *"], 2, "61 is out of range", id="cron"),
         pytest.param(["add", "x", "y", "--every", "5"], 2, "Missing time unit", id="interval"),
-        pytest.param(["add", "x", "y", "--at", "soon"], 2, "'soon' is not a time. Write ", id="moment"),
-        pytest.param(["add", "x", "y", "--at", "2026-13-01"], 2, "is not a time: month", id="no such month"),
+        pytest.param(["add", "x", "y", "--at", "soon"], 2, 'Cannot read "soon" as the time of --at', id="moment"),
+        pytest.param(
+            ["add", "x", "y", "--at", "2026-13-01"], 2, "as the time of --at: month must be", id="no such month"
+        ),
         pytest.param(
             ["add", "x", "y", "--cron", "@daily", "--every", "1h"],
             2,
@@ -415,7 +417,7 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
         pytest.param(
             ["trigger", "foreign"],
             2,
-            "Pass --app with the program that has its handler elsewhere",
+            'Pass --app with the program that has its handler "elsewhere"',
             id="trigger what others handle",
         ),
         pytest.param(["explain", "gone"], 1, 'Job "gone" not found', id="explain what is not there"),
@@ -426,7 +428,9 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
         pytest.param(["log", "gone"], 1, 'Job "gone" not found', id="log of what is not there"),
         pytest.param(["list", "--status", "odd"], 2, "not one of 'idle', 'queued', 'running'", id="status"),
         pytest.param(["list", "--watch"], 2, "--watch needs a terminal", id="watched by a program"),
-        pytest.param(["cron", "--app", "json:loads", "--jobs", "2"], 2, "leave out --jobs", id="two limits"),
+        pytest.param(
+            ["cron", "--app", "json:loads", "--jobs", "2"], 2, "--jobs does not apply to json:loads", id="two limits"
+        ),
         pytest.param(["preview", "--window", "soon"], 2, "Invalid interval", id="window"),
         pytest.param(["next", "* * *"], 2, "Cannot read", id="next of nonsense"),
         pytest.param(["run", "nothing:at"], 1, "Cannot load nothing:at: ModuleNotFoundError", id="no such module"),

@@ -107,20 +107,22 @@ def test_a_reason_of_the_past_has_a_remedy_only_if_it_still_holds(job: Job) -> N
     paused = pause(job, to_micros(NOON)).job
 
     assert explained(job, then) == 'Job "a" was paused.'
-    assert explained(paused, then).endswith('It is paused now. "scheduler-async resume a" lets it start again.')
+    assert explained(paused, then).endswith('was paused. "scheduler-async resume a" lets it start again.')
 
 
+@pytest.mark.parametrize("reason", [SkipReason.NO_SCHEDULER, SkipReason.NO_HANDLER])
 @pytest.mark.parametrize(
     ("handler", "command"),
     [
-        pytest.param("command", '"scheduler-async run" starts one', id="a command"),
+        pytest.param("command", '"scheduler-async run" starts', id="a command"),
         pytest.param("mine", "MODULE:", id="else"),
     ],
 )
-def test_without_a_scheduler_the_command_that_starts_one_is_named(handler: str, command: str) -> None:
+def test_without_a_scheduler_the_command_that_starts_one_is_named(
+    handler: str, command: str, reason: SkipReason
+) -> None:
+    """A program that runs on the store does not run commands."""
     job = add(JobSpec(Manual(), handler=handler), id="a", handler=handler, now=0)
-    explanation = Explanation(
-        reason=SkipReason.NO_SCHEDULER, until=None, sentence='Job "a" is due.', remedy="Start one."
-    )
+    explanation = Explanation(reason=reason, until=None, sentence='Job "a" is due.', remedy="Start one.")
 
     assert command in explained(job, explanation)

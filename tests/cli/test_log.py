@@ -11,7 +11,7 @@ import pytest
 
 from scheduler_async import Manual, Scheduler
 from scheduler_async.testing import VirtualClock
-from tests.cli.test_commands import call, here, prepared, well
+from tests.cli.test_commands import call, here, on_terminal, prepared, well, without_colours
 
 __all__ = ["here", "prepared"]  # fixtures
 pytestmark = [
@@ -78,6 +78,23 @@ def test_a_traceback_is_shown_below_its_run(filled: Path) -> None:
     assert [row["result"] for row in well(filled, "log", "--json").json] == [{"half": 1}, None, {"half": -1}]
 
 
+async def test_a_long_word_leaves_the_log_a_table(tmp_path: Path) -> None:
+    """As in an error that names a file or a key. Without columns, the log has no header."""
+    async with Scheduler(tmp_path / "scheduler.db") as scheduler:
+
+        @scheduler.handler("fetch")
+        async def fetch() -> None:
+            raise KeyError("customer" * 10)
+
+        await scheduler.add_job(Manual(), handler="fetch", id="import-customers")
+        await scheduler.run_job("import-customers")
+
+    lines = without_colours(on_terminal(tmp_path, "log", columns=80)).splitlines()
+
+    assert lines[0].split() == ["run", "when", "slug", "trigger", "outcome", "took", "message"]
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -87,7 +104,7 @@ def test_a_traceback_is_shown_below_its_run(filled: Path) -> None:
         (["--since", "1h", "--until", "2h"], "since must not be later than until"),
         (["--since", "1h", "--tz", "Europe/Stokholm"], "Stokholm"),
         (["--before", "x"], "x"),
-        (["--follow", "--until", "1h"], "--follow goes on with new runs"),
+        (["--follow", "--until", "1h"], "--follow continues with new runs"),
     ],
 )
 def test_what_the_log_cannot_be_asked_for(filled: Path, options: list[str], sentence: str) -> None:

@@ -48,6 +48,20 @@ def test_a_pause_has_a_reason_and_an_end(here: Path) -> None:
     assert "note" not in well(here, "list").out.splitlines()[0].split()
 
 
+def test_a_paused_job_is_shown_with_its_next_run_after_the_pause(here: Path) -> None:
+    """As `list` shows it."""
+    well(here, "add", "backup", "true", "--cron", "0 3 * * *", "--tz", "UTC")
+
+    well(here, "pause", "backup", "--until", "2099-06-15T18:00")
+    paused = well(here, "show", "backup").out
+    well(here, "pause", "backup")
+    without_end = well(here, "show", "backup").out
+
+    assert re.search(r"^next_run_at +in .*, 2099-06-16 05:00 CEST$", paused, re.MULTILINE)
+    assert "next_run_at" not in without_end
+    assert re.search("^ended +no$", paused, re.MULTILINE)
+
+
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_a_reason_is_read_whole_and_leaves_the_table_a_table(columns: int, here: Path) -> None:
     for slug in ("backup", "other"):
@@ -61,6 +75,13 @@ def test_a_reason_is_read_whole_and_leaves_the_table_a_table(columns: int, here:
     assert all(word in seen for word in words.split())
     assert columns == 160 or words in " ".join(seen.split())
     assert seen.startswith("slug ") is (columns > 40)
+
+
+@pytest.mark.parametrize("at", ["2h", "18:00", "tomorrow 9:00"])
+def test_a_one_shot_takes_a_time_as_a_pause_does(at: str, here: Path) -> None:
+    job = well(here, "add", "lunch", "true", "--at", at, "--json").json
+
+    assert job["created_at"] < job["next_run_at"] == job["schedule"]["at"]
 
 
 @pytest.mark.parametrize("until", ["2h", "18:00", "tomorrow 9:00"])

@@ -87,6 +87,10 @@ def test_a_preview_does_not_guess_how_often_a_program_retries(here: Path) -> Non
     assert first["own"]["retries_left"] == 1
     assert LAST_CHANCE in first["own"]["warnings"]
     assert RETRIES_UNKNOWN not in first["own"]["warnings"] + first["command"]["warnings"]
+    assert not any("is registered here" in warning for line in first.values() for warning in line["warnings"])
+    shown = well(here, "preview").out
+    assert RETRIES_UNKNOWN not in shown.replace(shown.splitlines()[-1], "")
+    assert shown.splitlines()[-1] == 'Retries "-": the program of the job decides how often it is retried.'
 
 
 def test_a_preview_shows_a_late_run_that_the_program_may_skip(here: Path) -> None:

@@ -128,7 +128,10 @@ def test_a_request_waits_until_a_service_is_there(service: Path) -> None:
     assert refused.code == 2
     assert "or --anywhere to run it in a scheduler that is running" in refused.err
     assert "waiting" in waiting
-    assert (process.returncode, err) == (130, 'Error: Run 1 goes on. "scheduler-async cancel 1" ends it.\n')
+    assert (process.returncode, err) == (
+        130,
+        'Error: Run 1 still waits for a scheduler that can run it. "scheduler-async cancel 1" cancels it.\n',
+    )
     assert summary == "1 task executed (1 success)\n"
 
 

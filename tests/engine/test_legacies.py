@@ -78,7 +78,21 @@ async def test_a_failure_keeps_its_traceback(scheduler: Scheduler, worker: Worke
     assert row.traceback.startswith("Traceback (most recent call last):")
     assert row.traceback.endswith("ValueError: no")
     assert "raise self.answer" in row.traceback
+    assert row.traceback.splitlines()[1].endswith("in __call__")  # of the worker: no call of the scheduler comes first
     assert (listed.traceback, row.claimed_at) == (None, NOON)
+
+
+async def test_the_traceback_of_a_function_in_a_thread_begins_with_the_function(scheduler: Scheduler) -> None:
+    @scheduler.handler("divide")
+    def divide() -> float:
+        return 1 / 0
+
+    await scheduler.add_job(Manual(), handler="divide", id="a")
+
+    row = await row_of(scheduler, (await scheduler.run_job("a")).id)
+
+    assert row.traceback is not None
+    assert row.traceback.splitlines()[1].endswith("in divide")
 
 
 @pytest.mark.parametrize(

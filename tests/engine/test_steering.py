@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from scheduler_async import (
+    After,
     At,
     EventKind,
     Every,
@@ -25,8 +26,11 @@ from scheduler_async import (
     RunEndedError,
     RunNotFoundError,
     RunRow,
+    RunTimeoutError,
+    Schedule,
     Scheduler,
     SchedulerStoppingError,
+    SkipReason,
     StoreError,
 )
 from scheduler_async.engine import run_waits
@@ -521,8 +525,11 @@ async def test_the_timeout_of_a_wait_passes_by_the_clock(
     await clock.advance("1s")
 
     assert not early
-    with pytest.raises(TimeoutError, match=f"Run {run} has not ended within 60 s, and goes on"):
+    with pytest.raises(RunTimeoutError) as refused:
         await asyncio.wait_for(waiting, PATIENCE)
+    assert refused.value.has_begun is is_here
+    words = "ended within 60 s, and continues." if is_here else "begun within 60 s. It waits for a scheduler"
+    assert str(refused.value).startswith(f"Run {run} has not {words}")
     with pytest.raises(TimeoutError):
         await scheduler.wait_for_run(run, timeout=0)
     worker.go.set()
@@ -536,9 +543,40 @@ async def test_the_timeout_of_a_wait_passes_even_if_a_virtual_clock_stands_still
     await scheduler.add_job(Manual(), handler="work", id="a")
 
     async with asyncio.timeout(PATIENCE):
-        with pytest.raises(TimeoutError, match="goes on"):
+        with pytest.raises(TimeoutError, match="continues"):
             await scheduler.run_job("a", timeout=0.01)
     worker.go.set()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "before"),
+    [
+        pytest.param(Manual(), SkipReason.MANUAL_ONLY, id="manual"),
+        pytest.param(After("b"), SkipReason.NO_HANDLER, id="after another job"),
+    ],
+)
+async def test_a_run_that_no_scheduler_has_taken_up_is_explained(
+    scheduler: Scheduler, schedule: Schedule, before: SkipReason
+) -> None:
+    """The caller who triggered it wants to know why nothing happens."""
+    await scheduler.add_job(schedule, handler="elsewhere", id="a")
+    untouched = await scheduler.explain("a")
+    run = await scheduler.trigger_job("a", anywhere=True)
+
+    waiting = await scheduler.explain("a")
+    await scheduler.cancel_run(run)
+    withdrawn = await scheduler.explain("a")
+
+    assert untouched.reason is withdrawn.reason is before
+    assert waiting.reason is SkipReason.NO_HANDLER
+    assert waiting.sentence == 'Job "a" is due, but no running scheduler has its handler "elsewhere".'
+
+
+async def test_a_run_that_waits_for_any_scheduler_is_explained(idle: Scheduler) -> None:
+    await idle.add_job(Manual(), handler="work", id="a")
+    await idle.trigger_job("a", anywhere=True)
+
+    assert (await idle.explain("a")).sentence == 'Job "a" is due, but no scheduler is running.'
 
 
 async def test_a_job_is_run_without_the_loop(idle: Scheduler) -> None:

@@ -239,7 +239,7 @@ def test_a_bad_json_form_is_refused(form: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        pytest.param(lambda: Retry.backoff([]), InvalidJobError, "needs delays", id="no delays"),
+        pytest.param(lambda: Retry.backoff([]), InvalidJobError, "at least one duration", id="no delays"),
         pytest.param(lambda: Retry.backoff("30s"), InvalidJobError, "list of durations", id="one text"),
         pytest.param(lambda: Retry.backoff(5), InvalidJobError, "list of durations", id="a number"),  # type: ignore[arg-type]
         pytest.param(lambda: Retry.backoff(["soon"]), IntervalParseError, "Missing number", id="a bad delay"),

@@ -273,7 +273,7 @@ def test_a_preview_warns_of_a_postponed_run_and_of_the_last_straw() -> None:
 
 def test_a_preview_is_limited_in_length() -> None:
     lines = preview(a_job(Every("1s")), NOON, DAY)
-    assert len(lines) == MAX_UPCOMING + 1
+    assert len(lines) == MAX_UPCOMING
     assert [warnings for _, warnings in lines[:-1] if warnings] == []
     assert lines[-1][1] == ("and so on: the preview lists at most 1,000 runs of a job",)
 

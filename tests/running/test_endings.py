@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from anyio import to_thread
 
 from scheduler_async import At, Every, JobSpec, Outcome, Result, Retry, Run, Scheduler, SQLiteStore, StoreError
 from scheduler_async.jobs.run import Ending
@@ -472,6 +472,6 @@ async def test_the_exception_of_a_thread_is_let_go_of(
 
     await scheduler.add_job(At(NOON), handler="thread", id="a")
     await clock.advance()
-    await asyncio.sleep(0)
+    await to_thread.run_sync(int)  # in the same thread, which has let go of it by then
 
     assert gone == ["gone"]

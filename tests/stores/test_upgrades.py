@@ -328,7 +328,7 @@ async def test_a_scheduler_of_an_older_version_lets_its_runs_end_and_starts_noth
     assert kinds.count(EventKind.STORE_FAILED) == 1
     errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
-    assert errors[0].endswith("This process starts no more runs; those in progress go on")
+    assert errors[0].endswith("This process starts no more runs; those in progress continue")
 
 
 @pytest.mark.usefixtures("leases_in_virtual_time")

@@ -15,10 +15,10 @@ from scheduler_async.cli.options import (
     AppOption,
     JsonOption,
     NamespaceOption,
+    PeriodTzOption,
     SlugArgument,
     StoreOption,
     TriggerPayloadOption,
-    WhenTzOption,
     WholeNumber,
     instant_of,
     payload_of,
@@ -36,31 +36,35 @@ def backfill(
     start: Annotated[str, typer.Argument(metavar="FROM")],
     end: Annotated[str, typer.Argument(metavar="TO")],
     jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", click_type=WholeNumber(1), help="How many run at once. Default: 1")
+        int, typer.Option("--jobs", metavar="N", click_type=WholeNumber(1), help="How many run at once.")
     ] = 1,
     again: Annotated[bool, typer.Option("--again", help="Run those that have succeeded, too.")] = False,
     payload: TriggerPayloadOption = None,
     anywhere: Annotated[
         bool, typer.Option("--anywhere", help="Leave it to the running schedulers, and do not wait.")
     ] = False,
-    tz: WhenTzOption = None,
+    tz: PeriodTzOption = None,
     target: AppOption = None,
     namespace: NamespaceOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the regular times of a job from FROM, before TO, oldest first, and show how far it is.
+    """Run the regular times of a job from FROM, before TO, oldest first, and show the progress.
 
     Times that have succeeded are left out. The job runs in this process; running schedulers take part. The schedule of
     the job does not change.
     """
     from scheduler_async.cli import live, terminal
+    from scheduler_async.cli.error_text import command_for
     from scheduler_async.cli.ownership import acting_as_user
     from scheduler_async.command import HANDLER
     from scheduler_async.engine.single_pass import SinglePass
+    from scheduler_async.errors import quoted
 
     zone = unless_none(tz)
-    first, last = instant_of(start, zone), instant_of(end, zone)
+    first, last = instant_of(start, zone, "FROM"), instant_of(end, zone, "TO")
+    if first >= last:
+        misused(f'FROM must be before TO, but "{start}" is not before "{end}".')
     given = payload_of(payload)
     options = {} if target else {"max_concurrent": jobs}
 
@@ -70,7 +74,7 @@ def backfill(
             if target is None and job.handler != HANDLER and not anywhere:
                 misused(
                     f'Job "{slug}" does not run a command. Pass --app with the program that has its handler '
-                    f"{job.handler}, or --anywhere to leave it to the schedulers that are running."
+                    f"{quoted(job.handler)}, or --anywhere to leave it to the schedulers that are running."
                 )
             value = given if payload is None or job.handler != HANDLER else {**job.payload, "payload": given}
             with acting_as_user():
@@ -93,6 +97,8 @@ def backfill(
         terminal.say(f"Backfill {found.number}: {found.total} to run. The running schedulers run them.")
     else:
         terminal.say(f"{found}.")
+        if found.failed:
+            terminal.say(f"{command_for('log', found.job_id, found.namespace, '--failed')} shows why.")
     if was_interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.failed:

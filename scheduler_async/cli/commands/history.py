@@ -30,7 +30,7 @@ def changes(
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="TIME", help='Only changes since then: "2h" ago, or a time such as 2026-06-15T09:00Z.'
+            "--since", metavar="TIME", help="Only changes since a time: 2026-06-15T09:00, yesterday, or 2h (ago)."
         ),
     ] = None,
     limit: Annotated[

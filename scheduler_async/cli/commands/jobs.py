@@ -253,7 +253,7 @@ def pause(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pause a job until it is resumed, or until a time. A run in progress goes on.
+    """Pause a job until it is resumed, or until a time. A run in progress continues.
 
     To change the reason or the end, pause the job again.
     """

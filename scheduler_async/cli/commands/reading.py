@@ -116,7 +116,7 @@ def explain(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain why a job is not running right now, or what became of it at another time."""
+    """Explain why a job is not running right now, or what happened to it at another time."""
     from scheduler_async.calls import json_output
     from scheduler_async.cli import job_views
     from scheduler_async.cli.error_text import explained
@@ -133,7 +133,7 @@ def explain(
 async def explained_job(
     slug: str, namespace: str | None, store: str | None, at: datetime | None = None, zone: tzinfo | None = None
 ) -> tuple[Job, Explanation]:
-    """Return a job, and why it is not running; or what became of it *at* another time."""
+    """Return a job, and why it is not running; or what happened to it *at* another time."""
     async with open_scheduler(store) as scheduler:
         job = await find(scheduler, slug, namespace)
         explanation = await scheduler.explain(job.id, at=at, namespace=job.namespace, zone=zone or zone_of(None))
@@ -147,10 +147,12 @@ def log(
     ] = 20,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only runs since a time such as 2026-06-15T09:00, or 2h ago: 2h."),
+        typer.Option(
+            "--since", metavar="TIME", help="Only runs since a time: 2026-06-15T09:00, yesterday, or 2h (ago)."
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Only runs until a time, or some time ago.")
+        str | None, typer.Option("--until", metavar="TIME", help="Only runs until a time, in the same forms.")
     ] = None,
     before: Annotated[
         int | None,
@@ -170,7 +172,7 @@ def log(
     from scheduler_async.cli import run_views
 
     if follow and (until is not None or before is not None):
-        misused("--follow goes on with new runs. It does not go with --until and --before.")
+        misused("--follow continues with new runs, so it cannot be combined with --until and --before.")
     if tz is not None:
         from scheduler_async.timekeeping.zones import check_zone
 

@@ -60,7 +60,7 @@ def trigger(
     from scheduler_async.cli.ownership import acting_as_user
     from scheduler_async.cli.run_following import follow_run
     from scheduler_async.command import HANDLER
-    from scheduler_async.errors import SchedulerStoppingError
+    from scheduler_async.errors import SchedulerStoppingError, quoted
 
     given = payload_of(payload)
 
@@ -70,7 +70,7 @@ def trigger(
             if target is None and job.handler != HANDLER and not anywhere:
                 misused(
                     f'Job "{slug}" does not run a command. Pass --app with the program that has its handler '
-                    f"{job.handler}, or --anywhere to run it in a scheduler that is running."
+                    f"{quoted(job.handler)}, or --anywhere to run it in a scheduler that is running."
                 )
             value = given if payload is None or job.handler != HANDLER else {**job.payload, "payload": given}
             number = 0
@@ -88,8 +88,11 @@ def trigger(
             except SchedulerStoppingError:
                 if not number:
                     raise
-                # A signal came, and the run goes on elsewhere.
-                put_error(f'Run {number} goes on. "scheduler-async cancel {number}" ends it.')
+                # A signal came. The run continues elsewhere, or waits for a scheduler.
+                found = await scheduler.get_run(number)
+                has_begun = found is None or found.node is not None
+                doing = "continues" if has_begun else "still waits for a scheduler that can run it"
+                put_error(f'Run {number} {doing}. "scheduler-async cancel {number}" cancels it.')
                 raise typer.Exit(INTERRUPTED) from None
             return row, await scheduler.run_output(number) if as_json else None, was_interrupted
 
@@ -147,7 +150,7 @@ def run(
 ) -> None:
     """Run jobs when they are due, until SIGTERM or SIGINT. A second signal cancels the runs in progress.
 
-    Without --jobs, all jobs that are due run at the same time.
+    Without --jobs, all jobs that are due run at the same time. The scheduler of a program has its own limit.
     """
     from scheduler_async import SchedulerShutdownError
     from scheduler_async.cli import live
@@ -177,7 +180,7 @@ def run(
 def check_limit(target: str | None, jobs: int | None) -> None:
     """Refuse --jobs for the scheduler of a program."""
     if target is not None and jobs is not None:
-        misused(f"{target} has its own limit: leave out --jobs.")
+        misused(f"--jobs does not apply to {target}. Set max_concurrent in the program instead.")
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ def cancel(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel a run, in whichever process it goes on. It is not run again; its schedule goes on."""
+    """Cancel a run of any process. It is not run again; the schedule of its job continues."""
     from scheduler_async.calls import json_output
     from scheduler_async.cli import run_views, terminal
     from scheduler_async.cli.run_following import ended_soon

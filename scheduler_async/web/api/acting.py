@@ -60,7 +60,7 @@ async def run(visit: Visit) -> Response:
 
 
 async def cancel(visit: Visit) -> Response:
-    """Cancel a run, in whichever process it goes on."""
+    """Cancel a run of any process."""
     number = parameters.run_number(visit)
     await operations.cancel(visit, number, **_options(parameters.body(visit, ("reason",))))
     return await _accepted(visit, number)

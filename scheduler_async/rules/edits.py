@@ -18,8 +18,10 @@ from scheduler_async.jobs.spec import SPEC_FIELDS, JobSpec
 from scheduler_async.jobs.unreadable import reason_of
 from scheduler_async.rules.missed import jittered, next_regular, passed_over
 from scheduler_async.rules.next_run import (
+    awaits_its_end,
     disabled,
     failing_schedule,
+    has_run_enough,
     owed_ending,
     owes_since_its_claim,
     uncounted,
@@ -136,12 +138,12 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
 def _recounted(job: Job, now: Micros) -> tuple[JobState, tuple[Skip, ...]]:
     """Return the state of a *job* with another `max_runs`, and its rows: it may have ended now, or no longer."""
     state = job.state
-    has_run_enough = job.max_runs is not None and state.occurrences_run >= job.max_runs
+    is_over = has_run_enough(job, state)
     if state.activity is not Status.IDLE or state.retry_of is not None:
         return state, ()  # the ending of the run decides
-    if has_run_enough and state.phase is not Phase.DISABLED:
+    if is_over and state.phase is not Phase.DISABLED:
         return with_next_run(job, state, None, now), uncounted(job, now, SkipReason.ENDED)
-    if state.disabled_reason == ENDED and not has_run_enough:
+    if state.disabled_reason == ENDED and not is_over:
         revived = replace(state, phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None, counted_until=None)
         return with_next_run(job, revived, next_regular(job, now), now), uncounted(job, now, SkipReason.ENDED)
     return state, ()
@@ -173,7 +175,7 @@ def resume(job: Job, now: Micros) -> Transition:
         interruptions=0,
         retry_count=0,
         period_start=None,
-        counted_until=_counted_when_active(state, now),
+        counted_until=_counted_when_active(job, now),
         paused_reason=None,
         paused_until=None,
     )
@@ -198,9 +200,11 @@ def resume(job: Job, now: Micros) -> Transition:
         owed = owed_ending(state)
         is_owed = owed is not None and (not was_away or owed > now)
         return Transition(job.with_state(with_next_run(job, fresh, owed if is_owed else None, now)), skips)
-    following = next_regular(job, now)
+    following = None if has_run_enough(job, state) else next_regular(job, now)
     if following is None and state.retry_of is not None:  # retry the last occurrence; all others have their rows
-        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now, regular_at=None)), skips)
+        since = now if has_run_enough(job, state) else fresh.counted_until
+        retried = replace(fresh, next_run_at=state.next_run_at or now, regular_at=None, counted_until=since)
+        return Transition(job.with_state(retried), skips)
     if not was_away:
         skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
     return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)
@@ -217,9 +221,10 @@ def resume_if_it_computes(job: Job, now: Micros) -> Transition:
         return Transition(job.with_state(state), _known(job, now, SkipReason.BACKOFF), EventKind.DISABLED)
 
 
-def _counted_when_active(state: JobState, now: Micros) -> Micros | None:
+def _counted_when_active(job: Job, now: Micros) -> Micros | None:
     """Return until when the occurrences of a job that becomes active *now* have their rows, if a run needs to know."""
-    if state.activity is Status.IDLE:
+    state = job.state
+    if state.activity is Status.IDLE and not awaits_its_end(job, state):
         return None
     return state.counted_until if state.phase is Phase.ACTIVE else now
 

@@ -199,6 +199,8 @@ class Ledger:
         owed = state.regular_at if state.retry_of is not None or state.regular_at is not None else state.next_run_at
         if owed is not None:
             return owed
+        if state.counted_until is not None and state.retry_of is not None:
+            return state.counted_until + 1  # only a retry is left, and its end gives a row to the others
         if self.run is None:
             return self.now + 1  # it has ended, or fails for good with its last occurrence
         return max(self.run.claimed_at, state.counted_until or 0) + 1
@@ -218,7 +220,8 @@ def test_whatever_is_done_to_a_job_each_occurrence_has_run_or_has_its_row_once(
         assert (state.activity is Status.IDLE) == (ledger.run is None)
         assert (state.counted_until is not None) >= (state.phase is not Phase.ACTIVE)
         if state.phase is Phase.ACTIVE and ledger.run is None:
-            assert state.counted_until is None
+            assert state.counted_until is None or state.occurrences_run == policy["max_runs"]
+        assert policy["max_runs"] is None or state.occurrences_run <= policy["max_runs"]
         if state.phase is Phase.DISABLED and ledger.run is None:
             assert (state.next_run_at, state.regular_at) == (None, None)
 

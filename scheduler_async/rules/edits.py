@@ -161,9 +161,13 @@ def pause(job: Job, now: Micros, reason: str | None = None, until: Micros | None
     return Transition(job.with_state(state), skips)
 
 
-def resume(job: Job, now: Micros) -> Transition:
-    """Resume a job with its failure count cleared. Occurrences during the pause do not count as missed."""
+def resume(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transition:
+    """Resume a job with its failure count cleared. Occurrences during the pause do not count as missed.
+
+    *away_until* is the last moment of the pause; None means *now*.
+    """
     state = job.state
+    last = now if away_until is None else away_until
     if state.disabled_reason == ENDED:
         raise JobEndedError(job.id, job.namespace)
     fresh = replace(
@@ -175,7 +179,7 @@ def resume(job: Job, now: Micros) -> Transition:
         interruptions=0,
         retry_count=0,
         period_start=None,
-        counted_until=_counted_when_active(job, now),
+        counted_until=_counted_when_active(job, last),
         paused_reason=None,
         paused_until=None,
     )
@@ -184,7 +188,7 @@ def resume(job: Job, now: Micros) -> Transition:
         at = jittered(job, job.schedule.first_micros(now))
         return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or at)))
     was_away = state.phase is not Phase.ACTIVE
-    skips = uncounted(job, now, SkipReason.BACKOFF) if was_away else ()
+    skips = uncounted(job, last, SkipReason.BACKOFF) if was_away else ()
     if owes_since_its_claim(job):
         return Transition(job.with_state(fresh), skips)  # the ending of the run in progress sets the next run
     if state.owed_until is not None and state.regular_at is not None:
@@ -193,16 +197,16 @@ def resume(job: Job, now: Micros) -> Transition:
         planned = state.regular_at or state.next_run_at or now
         return Transition(job.with_state(with_next_run(job, fresh, max(planned, now), now)))
     is_paused = state.phase is Phase.PAUSED
-    was_not_missed = is_paused and (state.next_run_at or 0) > now
+    was_not_missed = is_paused and (state.next_run_at or 0) > last
     if state.regular_at is None and (not was_away or was_not_missed):
         return Transition(job.with_state(fresh), skips)
     if job.schedule.follows_runs:
         owed = owed_ending(state)
-        is_owed = owed is not None and (not was_away or owed > now)
+        is_owed = owed is not None and (not was_away or owed > last)
         return Transition(job.with_state(with_next_run(job, fresh, owed if is_owed else None, now)), skips)
-    following = None if has_run_enough(job, state) else next_regular(job, now)
+    following = None if has_run_enough(job, state) else next_regular(job, last)
     if following is None and state.retry_of is not None:  # retry the last occurrence; all others have their rows
-        since = now if has_run_enough(job, state) else fresh.counted_until
+        since = last if has_run_enough(job, state) else fresh.counted_until
         retried = replace(fresh, next_run_at=state.next_run_at or now, regular_at=None, counted_until=since)
         return Transition(job.with_state(retried), skips)
     if not was_away:
@@ -210,10 +214,17 @@ def resume(job: Job, now: Micros) -> Transition:
     return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)
 
 
-def resume_if_it_computes(job: Job, now: Micros) -> Transition:
+def end_pause(job: Job) -> Transition:
+    """Resume a job at the end of its pause. An occurrence at that very time runs."""
+    until = job.state.paused_until
+    assert until is not None
+    return resume_if_it_computes(job, until, away_until=until - 1)
+
+
+def resume_if_it_computes(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transition:
     """Resume a job as `resume` does. If its schedule fails, disable it with the reason: it could not run."""
     try:
-        return replace(resume(job, now), kind=EventKind.RESUMED)
+        return replace(resume(job, now, away_until=away_until), kind=EventKind.RESUMED)
     except JobEndedError:
         raise
     except Exception as error:  # the schedule is not ours

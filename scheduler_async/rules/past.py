@@ -325,7 +325,7 @@ class _Telling:
         state = self._job.state
         is_away = state.phase is not Phase.ACTIVE and not self._then.is_other_schedule
         returns_at = state.paused_until
-        if is_away and occurrence > (state.counted_until or 0) and (returns_at is None or occurrence <= returns_at):
+        if is_away and occurrence > (state.counted_until or 0) and (returns_at is None or occurrence < returns_at):
             verb = "will still be" if occurrence > self._now else "was"
             if state.disabled_reason == ENDED:
                 return self._ended()

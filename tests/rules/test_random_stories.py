@@ -16,6 +16,7 @@ from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules.claiming import CLAIMED_FIELDS, claim_manually
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.finishing import after_run
+from scheduler_async.stores.decisions import resumed_by_itself
 from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros
 from tests.rules.stories import (
     CANCELLED,
@@ -114,6 +115,7 @@ DEEDS = st.lists(
                 "end",
                 "trigger",
                 "pause",
+                "pause for a while",
                 "resume",
                 "resume",
                 "disable",
@@ -144,8 +146,12 @@ class Ledger:
         later = self.now + seconds * SECOND
         if self.run is not None:
             self.runs.append((self.now, later))
-        if self.story.job.state.phase is not Phase.ACTIVE:
-            self.away.append((self.now, later))
+        state = self.story.job.state
+        until = later if state.paused_until is None else min(later, state.paused_until)
+        if state.phase is not Phase.ACTIVE:
+            self.away.append((self.now, until))
+        if until == state.paused_until:  # which may be noticed only later
+            self.story.change(resumed_by_itself(self.story.job, later))
         self.now = later
 
     def do(self, deed: str, schedule: Schedule, ending: Ending) -> None:
@@ -163,6 +169,8 @@ class Ledger:
             self.run = None
         elif deed == "pause":
             story.change(pause(story.job, now))
+        elif deed == "pause for a while":
+            story.change(pause(story.job, now, until=now + 2 * MINUTE))
         elif deed == "disable":
             story.change(disable(story.job, "enough", now))
         elif deed == "resume" and state.disabled_reason != ENDED:

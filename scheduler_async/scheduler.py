@@ -476,8 +476,8 @@ class Scheduler(Reading, Overviewing, Steering):
         """Keep a job from starting until it is resumed. A run in progress continues.
 
         *reason* is kept with it, for `explain` and for others. With *until*, an instant or a duration such as "2h", the
-        job resumes by itself at that time. To pause a paused job again replaces its reason and its end. Raise
-        `JobDisabledError` if the job is disabled: it does not start anyway.
+        job resumes by itself at that time, and an occurrence at that very time runs. To pause a paused job again
+        replaces its reason and its end. Raise `JobDisabledError` if the job is disabled: it does not start anyway.
         """
         check_key(id, namespace)
         if reason is not None:

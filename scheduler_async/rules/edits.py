@@ -18,8 +18,10 @@ from scheduler_async.jobs.spec import SPEC_FIELDS, JobSpec
 from scheduler_async.jobs.unreadable import reason_of
 from scheduler_async.rules.missed import jittered, next_regular, passed_over
 from scheduler_async.rules.next_run import (
+    awaits_its_end,
     disabled,
     failing_schedule,
+    has_run_enough,
     owed_ending,
     owes_since_its_claim,
     uncounted,
@@ -136,12 +138,12 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
 def _recounted(job: Job, now: Micros) -> tuple[JobState, tuple[Skip, ...]]:
     """Return the state of a *job* with another `max_runs`, and its rows: it may have ended now, or no longer."""
     state = job.state
-    has_run_enough = job.max_runs is not None and state.occurrences_run >= job.max_runs
+    is_over = has_run_enough(job, state)
     if state.activity is not Status.IDLE or state.retry_of is not None:
         return state, ()  # the ending of the run decides
-    if has_run_enough and state.phase is not Phase.DISABLED:
+    if is_over and state.phase is not Phase.DISABLED:
         return with_next_run(job, state, None, now), uncounted(job, now, SkipReason.ENDED)
-    if state.disabled_reason == ENDED and not has_run_enough:
+    if state.disabled_reason == ENDED and not is_over:
         revived = replace(state, phase=Phase.ACTIVE, disabled_reason=None, disabled_at=None, counted_until=None)
         return with_next_run(job, revived, next_regular(job, now), now), uncounted(job, now, SkipReason.ENDED)
     return state, ()
@@ -159,9 +161,13 @@ def pause(job: Job, now: Micros, reason: str | None = None, until: Micros | None
     return Transition(job.with_state(state), skips)
 
 
-def resume(job: Job, now: Micros) -> Transition:
-    """Resume a job with its failure count cleared. Occurrences during the pause do not count as missed."""
+def resume(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transition:
+    """Resume a job with its failure count cleared. Occurrences during the pause do not count as missed.
+
+    *away_until* is the last moment of the pause; None means *now*.
+    """
     state = job.state
+    last = now if away_until is None else away_until
     if state.disabled_reason == ENDED:
         raise JobEndedError(job.id, job.namespace)
     fresh = replace(
@@ -173,7 +179,7 @@ def resume(job: Job, now: Micros) -> Transition:
         interruptions=0,
         retry_count=0,
         period_start=None,
-        counted_until=_counted_when_active(state, now),
+        counted_until=_counted_when_active(job, last),
         paused_reason=None,
         paused_until=None,
     )
@@ -182,7 +188,7 @@ def resume(job: Job, now: Micros) -> Transition:
         at = jittered(job, job.schedule.first_micros(now))
         return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or at)))
     was_away = state.phase is not Phase.ACTIVE
-    skips = uncounted(job, now, SkipReason.BACKOFF) if was_away else ()
+    skips = uncounted(job, last, SkipReason.BACKOFF) if was_away else ()
     if owes_since_its_claim(job):
         return Transition(job.with_state(fresh), skips)  # the ending of the run in progress sets the next run
     if state.owed_until is not None and state.regular_at is not None:
@@ -191,25 +197,34 @@ def resume(job: Job, now: Micros) -> Transition:
         planned = state.regular_at or state.next_run_at or now
         return Transition(job.with_state(with_next_run(job, fresh, max(planned, now), now)))
     is_paused = state.phase is Phase.PAUSED
-    was_not_missed = is_paused and (state.next_run_at or 0) > now
+    was_not_missed = is_paused and (state.next_run_at or 0) > last
     if state.regular_at is None and (not was_away or was_not_missed):
         return Transition(job.with_state(fresh), skips)
     if job.schedule.follows_runs:
         owed = owed_ending(state)
-        is_owed = owed is not None and (not was_away or owed > now)
+        is_owed = owed is not None and (not was_away or owed > last)
         return Transition(job.with_state(with_next_run(job, fresh, owed if is_owed else None, now)), skips)
-    following = next_regular(job, now)
+    following = None if has_run_enough(job, state) else next_regular(job, last)
     if following is None and state.retry_of is not None:  # retry the last occurrence; all others have their rows
-        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now, regular_at=None)), skips)
+        since = last if has_run_enough(job, state) else fresh.counted_until
+        retried = replace(fresh, next_run_at=state.next_run_at or now, regular_at=None, counted_until=since)
+        return Transition(job.with_state(retried), skips)
     if not was_away:
         skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
     return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)
 
 
-def resume_if_it_computes(job: Job, now: Micros) -> Transition:
+def end_pause(job: Job) -> Transition:
+    """Resume a job at the end of its pause. An occurrence at that very time runs."""
+    until = job.state.paused_until
+    assert until is not None
+    return resume_if_it_computes(job, until, away_until=until - 1)
+
+
+def resume_if_it_computes(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transition:
     """Resume a job as `resume` does. If its schedule fails, disable it with the reason: it could not run."""
     try:
-        return replace(resume(job, now), kind=EventKind.RESUMED)
+        return replace(resume(job, now, away_until=away_until), kind=EventKind.RESUMED)
     except JobEndedError:
         raise
     except Exception as error:  # the schedule is not ours
@@ -217,9 +232,10 @@ def resume_if_it_computes(job: Job, now: Micros) -> Transition:
         return Transition(job.with_state(state), _known(job, now, SkipReason.BACKOFF), EventKind.DISABLED)
 
 
-def _counted_when_active(state: JobState, now: Micros) -> Micros | None:
+def _counted_when_active(job: Job, now: Micros) -> Micros | None:
     """Return until when the occurrences of a job that becomes active *now* have their rows, if a run needs to know."""
-    if state.activity is Status.IDLE:
+    state = job.state
+    if state.activity is Status.IDLE and not awaits_its_end(job, state):
         return None
     return state.counted_until if state.phase is Phase.ACTIVE else now
 

@@ -14,7 +14,7 @@ from scheduler_async.jobs.enums import ENDED, Phase, SkipReason, Status
 from scheduler_async.jobs.job import Job
 from scheduler_async.rules import instances
 from scheduler_async.rules.claiming import claim
-from scheduler_async.rules.edits import resume_if_it_computes
+from scheduler_async.rules.edits import end_pause
 from scheduler_async.rules.missed import count_between, next_regular
 from scheduler_async.rules.next_run import failing_schedule, retry_policy
 from scheduler_async.rules.plans import has_room
@@ -196,9 +196,7 @@ def after_pause(job: Job) -> Job:
     state = job.state
     if state.phase is not Phase.PAUSED:
         return job
-    if state.paused_until is None:
-        return job.with_state(replace(state, next_run_at=None))
-    return resume_if_it_computes(job, state.paused_until).job
+    return job.with_state(replace(state, next_run_at=None)) if state.paused_until is None else end_pause(job).job
 
 
 def upcoming(job: Job, now: Micros, until: Micros, room: Room, rules: Rules) -> Iterator[Upcoming]:

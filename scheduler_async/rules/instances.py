@@ -17,8 +17,15 @@ from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
 from scheduler_async.rules import claiming, finishing
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.missed import merged_and_next, next_regular, passed_over, runs_each
-from scheduler_async.rules.next_run import counted_since, retry_policy, uncounted, with_cursor
-from scheduler_async.rules.plans import Plan, fitted, has_run_enough, is_exclusive, plan_of, planned
+from scheduler_async.rules.next_run import (
+    awaits_its_end,
+    counted_since,
+    has_run_enough,
+    retry_policy,
+    uncounted,
+    with_cursor,
+)
+from scheduler_async.rules.plans import Plan, fitted, is_exclusive, plan_of, planned
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
@@ -60,6 +67,8 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
             left_out = passed_over(job, taken.state.regular_at, now, SkipReason.ENDED)
             taken, plan = replace(taken, skips=taken.skips + left_out), plan._replace(owed_until=None)
     begun = replace(taken.state, running=state.running + 1)
+    if plan.regular is None and state.retry_of is None and has_run_enough(job, begun):
+        begun = replace(begun, counted_until=now)  # the end of the job gives a row to what passes from here on
     plan = plan._replace(waits=plan.owed_until is not None and runs_each(job))
     return replace(taken, job=job.with_state(_planned_anew(job, begun, plan, now, goes_on)))
 
@@ -108,7 +117,8 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
         skips = uncounted(claimed.with_state(before), due_until, SkipReason.MISFIRE) if is_owed else ()
         return Transition(job.with_state(fitted(job, freed)), skips), job.updated
     if run.trigger is not Trigger.RETRY and job.description.policy.max_runs is not None:
-        freed = replace(freed, occurrences_run=max(freed.occurrences_run - 1, 0))
+        count = max(freed.occurrences_run - 1, 0)
+        freed = replace(freed, occurrences_run=count, counted_until=before.counted_until)
     plan, earlier = plan_of(freed), plan_of(before)
     moments = [at for at in (plan.regular, earlier.regular) if at is not None]
     plan = plan._replace(regular=min(moments, default=None))
@@ -142,7 +152,9 @@ def after_run(
         given_up = disable(ended.job, finishing.RETURNED_FALSE, now)
         return Transition(given_up.job, ended.skips + given_up.skips)
     ended = _ended(job, run, ending, now, rules, started_at)
-    if job.state.phase is Phase.PAUSED and ended.state.phase is Phase.DISABLED:  # which ends the pause
+    # For what has passed until its end.
+    has_row_left = job.state.phase is Phase.PAUSED or awaits_its_end(job, job.state)
+    if has_row_left and job.enabled and not ended.job.enabled:
         return Transition(ended.job, uncounted(job, now, SkipReason.ALREADY_RUNNING))
     return ended
 
@@ -175,6 +187,8 @@ def _counted(job: Job, run: Attempt, ending: Ending, now: Micros, started_at: Mi
     if ending.outcome is Outcome.INTERRUPTED and is_same_death:
         errors, deaths = before.consecutive_errors, before.interruptions
         state = replace(state, consecutive_errors=errors, interruptions=deaths)
+    if awaits_its_end(job, before):
+        state = replace(state, counted_until=before.counted_until)
     if ending.cursor is not None and ending.outcome.is_success and not finishing.has_set_cursor(job, run):
         state = with_cursor(state, ending.cursor)
     return state
@@ -191,20 +205,19 @@ def _after_overlap(
     began = job.state.last_run_at or run.claimed_at
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
-    is_last = has_run_enough(job, state)
     if plan.owed_until is not None and runs_each(job):
         waited = job.state.next_run_at is None  # for the end of the run that catches up
         if waited and run.trigger is MANUAL and state.running:
             return plan._replace(waits=True), ()
         return plan._replace(not_before=max(now, plan.not_before or now)), ()
-    if plan.regular is None and is_last and state.running:
+    if awaits_its_end(job, job.state):
         return plan, ()
     if plan.regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
-        if skips and job.overlap is not SKIP and not is_last:
+        if skips and job.overlap is not SKIP:
             first = skips[0].scheduled_for
             return plan._replace(regular=first, not_before=now, owed_until=first), ()
-        plan = plan._replace(regular=None if is_last else regular)
+        plan = plan._replace(regular=regular)
     elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < plan.regular <= now:
         if job.overlap is not SKIP:
             return plan._replace(not_before=now, owed_until=plan.regular), ()

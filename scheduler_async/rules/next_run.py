@@ -49,6 +49,21 @@ def disabled(state: JobState, reason: str, now: Micros) -> JobState:
     )
 
 
+def has_run_enough(job: Job, state: JobState) -> bool:
+    """Return whether the job has run as often as it may."""
+    most = job.description.policy.max_runs
+    return most is not None and state.occurrences_run >= most
+
+
+def awaits_its_end(job: Job, state: JobState) -> bool:
+    """Return whether only runs and retries of a job are left that has run as often as it may.
+
+    Its `counted_until` then tells which occurrences have their rows.
+    """
+    has_regular = state.regular_at is not None or (state.next_run_at is not None and state.retry_of is None)
+    return not has_regular and has_run_enough(job, state)
+
+
 def failing_schedule(error: Exception) -> str:
     """Return why a job is disabled whose schedule raises an *error*."""
     return f"its schedule fails: {error}"
@@ -97,6 +112,8 @@ def uncounted(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
         if job.schedule.follows_runs:  # an ending before the pause, with a delay
             return passed_over(job, owed_ending(state), now, AWAY[state.phase])
         return merged(job, now if state.counted_until is None else state.counted_until, now, AWAY[state.phase])
+    if awaits_its_end(job, state) and state.counted_until is not None:
+        return merged(job, state.counted_until, now, SkipReason.ENDED)
     if owes_since_its_claim(job):
         if state.owed_until is not None:
             return passed_over(job, state.regular_at, now, reason)
@@ -115,4 +132,4 @@ def owed_ending(state: JobState) -> Micros | None:
 
 def counted_since(state: JobState, began: Micros) -> Micros:
     """Return from when on the occurrences during a run that *began* then have no row."""
-    return began if state.counted_until is None else max(began, state.counted_until)
+    return began if state.counted_until is None else state.counted_until

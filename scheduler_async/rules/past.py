@@ -19,8 +19,7 @@ from scheduler_async.jobs.occurrences import following
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules.explaining import after_pause, why_not_due
 from scheduler_async.rules.missed import count_between, jittered, latest_regular
-from scheduler_async.rules.next_run import retry_policy
-from scheduler_async.rules.plans import has_run_enough
+from scheduler_async.rules.next_run import awaits_its_end, has_run_enough, retry_policy
 from scheduler_async.rules.terms import Rules
 from scheduler_async.schedules.after import After
 from scheduler_async.schedules.base import Schedule
@@ -326,7 +325,7 @@ class _Telling:
         state = self._job.state
         is_away = state.phase is not Phase.ACTIVE and not self._then.is_other_schedule
         returns_at = state.paused_until
-        if is_away and occurrence > (state.counted_until or 0) and (returns_at is None or occurrence <= returns_at):
+        if is_away and occurrence > (state.counted_until or 0) and (returns_at is None or occurrence < returns_at):
             verb = "will still be" if occurrence > self._now else "was"
             if state.disabled_reason == ENDED:
                 return self._ended()
@@ -342,6 +341,9 @@ class _Telling:
         owed = state.regular_at if state.regular_at is not None else state.next_run_at
         if state.forgotten_until is not None and occurrence <= state.forgotten_until:
             return self._purged()
+        counted_until = state.counted_until
+        if awaits_its_end(self._job, state) and counted_until is not None and occurrence > counted_until:
+            return self._ended()
         if state.activity is not Status.IDLE and state.next_run_at is None and occurrence > (state.last_run_at or 0):
             words = f"did not start at {self._when}: the run before has not ended."
             return self._answer(SkipReason.ALREADY_RUNNING, words)
@@ -350,8 +352,6 @@ class _Telling:
                 return self._answer(SkipReason.NO_SCHEDULER, f"did not run at {self._when}.{self._outage()}")
             waits = self._evidence.waits_for
             return self._answer(waits, f"was due at {self._when}, and has not started{_WAITS.get(waits, '')}.")
-        if state.disabled_reason == ENDED and has_run_enough(self._job, state) and not self._then.is_other_schedule:
-            return self._ended()  # it waited for its last runs then; their ending left no row of this occurrence
         return self._purged()
 
     def _to_come(self, occurrence: Micros) -> Explanation:
@@ -420,6 +420,7 @@ _WHY_MISSED = {
     "catch_up_limit)",
 }
 _WHY_SKIPPED = {
+    SkipReason.ENDED: "it had run as often as its max_runs allows",
     SkipReason.ALREADY_RUNNING: "the run before had not ended",
     SkipReason.INTERRUPTED: "the process of the run before had died",
     SkipReason.BACKOFF: "the job waited after a failure",

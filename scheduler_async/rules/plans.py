@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from scheduler_async.jobs.enums import Overlap, Phase, Status
 from scheduler_async.jobs.job import Job, JobState
-from scheduler_async.rules.next_run import with_next_run
+from scheduler_async.rules.next_run import has_run_enough, with_next_run
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 CANCEL, DISABLED, IDLE, RUNNING = Overlap.CANCEL, Phase.DISABLED, Status.IDLE, Status.RUNNING
@@ -56,12 +56,6 @@ class Plan(NamedTuple):
     def with_retry(self, at: Micros, of: Micros, attempts: int) -> Plan:
         """Return the plan with another retry."""
         return self._replace(retries=(*self.retries, PendingRetry(at, of, attempts))[-MOST_RETRIES:])
-
-
-def has_run_enough(job: Job, state: JobState) -> bool:
-    """Return whether the job has run as often as it may."""
-    most = job.description.policy.max_runs
-    return most is not None and state.occurrences_run >= most
 
 
 def is_exclusive(job: Job) -> bool:

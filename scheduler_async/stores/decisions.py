@@ -16,7 +16,7 @@ from scheduler_async.jobs.run import Attempt, ClaimedRun, EndedRun, Ending, Skip
 from scheduler_async.rules import instances
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM
 from scheduler_async.rules.claiming import claim, claim_manually, ran_before, unclaim
-from scheduler_async.rules.edits import disable, remove, resume_if_it_computes
+from scheduler_async.rules.edits import disable, end_pause, remove
 from scheduler_async.rules.finishing import after_run
 from scheduler_async.rules.missed import next_regular, passed_over
 from scheduler_async.rules.next_run import disabled, failing_schedule, with_next_run
@@ -483,12 +483,12 @@ def resumed_by_itself(job: Job, now: Micros) -> Transition:
     """
     until = job.state.paused_until
     assert until is not None
-    resumed = resume_if_it_computes(job, until)
+    resumed = end_pause(job)
     following = resumed.state.next_run_at
     if following is None or job.schedule.runs_once or job.schedule.counts_from_end:
         return resumed
     try:
-        missed = passed_over(job, next_regular(job, until), min(following - 1, now), SkipReason.ALREADY_RUNNING)
+        missed = passed_over(job, next_regular(job, until - 1), min(following - 1, now), SkipReason.ALREADY_RUNNING)
     except Exception as error:  # one job must not stop the others
         return _failing(job, error, until)
     return replace(resumed, skips=resumed.skips + missed)

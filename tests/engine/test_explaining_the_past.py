@@ -433,10 +433,11 @@ async def test_what_came_due_when_the_pause_ended_is_blamed_on_it(running: Sched
     await running.pause_job("a", reason="another move", until="2h")
     await clock.advance("3h")
 
-    by_hand, by_itself = await explained(running, 60), await explained(running, 180)
+    by_hand, before, by_itself = [await explained(running, minute) for minute in (60, 120, 180)]
 
     assert "since 2026-01-05 12:00 UTC, by anna: a move" in str(by_hand)
-    assert "since 2026-01-05 13:00 UTC: another move" in str(by_itself)
+    assert "since 2026-01-05 13:00 UTC: another move" in str(before)
+    assert by_itself.run is not None, "the pause ended before it"
 
 
 async def test_what_came_due_when_the_schedule_was_edited_belongs_to_the_schedule_before(
@@ -532,20 +533,27 @@ async def test_an_edit_during_an_outage_is_told(new_scheduler: NewScheduler, sha
     assert "its schedule was changed before it could start" in str(await explained(scheduler, 60))
 
 
-async def test_a_job_that_ended_while_its_last_runs_went_on_has_lost_no_rows(
-    new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
+async def test_what_passes_while_the_last_runs_of_a_job_go_on_has_a_row(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
 ) -> None:
+    """A manual run beside them changes nothing about that."""
     worker.takes = "450s"
-    async with new_scheduler(":memory:") as scheduler:
+    async with new_scheduler(every_store) as scheduler:
         await scheduler.add_job(Every("1m"), handler="work", id="a", max_runs=2, max_instances=3)
         await clock.advance("4m")
         await scheduler.trigger_job("a")
+        meanwhile = await explained(scheduler, 3)
         await clock.advance("20m")
 
         answers = [await explained(scheduler, minute) for minute in (3, 30)]
+        rows = await scheduler.run_log("a", outcome="skipped")
 
-    assert [answer.reason for answer in answers] == ["ended", "ended"]
-    assert str(answers[0]) == 'Job "a" has ended: it has run as often as its max_runs allows (2).'
+    assert [(row.reason, row.scheduled_for, row.missed) for row in rows] == [("ended", NOON + 3 * MINUTE, 9)]
+    assert [answer.reason for answer in (meanwhile, *answers)] == ["ended", "ended", "ended"]
+    assert str(meanwhile) == str(answers[1]) == 'Job "a" has ended: it has run as often as its max_runs allows (2).'
+    assert str(answers[0]) == (
+        'Job "a" did not run at 2026-01-05 12:03 UTC: it had run as often as its max_runs allows.'
+    )
 
 
 async def test_bad_input(idle: Scheduler) -> None:

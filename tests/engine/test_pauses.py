@@ -11,11 +11,13 @@ import pytest
 from scheduler_async import (
     At,
     Cron,
+    Delay,
     Every,
     InvalidJobError,
     InvalidScheduleError,
     JobDisabledError,
     RunRow,
+    Schedule,
     Scheduler,
     SkipReason,
     Status,
@@ -74,9 +76,8 @@ async def test_a_pause_ends_by_itself(
 
     job = await job_of(scheduler)
     assert (job.status, job.paused_until) == (Status.IDLE, None)
-    assert await skipped(scheduler) == [(SkipReason.PAUSED, NOON + 20 * MINUTE, 3)]
-    await clock.advance("20m")
-    assert len(worker.runs) == 1
+    assert await skipped(scheduler) == [(SkipReason.PAUSED, NOON + 20 * MINUTE, 2)]
+    assert worker.fired() == [60], "the job resumes in time for this occurrence"
 
 
 async def test_a_pause_that_ended_while_nothing_ran_ended_at_its_time(
@@ -95,8 +96,8 @@ async def test_a_pause_that_ended_while_nothing_ran_ended_at_its_time(
 
     assert len(worker.runs) == 1
     assert await skipped(second) == [
-        (SkipReason.PAUSED, NOON + 20 * MINUTE, 3),
-        (SkipReason.MISFIRE, NOON + 100 * MINUTE, 5),
+        (SkipReason.PAUSED, NOON + 20 * MINUTE, 2),
+        (SkipReason.MISFIRE, NOON + 80 * MINUTE, 6),
     ]
 
 
@@ -126,7 +127,42 @@ async def test_another_process_ends_a_pause(
     await clock.advance("2h")
 
     assert (await job_of(running)).status is Status.IDLE
-    assert len(worker.runs) == 3
+    assert len(worker.runs) == 4
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param(Every("20m"), id="an interval"),
+        pytest.param(Cron("0 13 * * *", tz="UTC"), id="a cron"),
+        pytest.param(At(NOON + HOUR), id="a one-shot"),
+        pytest.param(Delay("1h", immediately=False), id="a delay"),
+    ],
+)
+async def test_a_pause_until_an_occurrence_ends_before_it(
+    new_scheduler: NewScheduler,
+    every_store: str,
+    clock: VirtualClock,
+    worker: Worker,
+    schedule: Schedule,
+) -> None:
+    """Like any window, a pause does not include its end. Everything that foretells the next run knows that."""
+    scheduler = new_scheduler(every_store)
+    await scheduler.start()
+    await scheduler.add_job(schedule, handler="work", id="a", max_instances=2)
+    paused = await scheduler.pause_job("a", until=NOON + HOUR)
+
+    assert after_pause(paused).next_run_at == NOON + HOUR
+    assert [row.at for row in await scheduler.preview("1h")] == [NOON + HOUR]
+    foretold = await scheduler.explain("a", at=NOON + HOUR)
+    assert foretold.reason is None
+    await clock.advance("1h")
+
+    assert [run.fired_at for run in worker.runs] == [NOON + HOUR]
+    told = await scheduler.explain("a", at=NOON + HOUR)
+    assert (told.reason, told.run is not None) == (None, True)
+    (row,) = await scheduler.run_log("a", outcome="success")
+    assert row.scheduled_for == NOON + HOUR
 
 
 async def test_to_pause_again_replaces_the_reason_and_the_end(
@@ -361,6 +397,7 @@ async def test_a_preview_goes_on_where_a_pause_ends(new_scheduler: NewScheduler,
     ("until", "next_run_at"),
     [
         pytest.param("30m", NOON + 40 * MINUTE, id="until after the next run"),
+        pytest.param("20m", NOON + 20 * MINUTE, id="until the next run"),
         pytest.param("10m", NOON + 20 * MINUTE, id="until before it"),
         pytest.param(None, None, id="until it is resumed"),
     ],

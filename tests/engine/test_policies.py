@@ -181,6 +181,27 @@ async def test_a_job_ends_after_so_many_occurrences(
     assert str(await scheduler.explain("a")) == ('Job "a" has ended: it has run as often as its max_runs allows (2).')
 
 
+async def test_a_pause_before_a_retry_gives_no_further_run(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    """After the pause, the last occurrence is retried, and no other one runs."""
+    worker.answer = ValueError("no")
+    scheduler = new_scheduler(every_store)
+    await scheduler.add_job(Every("10m"), handler="work", id="a", max_runs=1, retry=Retry.in_window(1, delay="5m"))
+    await scheduler.start()
+    await clock.advance("12m")
+    await scheduler.pause_job("a")
+    await clock.advance("30m")
+    worker.answer = None
+    await scheduler.resume_job("a")
+    await clock.advance("1h")
+
+    assert (await job_of(scheduler)).ended
+    assert [(run.trigger, *minutes([run.scheduled_for])) for run in worker.runs] == [("schedule", 10), ("retry", 10)]
+    rows = await scheduler.run_log("a", outcome="skipped")
+    assert [(row.reason, *minutes([row.scheduled_for]), row.missed) for row in rows] == [("paused", 20, 3)]
+
+
 async def test_another_limit_revives_an_ended_job_or_ends_it(
     new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker
 ) -> None:

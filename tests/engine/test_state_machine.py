@@ -310,10 +310,10 @@ class Tracked:
         """The wall clock went from *start* to *end*; the job was given up on the way if *active_until* is earlier."""
         if self.phase == "paused" and self.until is not None and self.until <= end:
             until, self.until = self.until, None
-            self.pass_time(start, until, until)
+            self.pass_time(start, until - 1, until - 1)
             self.phase, self.resumed_at = "active", until
             self.failures.pause_ends()
-            start = max(start, until)
+            start = max(start, until - 1)  # what comes at its end runs
             active_until = max(active_until, until)
         start = max(start, self.high)
         self.high = max(self.high, end)

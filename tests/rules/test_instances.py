@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
-from scheduler_async.jobs.enums import ENDED, Phase
+from scheduler_async.jobs.enums import ENDED, Misfire, Phase
 from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules import instances
 from scheduler_async.rules.edits import disable, pause, resume
@@ -231,6 +231,24 @@ def test_the_last_occurrence_ends_the_job_when_its_last_run_has_ended() -> None:
     assert story.job.state.activity is Status.IDLE
 
 
+def test_a_manual_run_beside_the_last_ones_hides_no_occurrence() -> None:
+    """What passes after the last start has one row, wherever a manual run falls, and however often the last fails."""
+    story = Several(Every("1m"), max_instances=3, max_runs=2, retry=Retry.in_window(1, delay="3m"))
+    first, second = story.started_at(1, 2)
+    by_hand = story.trigger_at(NOON + 4 * MINUTE)
+    story.end_at(NOON + 5 * MINUTE, first)
+    story.end_at(NOON + 6 * MINUTE, second, ERROR)
+    story.end_at(NOON + 7 * MINUTE, by_hand)
+    assert story.skips == []
+
+    (again,) = story.started_at(9)
+    story.end_at(NOON + 10 * MINUTE, again)
+
+    assert story.job.ended
+    (row,) = story.skips
+    assert (row.reason, row.scheduled_for, row.missed) == (SkipReason.ENDED, NOON + 3 * MINUTE, 8)
+
+
 def test_a_delay_has_one_regular_run_at_a_time_and_counts_from_its_end() -> None:
     story = Several(Delay("1m"), max_instances=2)
     run = story.start_at(NOON)
@@ -439,7 +457,32 @@ def test_whatever_is_done_each_occurrence_has_run_or_has_its_row_once(
     cancels: bool,
 ) -> None:
     overlap = {"overlap": "cancel"} if cancels else {}
-    story = Several(schedule, retry=retry, **{**policy, **overlap, "max_instances": most})
+    tell(Several(schedule, retry=retry, **{**policy, **overlap, "max_instances": most}), deeds)
+
+
+LAST_DEEDS = st.lists(
+    st.tuples(
+        st.sampled_from([*("start", "end", "trigger") * 2, "pause", "resume", "disable", "undo"]),
+        st.sampled_from([1, 61, 150]),
+        st.just(Manual()),
+        st.sampled_from([SUCCESS, ERROR, INTERRUPTED]),
+        st.integers(0, 1),
+    ),
+    max_size=10,
+)
+
+
+@given(
+    deeds=LAST_DEEDS, retry=st.sampled_from(RETRIES), max_runs=st.integers(1, 2), misfire=st.sampled_from(list(Misfire))
+)
+def test_until_the_last_runs_of_a_job_have_ended_each_occurrence_has_its_row_once(
+    deeds: Iterable[tuple[str, int, Schedule, Ending, int]], retry: Retry | None, max_runs: int, misfire: Misfire
+) -> None:
+    """With `max_runs`: manual runs and retries beside the last ones hide nothing."""
+    tell(Several(Every("1m"), retry=retry, max_runs=max_runs, max_instances=2, misfire=misfire), deeds)
+
+
+def tell(story: Several, deeds: Iterable[tuple[str, int, Schedule, Ending, int]]) -> None:
     now = NOON
     for deed, seconds, other, ending, which in deeds:
         now += seconds * SECOND
@@ -447,6 +490,7 @@ def test_whatever_is_done_each_occurrence_has_run_or_has_its_row_once(
         state = story.job.state
 
         assert state.running == len(story.open)
+        assert story.job.max_runs is None or state.occurrences_run <= story.job.max_runs
         check(story, now)
         attempts = [(run.scheduled_for, run.attempt) for _, run in story.runs]
         assert len(attempts) == len(set(attempts))
@@ -455,6 +499,21 @@ def test_whatever_is_done_each_occurrence_has_run_or_has_its_row_once(
         is_planned = state.next_run_at is not None or state.activity is not Status.IDLE
         if state.phase is Phase.ACTIVE:
             assert is_planned or isinstance(story.job.schedule, Manual)
+
+    finish(story, now)
+
+
+def finish(story: Several, now: Micros) -> None:
+    """End all runs and repeat what failed: the end of a job leaves nothing without a row."""
+    if story.job.state.phase is Phase.PAUSED:
+        story.change(resume(story.job, now))
+        check(story, now)
+    while story.open or (story.job.state.retry_of is not None and story.job.state.next_run_at is not None):
+        if not story.open:
+            now = max(now, story.job.state.next_run_at or now)
+            story.start_at(now)
+        story.end_at(now, story.open[0])
+    check(story, now)
 
 
 def do(story: Several, deed: str, now: Micros, schedule: Schedule, ending: Ending, which: int) -> None:
@@ -495,14 +554,14 @@ def check(story: Several, now: Micros, job: Job | None = None, owed_from: Micros
     if isinstance(job.schedule, At | Delay | Manual):
         return
     moments = occurrences(job, now + DAY)
-    found = [at for at, _ in covered(story, moments)]
+    found = sorted(at for at, _ in covered(story, moments))
     if owed_from is None:
-        owed_from = first_owed(story, now)
-    assert sorted(found) == [at for at in moments if at < owed_from], job.state
+        owed_from = first_owed(story, moments, len(found), now)
+    assert found == [at for at in moments if at < owed_from], job.state
 
 
-def first_owed(story: Several, now: Micros) -> Micros:
-    """Return the first occurrence that needs no row yet."""
+def first_owed(story: Several, moments: list[Micros], found: int, now: Micros) -> Micros:
+    """Return the first occurrence that needs no row yet. As many as *found* have one."""
     state = story.job.state
     if state.phase is not Phase.ACTIVE:
         assert state.counted_until is not None
@@ -510,4 +569,6 @@ def first_owed(story: Several, now: Micros) -> Micros:
     regular = plan_of(state).regular
     if regular is not None:
         return regular
-    return max(state.last_run_at or now, state.counted_until or 0) + 1
+    if not story.open and state.next_run_at is None:
+        return now + 1
+    return min(moments[found] if found < len(moments) else now + 1, now + 1)  # the end of the job gives rows to these

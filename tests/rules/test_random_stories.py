@@ -16,6 +16,7 @@ from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules.claiming import CLAIMED_FIELDS, claim_manually
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.finishing import after_run
+from scheduler_async.stores.decisions import resumed_by_itself
 from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros
 from tests.rules.stories import (
     CANCELLED,
@@ -114,6 +115,7 @@ DEEDS = st.lists(
                 "end",
                 "trigger",
                 "pause",
+                "pause for a while",
                 "resume",
                 "resume",
                 "disable",
@@ -144,8 +146,12 @@ class Ledger:
         later = self.now + seconds * SECOND
         if self.run is not None:
             self.runs.append((self.now, later))
-        if self.story.job.state.phase is not Phase.ACTIVE:
-            self.away.append((self.now, later))
+        state = self.story.job.state
+        until = later if state.paused_until is None else min(later, state.paused_until)
+        if state.phase is not Phase.ACTIVE:
+            self.away.append((self.now, until))
+        if until == state.paused_until:  # which may be noticed only later
+            self.story.change(resumed_by_itself(self.story.job, later))
         self.now = later
 
     def do(self, deed: str, schedule: Schedule, ending: Ending) -> None:
@@ -163,6 +169,8 @@ class Ledger:
             self.run = None
         elif deed == "pause":
             story.change(pause(story.job, now))
+        elif deed == "pause for a while":
+            story.change(pause(story.job, now, until=now + 2 * MINUTE))
         elif deed == "disable":
             story.change(disable(story.job, "enough", now))
         elif deed == "resume" and state.disabled_reason != ENDED:
@@ -199,6 +207,8 @@ class Ledger:
         owed = state.regular_at if state.retry_of is not None or state.regular_at is not None else state.next_run_at
         if owed is not None:
             return owed
+        if state.counted_until is not None and state.retry_of is not None:
+            return state.counted_until + 1  # only a retry is left, and its end gives a row to the others
         if self.run is None:
             return self.now + 1  # it has ended, or fails for good with its last occurrence
         return max(self.run.claimed_at, state.counted_until or 0) + 1
@@ -218,7 +228,8 @@ def test_whatever_is_done_to_a_job_each_occurrence_has_run_or_has_its_row_once(
         assert (state.activity is Status.IDLE) == (ledger.run is None)
         assert (state.counted_until is not None) >= (state.phase is not Phase.ACTIVE)
         if state.phase is Phase.ACTIVE and ledger.run is None:
-            assert state.counted_until is None
+            assert state.counted_until is None or state.occurrences_run == policy["max_runs"]
+        assert policy["max_runs"] is None or state.occurrences_run <= policy["max_runs"]
         if state.phase is Phase.DISABLED and ledger.run is None:
             assert (state.next_run_at, state.regular_at) == (None, None)
 

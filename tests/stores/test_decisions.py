@@ -368,8 +368,8 @@ def test_a_pause_that_ends_late_leaves_no_row_for_what_is_still_owed() -> None:
 
     resumed = resumed_by_itself(paused, NOW + HOUR)
 
-    assert resumed.state.next_run_at == NOW + 6 * MINUTE
-    assert [(skip.reason, skip.missed) for skip in resumed.skips] == [(SkipReason.PAUSED, 5)]
+    assert resumed.state.next_run_at == NOW + 5 * MINUTE
+    assert [(skip.reason, skip.missed) for skip in resumed.skips] == [(SkipReason.PAUSED, 4)]
 
 
 # ---------------------------------------------------------------- schedules that this process does not know

@@ -26,7 +26,7 @@ from scheduler_async.rules.next_run import (
     with_next_run,
     with_owed,
 )
-from scheduler_async.rules.plans import converted
+from scheduler_async.rules.plans import converted, has_run_enough
 from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import Micros
 
@@ -185,6 +185,12 @@ def resume(job: Job, now: Micros) -> Transition:
     skips = uncounted(job, now, SkipReason.BACKOFF) if was_away else ()
     if owes_since_its_claim(job):
         return Transition(job.with_state(fresh), skips)  # the ending of the run in progress sets the next run
+    if has_run_enough(job, state):
+        if state.retry_of is None:
+            return Transition(job.with_state(disabled(fresh, ENDED, now)), skips)
+        regular = next_regular(job, now) if was_away else state.regular_at
+        left = replace(fresh, next_run_at=state.next_run_at or now, regular_at=regular, owed_until=None)
+        return Transition(job.with_state(left), skips)
     if state.owed_until is not None and state.regular_at is not None:
         return Transition(job.with_state(with_owed(job, fresh, state.regular_at, state.owed_until, now)), skips)
     if job.schedule.counts_from_end:
@@ -256,7 +262,7 @@ def _settled(job: Job, now: Micros, reason: SkipReason) -> tuple[JobState, tuple
         return state, ()
     skips = _known(job, now, reason)
     if state.next_run_at is None:  # the ending of the run in progress sets the next run
-        return replace(state, regular_at=None, owed_until=None) if state.owed_until is not None else state, skips
+        return replace(state, regular_at=None, owed_until=None), skips
     if not skips:
         return state, skips
     try:

@@ -44,8 +44,9 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
         first, *others = plan.retries
         attempt = Attempt(first.of, first.attempts + 1, Trigger.RETRY, now)
         skips: tuple[Skip, ...] = ()
-        if not goes_on and plan.owed_until is None:
-            skips = passed_over(job, plan.regular, now, SkipReason.BACKOFF)
+        is_last = has_run_enough(job, state)
+        if (is_last or not goes_on) and plan.owed_until is None:
+            skips = passed_over(job, plan.regular, now, SkipReason.ENDED if is_last else SkipReason.BACKOFF)
             plan = plan._replace(regular=next_regular(job, now) if skips else plan.regular)
         taken = Transition(job.with_state(replace(state, last_run_at=now)), skips, attempt=attempt)
         plan = plan._replace(retries=tuple(others))
@@ -54,21 +55,14 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
         if taken.attempt is None:
             plan = Plan(taken.state.next_run_at, retries=plan.retries)
             return replace(taken, job=job.with_state(_planned_anew(job, taken.state, plan, now, goes_on)))
-        plan = plan._replace(regular=_following(job, taken.state, now), not_before=None)
-        plan = plan._replace(owed_until=taken.state.owed_until)
-        if taken.state.owed_until is not None and has_run_enough(job, taken.state):  # the others do not run any more
-            left_out = passed_over(job, taken.state.regular_at, now, SkipReason.ENDED)
-            taken, plan = replace(taken, skips=taken.skips + left_out), plan._replace(owed_until=None)
+        regular, owed_until = taken.state.regular_at, taken.state.owed_until
+        if owed_until is not None and has_run_enough(job, taken.state):  # the others do not run any more
+            left_out = passed_over(job, regular, now, SkipReason.ENDED)
+            taken, owed_until = replace(taken, skips=taken.skips + left_out), None
+        plan = Plan(next_regular(job, now) if owed_until is None else regular, None, plan.retries, owed_until)
     begun = replace(taken.state, running=state.running + 1)
     plan = plan._replace(waits=plan.owed_until is not None and runs_each(job))
     return replace(taken, job=job.with_state(_planned_anew(job, begun, plan, now, goes_on)))
-
-
-def _following(job: Job, taken: JobState, now: Micros) -> Micros | None:
-    """Return the regular occurrence after a claim. None if there is none, or if the job has run as often as it may."""
-    if has_run_enough(job, taken):
-        return None
-    return taken.regular_at if taken.owed_until is not None else next_regular(job, now)
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:
@@ -191,24 +185,25 @@ def _after_overlap(
     began = job.state.last_run_at or run.claimed_at
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
-    is_last = has_run_enough(job, state)
+    regular, is_last = plan.regular, has_run_enough(job, state)
     if plan.owed_until is not None and runs_each(job):
         waited = job.state.next_run_at is None  # for the end of the run that catches up
         if waited and run.trigger is MANUAL and state.running:
             return plan._replace(waits=True), ()
         return plan._replace(not_before=max(now, plan.not_before or now)), ()
-    if plan.regular is None and is_last and state.running:
-        return plan, ()
-    if plan.regular is None:  # the claim did not plan it
+    if regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
         if skips and job.overlap is not SKIP and not is_last:
             first = skips[0].scheduled_for
             return plan._replace(regular=first, not_before=now, owed_until=first), ()
-        plan = plan._replace(regular=None if is_last else regular)
-    elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < plan.regular <= now:
+        plan = plan._replace(regular=regular)
+    elif is_last and regular <= now:
+        skips = passed_over(job, regular, now, SkipReason.ENDED)
+        plan = plan._replace(regular=next_regular(job, now))
+    elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < regular <= now:
         if job.overlap is not SKIP:
-            return plan._replace(not_before=now, owed_until=plan.regular), ()
-        skips = passed_over(job, plan.regular, now, reason)
+            return plan._replace(not_before=now, owed_until=regular), ()
+        skips = passed_over(job, regular, now, reason)
         plan = plan._replace(regular=next_regular(job, now), not_before=None)
     return plan, skips if state.phase is Phase.ACTIVE else ()  # otherwise, the end of the pause records them
 
@@ -243,7 +238,7 @@ def _after_failure(
     state = replace(state, retry_count=consequence.retry_count, period_start=consequence.period_start)
     if consequence.disable:
         return job.with_state(_given_up(job, state, run, finishing.too_many_failures(state), now))
-    regular = plan.regular
+    regular = None if has_run_enough(job, state) else plan.regular
     may_retry = at_once or (not interrupted and (regular is not None or job.retry is not None))
     retry_from = now + (0 if at_once else rules.retry_floor)
     retry_at, not_before = consequence.retry_at, consequence.not_before

@@ -100,6 +100,8 @@ def uncounted(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
     if owes_since_its_claim(job):
         if state.owed_until is not None:
             return passed_over(job, state.regular_at, now, reason)
+        if state.regular_at is not None:
+            return passed_over(job, state.regular_at, now, SkipReason.ALREADY_RUNNING)
         return merged(job, counted_since(state, state.last_run_at or now), now, SkipReason.ALREADY_RUNNING)
     if state.retry_of is not None and state.regular_at is None:
         return ()  # only a retry, whose occurrence already has rows

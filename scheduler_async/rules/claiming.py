@@ -16,7 +16,7 @@ from scheduler_async.rules.missed import (
     passed_over,
     runs_each,
 )
-from scheduler_async.rules.next_run import retry_policy, uncounted, with_next_run
+from scheduler_async.rules.next_run import has_run_enough, retry_policy, uncounted, with_next_run
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros, span
 
@@ -53,7 +53,8 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
                 (first, left_out), owed_until = first_to_catch_up(job, first, now), now
             taken = replace(taken, regular_at=first, owed_until=None if first is None else owed_until)
             return Transition(job.with_state(taken), left_out, attempt=attempt)
-        skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
+        reason = SkipReason.ENDED if has_run_enough(job, state) else SkipReason.BACKOFF
+        skips = passed_over(job, state.regular_at, now, reason)
         return Transition(job.with_state(taken), skips, attempt=attempt)
 
     at, skips = state.next_run_at, ()
@@ -86,7 +87,7 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
 def _is_overtaken(job: Job, now: Micros, rules: Rules) -> bool:
     """Return whether the next regular occurrence has come before the retry, and replaces it."""
     regular_at = job.state.regular_at
-    if job.state.owed_until is not None:
+    if job.state.owed_until is not None or has_run_enough(job, job.state):
         return False
     return regular_at is not None and regular_at <= now and retry_policy(job, rules).regular_times_go_on
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.job import Job
+from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.rules.missed import next_regular
+from scheduler_async.rules.plans import plan_of, planned
 from scheduler_async.schedules.after import After
 from scheduler_async.timekeeping.instants import Micros, span
 
@@ -41,7 +42,25 @@ def sooner(job: Job, now: Micros) -> Job | None:
         at = min(at, _soonest(moved, now) or at)
     period_start = _earlier(state.period_start, now)
     moved = moved.with_state(replace(state, next_run_at=at, regular_at=regular, period_start=period_start))
+    if state.retries is not None:
+        moved = _with_sooner_retries(moved, job.state, now)
     return None if moved == job else moved
+
+
+def _with_sooner_retries(job: Job, before: JobState, now: Micros) -> Job:
+    """Return *job* with the retries that it owes besides the first: each waits as long as before the clock was set."""
+    plan, failed_at = plan_of(job.state), before.last_error_at or now
+
+    def sooner(at: Micros) -> Micros:
+        return min(at, now + max(at - failed_at, 0)) if before.consecutive_errors else min(at, now)
+
+    first = int(before.retry_of is not None)
+    further = (retry._replace(at=sooner(retry.at)) for retry in plan.retries[first:])
+    not_before = None if plan.not_before is None else sooner(plan.not_before)
+    plan = plan._replace(not_before=not_before, retries=(*plan.retries[:first], *further))
+    goes_on = job.retry is None or job.retry.regular_times_go_on
+    state = replace(job.state, last_error_at=_earlier(before.last_error_at, now))
+    return job.with_state(planned(job, state, plan, now, retries_first=not goes_on))
 
 
 def _soonest(job: Job, now: Micros) -> Micros | None:

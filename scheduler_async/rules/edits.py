@@ -18,7 +18,6 @@ from scheduler_async.jobs.spec import SPEC_FIELDS, JobSpec
 from scheduler_async.jobs.unreadable import reason_of
 from scheduler_async.rules.missed import jittered, next_regular, passed_over
 from scheduler_async.rules.next_run import (
-    awaits_its_end,
     disabled,
     failing_schedule,
     has_run_enough,
@@ -179,7 +178,7 @@ def resume(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transi
         interruptions=0,
         retry_count=0,
         period_start=None,
-        counted_until=_counted_when_active(job, last),
+        counted_until=_counted_when_active(state, last),
         paused_reason=None,
         paused_until=None,
     )
@@ -191,6 +190,12 @@ def resume(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transi
     skips = uncounted(job, last, SkipReason.BACKOFF) if was_away else ()
     if owes_since_its_claim(job):
         return Transition(job.with_state(fresh), skips)  # the ending of the run in progress sets the next run
+    if has_run_enough(job, state):
+        if state.retry_of is None:
+            return Transition(job.with_state(disabled(fresh, ENDED, now)), skips)
+        regular = next_regular(job, last) if was_away else state.regular_at
+        left = replace(fresh, next_run_at=state.next_run_at or now, regular_at=regular, owed_until=None)
+        return Transition(job.with_state(left), skips)
     if state.owed_until is not None and state.regular_at is not None:
         return Transition(job.with_state(with_owed(job, fresh, state.regular_at, state.owed_until, now)), skips)
     if job.schedule.counts_from_end:
@@ -204,11 +209,9 @@ def resume(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transi
         owed = owed_ending(state)
         is_owed = owed is not None and (not was_away or owed > last)
         return Transition(job.with_state(with_next_run(job, fresh, owed if is_owed else None, now)), skips)
-    following = None if has_run_enough(job, state) else next_regular(job, last)
+    following = next_regular(job, last)
     if following is None and state.retry_of is not None:  # retry the last occurrence; all others have their rows
-        since = last if has_run_enough(job, state) else fresh.counted_until
-        retried = replace(fresh, next_run_at=state.next_run_at or now, regular_at=None, counted_until=since)
-        return Transition(job.with_state(retried), skips)
+        return Transition(job.with_state(replace(fresh, next_run_at=state.next_run_at or now, regular_at=None)), skips)
     if not was_away:
         skips = passed_over(job, state.regular_at, now, SkipReason.BACKOFF)
     return Transition(job.with_state(with_next_run(job, fresh, following, now)), skips)
@@ -232,10 +235,9 @@ def resume_if_it_computes(job: Job, now: Micros, *, away_until: Micros | None = 
         return Transition(job.with_state(state), _known(job, now, SkipReason.BACKOFF), EventKind.DISABLED)
 
 
-def _counted_when_active(job: Job, now: Micros) -> Micros | None:
+def _counted_when_active(state: JobState, now: Micros) -> Micros | None:
     """Return until when the occurrences of a job that becomes active *now* have their rows, if a run needs to know."""
-    state = job.state
-    if state.activity is Status.IDLE and not awaits_its_end(job, state):
+    if state.activity is Status.IDLE:
         return None
     return state.counted_until if state.phase is Phase.ACTIVE else now
 
@@ -272,7 +274,7 @@ def _settled(job: Job, now: Micros, reason: SkipReason) -> tuple[JobState, tuple
         return state, ()
     skips = _known(job, now, reason)
     if state.next_run_at is None:  # the ending of the run in progress sets the next run
-        return replace(state, regular_at=None, owed_until=None) if state.owed_until is not None else state, skips
+        return replace(state, regular_at=None, owed_until=None), skips
     if not skips:
         return state, skips
     try:

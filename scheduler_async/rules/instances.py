@@ -17,14 +17,7 @@ from scheduler_async.jobs.run import Attempt, ClaimedRun, Ending, Skip
 from scheduler_async.rules import claiming, finishing
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.missed import merged_and_next, next_regular, passed_over, runs_each
-from scheduler_async.rules.next_run import (
-    awaits_its_end,
-    counted_since,
-    has_run_enough,
-    retry_policy,
-    uncounted,
-    with_cursor,
-)
+from scheduler_async.rules.next_run import counted_since, has_run_enough, retry_policy, uncounted, with_cursor
 from scheduler_async.rules.plans import Plan, fitted, is_exclusive, plan_of, planned
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
@@ -51,8 +44,9 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
         first, *others = plan.retries
         attempt = Attempt(first.of, first.attempts + 1, Trigger.RETRY, now)
         skips: tuple[Skip, ...] = ()
-        if not goes_on and plan.owed_until is None:
-            skips = passed_over(job, plan.regular, now, SkipReason.BACKOFF)
+        is_last = has_run_enough(job, state)
+        if (is_last or not goes_on) and plan.owed_until is None:
+            skips = passed_over(job, plan.regular, now, SkipReason.ENDED if is_last else SkipReason.BACKOFF)
             plan = plan._replace(regular=next_regular(job, now) if skips else plan.regular)
         taken = Transition(job.with_state(replace(state, last_run_at=now)), skips, attempt=attempt)
         plan = plan._replace(retries=tuple(others))
@@ -61,23 +55,14 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
         if taken.attempt is None:
             plan = Plan(taken.state.next_run_at, retries=plan.retries)
             return replace(taken, job=job.with_state(_planned_anew(job, taken.state, plan, now, goes_on)))
-        plan = plan._replace(regular=_following(job, taken.state, now), not_before=None)
-        plan = plan._replace(owed_until=taken.state.owed_until)
-        if taken.state.owed_until is not None and has_run_enough(job, taken.state):  # the others do not run any more
-            left_out = passed_over(job, taken.state.regular_at, now, SkipReason.ENDED)
-            taken, plan = replace(taken, skips=taken.skips + left_out), plan._replace(owed_until=None)
+        regular, owed_until = taken.state.regular_at, taken.state.owed_until
+        if owed_until is not None and has_run_enough(job, taken.state):  # the others do not run any more
+            left_out = passed_over(job, regular, now, SkipReason.ENDED)
+            taken, owed_until = replace(taken, skips=taken.skips + left_out), None
+        plan = Plan(next_regular(job, now) if owed_until is None else regular, None, plan.retries, owed_until)
     begun = replace(taken.state, running=state.running + 1)
-    if plan.regular is None and state.retry_of is None and has_run_enough(job, begun):
-        begun = replace(begun, counted_until=now)  # the end of the job gives a row to what passes from here on
     plan = plan._replace(waits=plan.owed_until is not None and runs_each(job))
     return replace(taken, job=job.with_state(_planned_anew(job, begun, plan, now, goes_on)))
-
-
-def _following(job: Job, taken: JobState, now: Micros) -> Micros | None:
-    """Return the regular occurrence after a claim. None if there is none, or if the job has run as often as it may."""
-    if has_run_enough(job, taken):
-        return None
-    return taken.regular_at if taken.owed_until is not None else next_regular(job, now)
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:
@@ -117,8 +102,7 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
         skips = uncounted(claimed.with_state(before), due_until, SkipReason.MISFIRE) if is_owed else ()
         return Transition(job.with_state(fitted(job, freed)), skips), job.updated
     if run.trigger is not Trigger.RETRY and job.description.policy.max_runs is not None:
-        count = max(freed.occurrences_run - 1, 0)
-        freed = replace(freed, occurrences_run=count, counted_until=before.counted_until)
+        freed = replace(freed, occurrences_run=max(freed.occurrences_run - 1, 0))
     plan, earlier = plan_of(freed), plan_of(before)
     moments = [at for at in (plan.regular, earlier.regular) if at is not None]
     plan = plan._replace(regular=min(moments, default=None))
@@ -152,9 +136,7 @@ def after_run(
         given_up = disable(ended.job, finishing.RETURNED_FALSE, now)
         return Transition(given_up.job, ended.skips + given_up.skips)
     ended = _ended(job, run, ending, now, rules, started_at)
-    # For what has passed until its end.
-    has_row_left = job.state.phase is Phase.PAUSED or awaits_its_end(job, job.state)
-    if has_row_left and job.enabled and not ended.job.enabled:
+    if job.state.phase is Phase.PAUSED and ended.state.phase is Phase.DISABLED:  # which ends the pause
         return Transition(ended.job, uncounted(job, now, SkipReason.ALREADY_RUNNING))
     return ended
 
@@ -187,8 +169,6 @@ def _counted(job: Job, run: Attempt, ending: Ending, now: Micros, started_at: Mi
     if ending.outcome is Outcome.INTERRUPTED and is_same_death:
         errors, deaths = before.consecutive_errors, before.interruptions
         state = replace(state, consecutive_errors=errors, interruptions=deaths)
-    if awaits_its_end(job, before):
-        state = replace(state, counted_until=before.counted_until)
     if ending.cursor is not None and ending.outcome.is_success and not finishing.has_set_cursor(job, run):
         state = with_cursor(state, ending.cursor)
     return state
@@ -205,23 +185,25 @@ def _after_overlap(
     began = job.state.last_run_at or run.claimed_at
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
+    regular, is_last = plan.regular, has_run_enough(job, state)
     if plan.owed_until is not None and runs_each(job):
         waited = job.state.next_run_at is None  # for the end of the run that catches up
         if waited and run.trigger is MANUAL and state.running:
             return plan._replace(waits=True), ()
         return plan._replace(not_before=max(now, plan.not_before or now)), ()
-    if awaits_its_end(job, job.state):
-        return plan, ()
-    if plan.regular is None:  # the claim did not plan it
+    if regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
-        if skips and job.overlap is not SKIP:
+        if skips and job.overlap is not SKIP and not is_last:
             first = skips[0].scheduled_for
             return plan._replace(regular=first, not_before=now, owed_until=first), ()
         plan = plan._replace(regular=regular)
-    elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < plan.regular <= now:
+    elif is_last and regular <= now:
+        skips = passed_over(job, regular, now, SkipReason.ENDED)
+        plan = plan._replace(regular=next_regular(job, now))
+    elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < regular <= now:
         if job.overlap is not SKIP:
-            return plan._replace(not_before=now, owed_until=plan.regular), ()
-        skips = passed_over(job, plan.regular, now, reason)
+            return plan._replace(not_before=now, owed_until=regular), ()
+        skips = passed_over(job, regular, now, reason)
         plan = plan._replace(regular=next_regular(job, now), not_before=None)
     return plan, skips if state.phase is Phase.ACTIVE else ()  # otherwise, the end of the pause records them
 
@@ -256,7 +238,7 @@ def _after_failure(
     state = replace(state, retry_count=consequence.retry_count, period_start=consequence.period_start)
     if consequence.disable:
         return job.with_state(_given_up(job, state, run, finishing.too_many_failures(state), now))
-    regular = plan.regular
+    regular = None if has_run_enough(job, state) else plan.regular
     may_retry = at_once or (not interrupted and (regular is not None or job.retry is not None))
     retry_from = now + (0 if at_once else rules.retry_floor)
     retry_at, not_before = consequence.retry_at, consequence.not_before

@@ -55,15 +55,6 @@ def has_run_enough(job: Job, state: JobState) -> bool:
     return most is not None and state.occurrences_run >= most
 
 
-def awaits_its_end(job: Job, state: JobState) -> bool:
-    """Return whether only runs and retries of a job are left that has run as often as it may.
-
-    Its `counted_until` then tells which occurrences have their rows.
-    """
-    has_regular = state.regular_at is not None or (state.next_run_at is not None and state.retry_of is None)
-    return not has_regular and has_run_enough(job, state)
-
-
 def failing_schedule(error: Exception) -> str:
     """Return why a job is disabled whose schedule raises an *error*."""
     return f"its schedule fails: {error}"
@@ -112,11 +103,11 @@ def uncounted(job: Job, now: Micros, reason: SkipReason) -> tuple[Skip, ...]:
         if job.schedule.follows_runs:  # an ending before the pause, with a delay
             return passed_over(job, owed_ending(state), now, AWAY[state.phase])
         return merged(job, now if state.counted_until is None else state.counted_until, now, AWAY[state.phase])
-    if awaits_its_end(job, state) and state.counted_until is not None:
-        return merged(job, state.counted_until, now, SkipReason.ENDED)
     if owes_since_its_claim(job):
         if state.owed_until is not None:
             return passed_over(job, state.regular_at, now, reason)
+        if state.regular_at is not None:
+            return passed_over(job, state.regular_at, now, SkipReason.ALREADY_RUNNING)
         return merged(job, counted_since(state, state.last_run_at or now), now, SkipReason.ALREADY_RUNNING)
     if state.retry_of is not None and state.regular_at is None:
         return ()  # only a retry, whose occurrence already has rows

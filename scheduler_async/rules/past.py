@@ -19,7 +19,7 @@ from scheduler_async.jobs.occurrences import following
 from scheduler_async.jobs.run import RunRow
 from scheduler_async.rules.explaining import after_pause, why_not_due
 from scheduler_async.rules.missed import count_between, jittered, latest_regular
-from scheduler_async.rules.next_run import awaits_its_end, has_run_enough, retry_policy
+from scheduler_async.rules.next_run import has_run_enough, retry_policy
 from scheduler_async.rules.terms import Rules
 from scheduler_async.schedules.after import After
 from scheduler_async.schedules.base import Schedule
@@ -341,8 +341,7 @@ class _Telling:
         owed = state.regular_at if state.regular_at is not None else state.next_run_at
         if state.forgotten_until is not None and occurrence <= state.forgotten_until:
             return self._purged()
-        counted_until = state.counted_until
-        if awaits_its_end(self._job, state) and counted_until is not None and occurrence > counted_until:
+        if has_run_enough(self._job, state) and state.regular_at is not None and occurrence >= state.regular_at:
             return self._ended()
         if state.activity is not Status.IDLE and state.next_run_at is None and occurrence > (state.last_run_at or 0):
             words = f"did not start at {self._when}: the run before has not ended."

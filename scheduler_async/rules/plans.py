@@ -37,7 +37,10 @@ class Plan(NamedTuple):
     """What a job is to run, and when."""
 
     regular: Micros | None
-    """The next regular occurrence. None if the ending of a run decides about it, or if there is none."""
+    """The next regular occurrence. None if the ending of a run decides about it, or if there is none.
+
+    After as many runs as the job may have, it is the first that gets no run, but a row.
+    """
     not_before: Micros | None = None
     """When the regular occurrence may run, if failures postpone it."""
     retries: tuple[PendingRetry, ...] = ()
@@ -87,9 +90,10 @@ def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first
 
     With *retries_first*, regular occurrences wait until there is no retry.
     """
-    regular, due = plan.regular, plan.due
+    is_last = has_run_enough(job, state)
+    regular, due = plan.regular, None if is_last else plan.due
     retries = sorted(plan.retries)
-    if regular is None and not retries and not state.running:
+    if (regular is None or is_last) and not retries and not state.running:
         return fitted(job, with_next_run(job, state, None, now))
     owed_until = None if regular is None else plan.owed_until
     first = retries[0] if retries else None

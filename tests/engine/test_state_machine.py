@@ -4,8 +4,8 @@ Hypothesis adds, edits, pauses, triggers and removes jobs, also in the last mome
 handlers fail, hang, give up and change their own jobs. It moves the clock, steps it and makes it jump. It stops the
 scheduler in the middle of other calls, kills it in the middle of a sentence, and starts another on the same file. The
 model knows only arithmetic: which points of its grid a job went past. Each must have run or have a row that says why
-not, none twice; those that came while the job was paused share a row that says so. A stopped scheduler leaves no call
-without an answer, no open row and no claim.
+not, none twice; those that came while the job was paused share a row that says so. No job has more runs at once than it
+may, or more in all than its `max_runs`. A stopped scheduler leaves no call without an answer, no open row and no claim.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import wraps
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, get_args
 
@@ -66,8 +67,9 @@ from scheduler_async.engine import claimer, engine, lookahead
 from scheduler_async.engine import held_runs as waiting
 from scheduler_async.jobs.enums import Phase as EnginePhase
 from scheduler_async.jobs.run import ClaimedRun
-from scheduler_async.rules import claim_ahead
+from scheduler_async.rules import claim_ahead, instances
 from scheduler_async.rules.claim_ahead import EARLIEST_CLAIM, ClaimAhead
+from scheduler_async.rules.plans import plan_of
 from scheduler_async.stores.decided import Decisions
 from scheduler_async.stores.liveness import retire
 from scheduler_async.stores.messages import JobFilter, RunFilter
@@ -248,6 +250,10 @@ class Failures:
     def forgive(self) -> None:
         self.counts, self.uncleared = ({0 for _ in counts} for counts in (self.counts, self.uncleared))
 
+    def become_at_most(self, count: int) -> None:
+        """Success and *count* failures came at one moment, in an order that nobody knows."""
+        self.counts, self.uncleared = set(range(count + 1)), set(range(count + 1) if self.uncleared else ())
+
     def pause_ends(self) -> None:
         """A pause ended by itself, before or after the runs that are counted next."""
         self.counts, self.uncleared = set(), self.counts | self.uncleared
@@ -295,11 +301,17 @@ class Tracked:
     """When it last resumed by itself."""
     is_unsure: bool = False
     """Somebody changed it, and nobody knows when, or whether that got through: it is as the store says."""
+    occurrences_run: int = 0
+    """How many regular occurrences have run under this schedule, and this `max_runs`."""
+    has_died: bool = False
+    """Whether the last failure was the death of a process."""
+    failed_at: datetime | None = None
+    """When a run failed last."""
 
     def new_schedule(self, schedule: Schedule, now: Micros) -> None:
         self.schedule, self.grid = schedule, Grid.of(schedule, now, self.id)
         self.went_past, self.covered = set(), set()
-        self.away = []
+        self.away, self.occurrences_run = [], 0
 
     def change_phase(self, phase: JobPhase, now: Micros) -> None:
         """What it went past so far, it went past in its phase until now."""
@@ -332,6 +344,18 @@ class Tracked:
             before_the_end=ended is not None and ended < self.resumed_at,
             after_the_end=is_new or (ended is not None and ended > self.resumed_at and not is_late),
         )
+
+    def fail(self, row: RunRow) -> None:
+        """Count a failure. The death of a process with several runs is one."""
+        assert row.finished_at is not None
+        assert row.claimed_at is not None
+        interrupted = row.outcome is Outcome.INTERRUPTED
+        if counts(row):
+            is_same_death = interrupted and self.has_died and self.failed_at and row.claimed_at < self.failed_at
+            if not is_same_death:
+                self.failures.add_one()
+            self.has_died = interrupted
+        self.failed_at = row.finished_at
 
     @property
     def running(self) -> list[RunRow]:
@@ -369,21 +393,34 @@ DEEDS = st.sampled_from([None, None, None, None, "pause", "disable", "edit", "ch
 Behaviour: TypeAlias = tuple[str | None, object, str]
 WELL_BEHAVED: Behaviour = (None, None, "succeed")
 BEHAVIOURS = st.tuples(DEEDS, WAITS, ENDINGS)
+MISFIRES = st.sampled_from(["run_once", "skip", "run_all"])
+GRACES = st.sampled_from([None, "0s", "10m"])
+OVERLAPS = st.sampled_from(["skip", "queue", "cancel"])
+INSTANCES = st.sampled_from([1, 2])
+MAX_RUNS = st.sampled_from([None, None, 1, 5])
 JOBS = st.fixed_dictionaries(
     {
         "schedule": SCHEDULES,
         "retry": RETRIES,
-        "misfire": st.sampled_from(["run_once", "skip"]),
+        "misfire": MISFIRES,
         "on_interrupt": st.sampled_from(["rerun", "skip"]),
         "enabled": st.sampled_from([True, True, True, True, False]),
+        "misfire_grace": GRACES,
+        "catch_up_limit": st.sampled_from([2, 10]),
+        "overlap": OVERLAPS,
+        "max_instances": INSTANCES,
+        "max_runs": MAX_RUNS,
     }
 )
 CHANGES = st.one_of(
     st.fixed_dictionaries({"payload": st.integers(0, 9)}),
     st.fixed_dictionaries({"retry": RETRIES}),
-    st.fixed_dictionaries({"misfire": st.sampled_from(["run_once", "skip"])}),
+    st.fixed_dictionaries({"misfire": MISFIRES, "misfire_grace": GRACES}),
     st.fixed_dictionaries({"timeout": st.sampled_from([None, "5m"])}),
     st.fixed_dictionaries({"enabled": st.booleans()}),
+    st.fixed_dictionaries({"overlap": OVERLAPS}),
+    st.fixed_dictionaries({"max_instances": INSTANCES}),
+    st.fixed_dictionaries({"max_runs": MAX_RUNS}),
 )
 # Jobs are claimed up to 50 ms before they are due, crowds earlier than that.
 LEADS = st.sampled_from([1, 5, 12, 20, 35, 49, 60]).map(lambda number: number * MILLISECOND)
@@ -487,7 +524,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.calls: dict[asyncio.Task[object], str] = {}
         """Calls that need not have come to their end: only `stop()` must let them."""
         self.behaviour: dict[str, Behaviour] = {}
-        self.handling: dict[int, int] = {}
+        self.handling: dict[int, list[Run]] = {}
         self.hanging: set[asyncio.Event] = set()
         self.max_concurrent: int | None = None
         self.unnoticed: Micros = 0
@@ -565,9 +602,10 @@ class EngineMachine(RuleBasedStateMachine):
         return self.memory if self.kind == "memory" else SQLiteStore(Path(self.directory.name, "jobs.db"))
 
     async def work(self, run: Run) -> object:
-        if run.job.uid in self.handling:  # what a handler raises is a failure like any other
-            self.complaints.append(f"{run} and run {self.handling[run.job.uid]} at once")
-        self.handling[run.job.uid] = run.id
+        at_once = self.handling.setdefault(run.job.uid, [])
+        at_once.append(run)
+        if len(at_once) > max(one.job.max_instances for one in at_once):  # an edit may have made it fewer meanwhile
+            self.complaints.append(f"at once: {at_once}")  # what a handler raises is a failure like any other
         deed, wait, ending = self.behaviour.get(run.job_id, WELL_BEHAVED)
         try:
             if deed is not None and run.job_id in self.jobs:
@@ -579,7 +617,7 @@ class EngineMachine(RuleBasedStateMachine):
             elif isinstance(wait, int):
                 await self.clock.sleep(timedelta(seconds=wait))
         finally:
-            del self.handling[run.job.uid]
+            at_once.remove(run)
         match ending:
             case "fail":
                 raise ValueError("no")
@@ -740,8 +778,12 @@ class EngineMachine(RuleBasedStateMachine):
             elif enabled and not before.enabled and before.disabled_reason != "ended":
                 model.phase = "active"
                 model.failures.become(0)
+            if changes.get("max_runs", before.max_runs) != before.max_runs:
+                if before.max_runs is None:
+                    model.occurrences_run = 0
+                model.is_unsure = True  # it may end now, or no longer have ended
             after = await self.scheduler.update_job(model.id, **changes)
-            if enabled is None:
+            if changes.keys() & {"payload", "retry", "misfire", "timeout"}:
                 assert after.next_run_at == before.next_run_at, "an edit that leaves the schedule alone moved it"
 
         self.do(act())
@@ -819,13 +861,15 @@ class EngineMachine(RuleBasedStateMachine):
         job_id = self.pick(which).id
 
         async def act() -> None:
-            before = await self.job(job_id)
+            before, is_full = await self.job(job_id), False
+            if before.status in (Status.RUNNING, Status.QUEUED):
+                is_full = len(self.jobs[job_id].unfinished) >= before.max_instances
             try:
                 await self.scheduler.trigger_job(job_id)
             except JobAlreadyRunningError:
-                assert before.status in (Status.RUNNING, Status.QUEUED)
+                assert is_full
             else:
-                assert before.status not in (Status.RUNNING, Status.QUEUED)
+                assert not is_full
 
         self.do(act())
 
@@ -1042,7 +1086,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.is_up = False
         self.hanging.clear()
         assert self.scheduler.status == "stopped"
-        assert not self.handling, f"runs go on: {self.handling}"
+        assert not any(self.handling.values()), f"runs go on: {self.handling}"
         for call, name in self.calls.items():
             assert call.done(), f"{name} hangs: {call}"
             error = call.exception()
@@ -1127,13 +1171,17 @@ class EngineMachine(RuleBasedStateMachine):
         """A job; one that was claimed ahead of its time as it was before, since nobody is to notice."""
         job = await self.scheduler.get_job(id)
         assert job is not None, f"{id} is gone"
-        early = self.early_claim(job)
-        return job if early is None else job.with_state(early.before)
+        for early in reversed(self.early_claims(job)):
+            if early.is_instance:  # others may have ended since
+                job = instances.unclaim(job, early.job, early.before, early)[0].job
+            else:
+                job = job.with_state(early.before)
+        return job
 
-    def early_claim(self, job: Job) -> ClaimedRun | None:
-        """The claim of a job that was made ahead of its time, and may yet be undone."""
+    def early_claims(self, job: Job) -> list[ClaimedRun]:
+        """The claims of a job that were made ahead of their time, and may yet be undone."""
         claims = [active.claimed for active in self.scheduler._engine.session.runner if active.is_held]
-        return next((claimed for claimed in claims if claimed.uid == job.uid), None)
+        return sorted((claimed for claimed in claims if claimed.uid == job.uid), key=lambda claimed: claimed.id)
 
     async def sync(self, before: Micros, *, is_late: bool = False) -> None:
         """Let the model catch up with the time since *before*, and hold the store against it.
@@ -1168,13 +1216,12 @@ class EngineMachine(RuleBasedStateMachine):
             ends = [to_micros(row.finished_at) for row in rows if row.finished_at is not None]
             active_until = max(ends, default=now)
         model.pass_time(before, now, active_until)
-        if model.phase != "disabled" and not job.enabled:
+        is_given_up = model.phase != "disabled" and not job.enabled
+        if is_given_up:
             model.phase = "disabled"
+        self.take_rows(model, job, rows, is_late)
+        if is_given_up:
             self.check_that_there_was_a_reason(model, job)
-        for row in rows:
-            if counts(row):
-                model.place(row, is_late)
-            self.take_row(model, row)
         model.failures.settle(job.consecutive_errors, is_disabled=not job.enabled)
         self.check_job(model, job, now)
         self.check_grid(model, job)
@@ -1182,9 +1229,9 @@ class EngineMachine(RuleBasedStateMachine):
     def relearn(self, model: Tracked, job: Job, rows: list[RunRow], now: Micros) -> None:
         """Take the word of the store for what a job is; only that nothing is repeated is known for sure."""
         model.grid = None
-        for row in rows:
-            self.take_row(model, row)
+        self.take_rows(model, job, rows, is_late=True)
         model.new_schedule(job.schedule, job.anchor)
+        model.occurrences_run = job.state.occurrences_run
         model.phase, model.until = job.state.phase.value, job.state.paused_until
         model.failures.become(job.consecutive_errors)
         model.is_unsure = False
@@ -1203,9 +1250,29 @@ class EngineMachine(RuleBasedStateMachine):
             limit *= 4
         waiting = [active.claimed for active in self.scheduler._engine.session.runner if active.is_held]
         early = {run.id: from_micros(run.claimed_at) for run in waiting if run.job.id == model.id}
-        model.early = {row.id for row in rows if row.id in early or row.finished_at in early.values()}
+        written = {row.id for row in rows if row.attempt == 0 and row.finished_at in early.values()}
+        model.early = {row.id for row in rows if row.id in early} | written
         new = [row for row in reversed(rows) if row.id >= known and model.rows.get(row.id) != row]
         return [row for row in new if row.id not in model.early]
+
+    def take_rows(self, model: Tracked, job: Job, rows: list[RunRow], is_late: bool) -> None:
+        """Count rows in the order in which the runs have ended, as far as that is known."""
+        has_instances = job.description.has_instances
+        never = self.clock.now() + timedelta(days=1)
+        by_end = sorted(rows, key=lambda row: row.finished_at or never) if has_instances else rows
+        for _, at_once in groupby(by_end, key=lambda row: row.finished_at):
+            ended = []
+            for row in at_once:
+                if counts(row):
+                    model.place(row, is_late)
+                    ended += [row.outcome] if row.outcome not in (None, Outcome.CANCELLED) else []
+                self.take_row(model, row)
+            failed = sum(outcome.is_failure for outcome in ended if outcome is not None)
+            if has_instances and 0 < failed < len(ended):
+                model.failures.become_at_most(failed)
+        went_back = any(row.finished_at and to_micros(row.finished_at) <= model.lenient_until for row in rows)
+        if has_instances and went_back:  # nobody knows the order of what has ended before and after that
+            model.failures.become_at_most(max(model.failures.counts | model.failures.uncleared) + len(rows))
 
     def take_row(self, model: Tracked, row: RunRow) -> None:
         """Count a row that is new, or that has ended since it was last seen."""
@@ -1219,6 +1286,7 @@ class EngineMachine(RuleBasedStateMachine):
         if counts(row):
             assert (row.scheduled_for, row.attempt) not in attempts, f"{row} is a repetition"
         if known is None:
+            model.occurrences_run += row.attempt == 1 and counts(row)
             self.cover(model, row)
         else:
             assert known.outcome is None, f"{known} was changed afterwards"
@@ -1227,11 +1295,11 @@ class EngineMachine(RuleBasedStateMachine):
             return
         model.unfinished.discard(row.id)
         assert row.finished_at is not None
-        if counts(row):
-            if row.outcome.is_failure:
-                model.failures.add_one()
-            elif row.outcome is not Outcome.CANCELLED:
-                model.failures.forgive()
+        if row.outcome.is_failure:
+            model.fail(row)
+        elif counts(row) and row.outcome is not Outcome.CANCELLED:
+            model.failures.forgive()
+            model.has_died = False
 
     def cover(self, model: Tracked, row: RunRow) -> None:
         if model.grid is None or row.trigger in (Trigger.MANUAL, Trigger.RETRY):
@@ -1275,7 +1343,7 @@ class EngineMachine(RuleBasedStateMachine):
             elif state.next_run_at is not None and state.retry_of is None:
                 floor = state.next_run_at
             elif model.running:  # what passes meanwhile is written down when it ends
-                floor = to_micros(model.running[0].started_at or model.running[0].scheduled_for)
+                floor = min(to_micros(row.started_at or row.scheduled_for) for row in model.running)
         assert lost[0] >= floor, (
             f"{model.id} ({model.phase}, {model.schedule}): {from_micros(lost[0])} left no row: {job.state}"
         )
@@ -1284,7 +1352,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert (job.state.phase == "disabled") == (model.phase == "disabled"), f"{job.state}"
         assert (job.state.phase == "paused") == (model.phase == "paused"), f"{job.state}"
         if job.status in (Status.RUNNING, Status.QUEUED):
-            assert len(model.unfinished) == 1
+            assert len(model.unfinished) == (job.state.running or 1)
             assert job.uid in {active.claimed.uid for active in self.scheduler._engine.session.runner}, (
                 f"{job} runs nowhere"
             )
@@ -1298,9 +1366,12 @@ class EngineMachine(RuleBasedStateMachine):
         if job.status is Status.IDLE and not isinstance(job.schedule, Manual):
             assert job.next_run_at is not None, f"nothing will ever wake {job}"
             assert job.state.next_run_at is not None
-            if self.early_claim(job) is None:  # it waits for its timer, wherever the clock has stepped meanwhile
+            if not self.early_claims(job):  # it waits for its timer, wherever the clock has stepped meanwhile
                 self.check_that_it_does_not_wait_out_a_jump(model, job, now, job.state.next_run_at)
                 assert job.state.next_run_at > now or self.max_concurrent, f"{job} is due, and does not run"
+        if job.max_runs is not None:
+            assert model.occurrences_run == job.state.occurrences_run
+            assert model.occurrences_run <= job.max_runs or model.lenient_until > 0
 
     def check_that_it_does_not_wait_out_a_jump(self, model: Tracked, job: Job, now: Micros, next_run: Micros) -> None:
         """It waits for no longer than its schedule says, or its policy after a failure."""
@@ -1317,12 +1388,16 @@ class EngineMachine(RuleBasedStateMachine):
         attempts = filter(counts, model.rows.values())
         have_run = {row.scheduled_for for row in attempts if from_micros(now) < row.scheduled_for}
         longest += longest * ((schedule.jitter is not None) + len(have_run)) + EARLIEST_CLAIM + self.unnoticed
+        longest += max(job.anchor - now, 0)  # the clock shows a time at which the job did not exist
         wait, is_excused = next_run - now, (job.id, next_run) in self.excused
         assert wait <= longest or is_excused, f"{job.id} waits for {wait / SECOND:g} s: {state}"
+        last_retry = max((retry.at for retry in plan_of(state).retries), default=now)
+        assert last_retry - now <= longest or is_excused, f"a retry of {job.id} waits: {state}"
 
     def check_that_there_was_a_reason(self, model: Tracked, job: Job) -> None:
         reason = job.disabled_reason or ""
         comes_again = isinstance(job.schedule, Every | Cron | Delay) and job.schedule.end is None
+        comes_again &= job.max_runs is None or model.occurrences_run < job.max_runs
         if reason == "ended" or reason.startswith("its last run failed"):
             assert not comes_again, reason
             assert not isinstance(job.schedule, Manual), reason

@@ -6,11 +6,21 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule
+from scheduler_async.jobs.run import Attempt, Ending
+from scheduler_async.rules import instances
 from scheduler_async.rules.claiming import claim
 from scheduler_async.rules.clock_changes import sooner
+from scheduler_async.rules.plans import PendingRetry, Plan, plan_of
 from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
-from tests.rules.stories import CANCELLED, ERROR, NOON, RULES, SUCCESS, Story, a_job
+from tests.rules.stories import CANCELLED, ERROR, INTERRUPTED, NOON, RULES, SUCCESS, Story, a_job
+
+
+def instances_claim(story: Story, now: Micros) -> Attempt:
+    taken = instances.claim(story.job, now, RULES)
+    assert taken.attempt is not None
+    story.change(taken)
+    return taken.attempt
 
 
 def back(story: Story, now: Micros) -> Job:
@@ -98,6 +108,42 @@ def test_a_cancelled_run_is_repeated_at_once_by_the_new_clock(failed: bool) -> N
 
     assert moved.state.next_run_at == NOON - DAY
     assert moved.state.regular_at == NOON - DAY + HOUR
+    assert sooner(moved, NOON - DAY) is None
+
+
+@pytest.mark.parametrize(
+    ("retry", "ending", "waits"),
+    [
+        pytest.param(Retry.budget(5, "1d"), ERROR, [2 * MINUTE, 4 * MINUTE], id="after failures"),
+        pytest.param(None, INTERRUPTED, [0, 0], id="after the death of a process"),
+        pytest.param(None, CANCELLED, [0, 0], id="after a stop"),
+    ],
+)
+def test_each_retry_of_a_job_with_several_runs_waits_as_long_as_before(
+    retry: Retry | None, ending: Ending, waits: list[Micros]
+) -> None:
+    story = Story(Every("1h"), max_instances=2, retry=retry)
+    runs = [instances_claim(story, NOON + at * HOUR) for at in (1, 2)]
+    for run in runs:
+        story.change(instances.after_run(story.job, run, ending, NOON + 130 * MINUTE, RULES))
+
+    moved = back(story, NOON - DAY)
+
+    assert [retry.at - (NOON - DAY) for retry in plan_of(moved.state).retries] == waits
+    assert sooner(moved, NOON - DAY) is None
+
+
+def test_a_retry_after_the_next_occurrence_moves_with_the_clock_too() -> None:
+    story = Story(Every("1h"), max_instances=2, retry=Retry.in_window(1, delay="70m"))
+    run = instances_claim(story, NOON + HOUR)
+    story.change(instances.after_run(story.job, run, ERROR, NOON + HOUR, RULES))
+    assert story.job.state.next_run_at == NOON + 2 * HOUR
+
+    moved = back(story, NOON - DAY)
+
+    assert plan_of(moved.state) == Plan(
+        NOON - DAY + HOUR, None, (PendingRetry(NOON - DAY + 70 * MINUTE, run.scheduled_for, 1),)
+    )
     assert sooner(moved, NOON - DAY) is None
 
 

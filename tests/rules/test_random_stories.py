@@ -93,6 +93,7 @@ def test_whatever_happens_the_rules_hold(
     assert len(attempts) == len(set(attempts))
     assert all(at >= run.scheduled_for for at, run in story.runs)
     assert all(skip.missed > 0 for skip in story.skips)
+    assert story.job.state.occurrences_run <= (policy["max_runs"] or 0)
 
 
 GRIDS = [
@@ -225,6 +226,7 @@ def test_whatever_is_done_to_a_job_each_occurrence_has_run_or_has_its_row_once(
         ledger.do(deed, other, ending)
         state = ledger.story.job.state
         ledger.check(ledger.story.job, ledger.owed_from())
+        assert state.occurrences_run <= (policy["max_runs"] or 0)
         assert (state.activity is Status.IDLE) == (ledger.run is None)
         assert (state.counted_until is not None) >= (state.phase is not Phase.ACTIVE)
         if state.phase is Phase.ACTIVE and ledger.run is None:
@@ -301,6 +303,7 @@ def test_with_jitter_every_occurrence_is_run_or_accounted_for_once(
         ran_out = state.disabled_reason in (None, ENDED) and state.occurrences_run < (policy["max_runs"] or 1)
         owed_from = moments[-1] + 1 if ran_out else now + 1
     assert sorted(at for at, _ in found) == [at for at in moments if at < owed_from]
+    assert state.occurrences_run <= (policy["max_runs"] or 0)
     for at, reason in found:
         if reason is SkipReason.ALREADY_RUNNING:
             assert any(start <= at <= end for start, end in spans)

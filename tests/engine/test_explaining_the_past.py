@@ -548,7 +548,11 @@ async def test_what_passes_while_the_last_runs_of_a_job_go_on_has_a_row(
         answers = [await explained(scheduler, minute) for minute in (3, 30)]
         rows = await scheduler.run_log("a", outcome="skipped")
 
-    assert [(row.reason, row.scheduled_for, row.missed) for row in rows] == [("ended", NOON + 3 * MINUTE, 9)]
+    assert [(row.reason, row.scheduled_for, row.missed) for row in reversed(rows)] == [
+        ("ended", NOON + 3 * MINUTE, 6),  # recorded when the first run ended
+        ("ended", NOON + 9 * MINUTE, 1),  # when the second ended
+        ("ended", NOON + 10 * MINUTE, 2),  # when the manual run ended
+    ]
     assert [answer.reason for answer in (meanwhile, *answers)] == ["ended", "ended", "ended"]
     assert str(meanwhile) == str(answers[1]) == 'Job "a" has ended: it has run as often as its max_runs allows (2).'
     assert str(answers[0]) == (

@@ -1,4 +1,4 @@
-"""Limits per group: mails go out two at a time, in all processes, while other jobs are not held up.
+"""Limits per group: mails go out two at a time, in all processes together, and other jobs do not wait for them.
 
 python examples/group_limits.py
 

@@ -279,7 +279,7 @@ OverlapOption = Annotated[
     typer.Option(
         "--overlap",
         click_type=one_of(OVERLAPS),
-        help="What to do if a run is due while --max-instances are in progress. Default: skip",
+        help="What to do if a run is due while --max-instances runs are in progress. Default: skip",
     ),
 ]
 MaxRunsOption = Annotated[

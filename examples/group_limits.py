@@ -19,7 +19,7 @@ from scheduler_async import At, JobSpec, Run, Scheduler
 
 
 class Office:
-    """Counts what goes on at once."""
+    """Sends mails and writes reports, and counts how many mails are sent at once."""
 
     def __init__(self) -> None:
         self.at_once = self.most = 0

@@ -189,8 +189,8 @@ class Scheduler(Reading, Overviewing, Steering):
         """Register a function as a handler under *name*, or under its own name.
 
         An async function runs on the event loop, a plain function in a thread. It takes nothing, or a `Run`, or the
-        payload as an annotated type, or both. Other parameters are filled from the keys of the payload by name. What
-        it returns is the outcome, see `Result`, or a JSON value, which the run log keeps as the result of the run.
+        payload as an annotated type, or both. Other parameters are filled from the keys of the payload by name. It
+        returns nothing, an outcome (see `Result`), or a JSON value, which the run log keeps as the result of the run.
 
         >>> from scheduler_async import Run, Scheduler
         >>> scheduler = Scheduler(":memory:")

@@ -1,4 +1,4 @@
-"""A backfill: a mistake has spoiled the reports of a week, and they are written again, three at a time.
+"""A backfill: after a mistake in its handler, a job writes the reports of a week again, three at a time.
 
 python examples/backfill.py
 

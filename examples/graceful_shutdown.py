@@ -1,4 +1,4 @@
-"""Graceful shutdown of long work: a long run notices that the scheduler stops, saves its place, and goes on later.
+"""Graceful shutdown of long work: a long run notices that the scheduler stops, saves its progress, and continues later.
 
 python examples/graceful_shutdown.py
 

@@ -1,4 +1,4 @@
-"""Limits per group: mails go out two at a time, in all processes, while other jobs are not held up.
+"""Limits per group: mails go out two at a time, in all processes together, and other jobs do not wait for them.
 
 python examples/group_limits.py
 
@@ -19,7 +19,7 @@ from scheduler_async import At, JobSpec, Run, Scheduler
 
 
 class Office:
-    """Counts what goes on at once."""
+    """Sends mails and writes reports, and counts how many mails are sent at once."""
 
     def __init__(self) -> None:
         self.at_once = self.most = 0

@@ -84,7 +84,7 @@ class NotMigratedError(Exception):
 
 
 async def migrate(connection: sqlite3.Connection, scheduler: Scheduler) -> None:
-    """Add the jobs of the table, and print what becomes of each."""
+    """Add the jobs of the table, and print the result for each."""
     refused = []
     for job_id, func, trigger, args, kwargs, name, next_run in connection.execute("SELECT * FROM old_jobs"):
         try:

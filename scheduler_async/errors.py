@@ -34,22 +34,30 @@ sentence, with a remedy of its own.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 # Long enough to recognise the input, short enough for one line of a log.
 _QUOTED_LENGTH = 60
 
 # An error about many jobs names only the first of them.
 _NAMED_JOBS = 5
+# A message shows values of these types, but not of their subclasses: their str() may do anything.
+_SHOWN = frozenset({type(None), bool, int, float, timedelta})
+_SHOWN_BITS = 64
 
 
 def quoted(value: object) -> str:
-    """Return *value* for a message: a string in double quotes, cut if it is long, or the name of its type."""
+    """Return *value* for a message: a string in double quotes, cut if it is long, a number, or the name of its type."""
     if isinstance(value, str):
         text, closing = value, '"'
         # repr() of ten megabytes would be slow. The part that is cut off needs no escaping.
         if len(text) > _QUOTED_LENGTH:
             text, closing = text[:_QUOTED_LENGTH], f'…" ({len(value):,} characters)'
         return f'"{text.encode("unicode_escape").decode("ascii")}{closing}'
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+    # str() refuses an integer with thousands of digits.
+    if type(value) not in _SHOWN or (isinstance(value, int) and value.bit_length() > _SHOWN_BITS):
+        return f"a value of type {type(value).__name__}"
+    return str(value)
 
 
 class SchedulerError(Exception):

@@ -89,7 +89,7 @@ class Scheduler(Reading, Overviewing, Steering):
         and starts when a slot frees.
     queue_size=None
         How many due jobs this process may claim beyond *max_concurrent*. They wait here for a slot, with the status
-        "queued", and no other process can run them. None is none.
+        "queued", and no other process can run them. None: it claims no further jobs.
     group_limits=None
         How many runs of a group may be in progress at once, in all processes together: a number, which limits every
         group, or a dict such as {"mail": 2}. It counts within each namespace; the key "*/mail" counts across all of
@@ -126,7 +126,7 @@ class Scheduler(Reading, Overviewing, Steering):
     require_user=False
         Refuses jobs without a *user_id*, and disables stored ones at the start.
     clock=None
-        The clock to go by, such as a `scheduler_async.testing.VirtualClock` in tests. None is the system's clock;
+        The clock to use, such as a `scheduler_async.testing.VirtualClock` in tests. None is the system's clock;
         on PostgreSQL, it is the clock of the database server.
     """
 
@@ -189,8 +189,8 @@ class Scheduler(Reading, Overviewing, Steering):
         """Register a function as a handler under *name*, or under its own name.
 
         An async function runs on the event loop, a plain function in a thread. It takes nothing, or a `Run`, or the
-        payload as an annotated type, or both. Other parameters are filled from the keys of the payload by name. What
-        it returns is the outcome, see `Result`, or a JSON value, which the run log keeps as the result of the run.
+        payload as an annotated type, or both. Other parameters are filled from the keys of the payload by name. It
+        returns nothing, an outcome (see `Result`), or a JSON value, which the run log keeps as the result of the run.
 
         >>> from scheduler_async import Run, Scheduler
         >>> scheduler = Scheduler(":memory:")
@@ -213,7 +213,7 @@ class Scheduler(Reading, Overviewing, Steering):
         return register
 
     def remove_handler(self, name: str) -> None:
-        """Forget the handler *name*. Runs in progress continue; its jobs wait until a handler has the name again."""
+        """Remove the handler *name*. Runs in progress continue. Its jobs wait until the name is registered again."""
         self._engine.handlers.remove(check_name(name, "handler"))
 
     def job(
@@ -365,21 +365,21 @@ class Scheduler(Reading, Overviewing, Steering):
         namespace="default"
             Keeps the jobs of a tenant or a plugin apart: two namespaces may use the same ids.
         user_id=None
-            Whose job it is. `list_jobs` can ask for it.
+            The user to whom the job belongs. `list_jobs` can filter by it.
         name=None
             A title for people.
         payload=None
             A JSON value, a dataclass or a pydantic model for the handler.
         metadata=None
-            A dict of JSON values for your own use. `list_jobs` can ask for them.
+            A dict of JSON values for your own use. `list_jobs` can filter by them.
         priority="standard"
             "high", "standard" or "low": which jobs start first if not all can start at once.
         group=None
             A group of jobs that share a limit or a rate: see `group_limits` and `group_rates` of `Scheduler`.
         misfire="run_once"
-            What happens to runs missed by more than `misfire_grace`: "run_once" runs the job once now, "skip" waits
-            for the next occurrence, "run_all" runs each of them, oldest first. The run log counts the occurrences that
-            did not run.
+            What happens to occurrences that are late by more than `misfire_grace`: "run_once" runs the job once now,
+            "skip" waits for the next occurrence, "run_all" runs each of them, oldest first. The run log counts the
+            occurrences that did not run.
         retry=None
             What happens after a failure: a `Retry` policy. None is the policy of the scheduler.
         timeout=None
@@ -400,7 +400,7 @@ class Scheduler(Reading, Overviewing, Steering):
         catch_up_window=None
             With `misfire="run_all"`, how old a missed occurrence may be to run. None is any age.
         max_runs=None
-            The job ends after so many regular occurrences have run. None: never.
+            The job ends after this number of regular occurrences has run. None: never.
         enabled=True
             False adds the job disabled; `resume_job` enables it.
         on_conflict="raise"
@@ -443,7 +443,7 @@ class Scheduler(Reading, Overviewing, Steering):
     async def update_job(
         self, id: str, *, namespace: str = "default", revision: int | None = None, **changes: Unpack[JobChanges]
     ) -> Job:
-        """Change the fields that are given, and no others; return the changed job.
+        """Change only the fields that you pass, and return the changed job.
 
         The fields are the schedule, the handler, and the options of `add_job`:
         `await scheduler.update_job("daily", timeout="10m", payload={"to": "dev"})`. A changed schedule counts from
@@ -476,7 +476,7 @@ class Scheduler(Reading, Overviewing, Steering):
         """Keep a job from starting until it is resumed. A run in progress continues.
 
         *reason* is kept with it, for `explain` and for others. With *until*, an instant or a duration such as "2h", the
-        job resumes by itself at that time, and an occurrence at that very time runs. To pause a paused job again
+        job resumes by itself at that time, and an occurrence at that very time runs. Pausing a paused job again
         replaces its reason and its end. Raise `JobDisabledError` if the job is disabled: it does not start anyway.
         """
         check_key(id, namespace)
@@ -487,9 +487,9 @@ class Scheduler(Reading, Overviewing, Steering):
     async def resume_job(self, id: str, *, namespace: str = "default") -> Job:
         """Let a paused or disabled job start again, from now on.
 
-        Its failures no longer count, and occurrences since the pause were not missed. A job whose schedule raises an
-        error becomes disabled, with the error as the reason. Raise `JobEndedError` if its schedule has no occurrences
-        left, and `StoreError` if the job cannot be read from the store.
+        Its failure count is reset, and it does not catch up with occurrences during the pause. A job whose schedule
+        raises an error becomes disabled, with the error as the reason. Raise `JobEndedError` if its schedule has no
+        occurrences left, and `StoreError` if the job cannot be read from the store.
         """
         check_key(id, namespace)
         return await self._editor.resume(namespace, id)
@@ -514,8 +514,8 @@ class Scheduler(Reading, Overviewing, Steering):
         """Return a view that can see and change only the jobs of one namespace, for a tenant or a plugin.
 
         The view has every job method of the scheduler, without the argument *namespace*. Its jobs can follow only jobs
-        of the same namespace with `After`. Its limits hold for what is done through the view; over one of them, it
-        raises `QuotaError` and changes nothing:
+        of the same namespace with `After`. The limits below apply to calls of the view. If a call would exceed one of
+        them, it raises `QuotaError` and changes nothing:
 
         user_id=None
             The *user_id* of jobs that are added without one.
@@ -523,11 +523,11 @@ class Scheduler(Reading, Overviewing, Steering):
             The names of the handlers that the tenant may use: in jobs that it adds or edits, and in jobs that it
             triggers. None is all of them.
         max_jobs=None
-            How many jobs the namespace may have, whichever processes add them. Disabled and ended jobs count. None is
-            no limit.
+            How many jobs the namespace may have, in all processes together. Disabled and ended jobs count. None is no
+            limit.
         max_payload=None
-            The size of a payload in bytes of JSON, in jobs that it adds or edits, and in runs that it triggers; also
-            of metadata, and of a cursor that it sets. None is no limit.
+            The largest payload in bytes of JSON, in jobs that the tenant adds or edits, and in runs that it triggers.
+            It also limits metadata, and a cursor that the tenant sets. None is no limit.
         """
         quota = check_quota(name, handlers=handlers, max_jobs=max_jobs, max_payload=max_payload)
         return Namespace(self, self._editor, quota, None if user_id is None else check_name(user_id, "user_id"))
@@ -557,7 +557,7 @@ class Scheduler(Reading, Overviewing, Steering):
             yield
 
     async def cleanup_ctx(self, app: object) -> AsyncIterator[None]:
-        """Run with an aiohttp application: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`. It ends as `lifespan`."""
+        """Run with an aiohttp application: `app.cleanup_ctx.append(scheduler.cleanup_ctx)`. See `lifespan`."""
         async with self.lifespan(app):
             yield
 
@@ -578,10 +578,11 @@ class Scheduler(Reading, Overviewing, Steering):
             `Access("anna", "operate")` from `scheduler_async.web`, or None, which refuses the request. Ready-made are
             `token("…")` and `everyone("look")`. It is required.
         hosts=None
-            The names under which the page may be asked for. Other requests are refused with 421. None allows all.
+            The host names to which requests may go. Requests to other names are refused with 421. None allows all
+            names.
         redact=None
-            What visitors do not see of payloads, outputs and errors besides passwords, tokens and the like: names of
-            further keys, or a function that takes such a value and returns what to show.
+            What to hide in payloads, outputs and errors, besides passwords, tokens and the like: names of further keys,
+            or a function that takes such a value and returns what to show.
         """
         try:
             from scheduler_async.web.application import PageApplication  # noqa: PLC0415 - only the page needs it

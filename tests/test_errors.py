@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -115,3 +116,13 @@ def test_what_is_quoted_stays_short_and_printable() -> None:
     assert quoted("x" * 60) == '"' + "x" * 60 + '"'
     assert quoted(None) == "None"
     assert quoted([1]) == "a value of type list"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0, "0"), (-1.5, "-1.5"), (True, "True"), (timedelta(0), "0:00:00"), (10**5000, "a value of type int")],
+    ids=["zero", "a fraction", "a flag", "a duration", "a number of many digits"],
+)
+def test_a_number_is_shown_as_it_is(value: object, words: str) -> None:
+    """Its type would not say what is wrong: "from 1 up, not a value of type int"."""
+    assert quoted(value) == words

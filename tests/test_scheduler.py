@@ -1450,7 +1450,7 @@ async def test_another_scheduler_on_the_store_may_run_a_job(new_scheduler: NewSc
     await running.add_job(At(NOON + HOUR), handler="unknown", id="c")
     not_due = await asking.explain("c")
     assert (not_due.reason, not_due.until) == (SkipReason.NO_HANDLER, NOON + HOUR)
-    assert 'does not run: no running scheduler has its handler "unknown". It runs once at' in str(not_due)
+    assert 'does not run: no running scheduler has its handler "unknown". Its schedule: once at' in str(not_due)
     then = await asking.explain("c", at=NOON + HOUR)
     assert then.reason is SkipReason.NO_HANDLER
     assert "should run at 2026-01-05 13:00 UTC, but would not now: no handler is registered" in str(then)

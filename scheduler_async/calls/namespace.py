@@ -165,7 +165,7 @@ class Namespace:
         return await self._editor.add(own, self._quota)
 
     async def update_job(self, id: str, *, revision: int | None = None, **changes: Unpack[JobChanges]) -> Job:
-        """Change the fields that are given, and no others; return the changed job. See `Scheduler.update_job`.
+        """Change only the fields that you pass, and return the changed job. See `Scheduler.update_job`.
 
         Raise `QuotaError` if the view does not allow the handler of the job, or its new schedule, payload, metadata or
         cursor.
@@ -288,7 +288,7 @@ class Namespace:
     async def changes(
         self, id: str | None = None, *, since: datetime | str | None = None, limit: int | None = 50
     ) -> builtins.list[ChangeRow]:
-        """Return who changed jobs of this namespace, when and how, newest first. See `Scheduler.changes`."""
+        """Return the changes of jobs of this namespace, newest first. See `Scheduler.changes`."""
         return await self._scheduler.changes(id, namespace=self.name, since=since, limit=limit)
 
     async def run_log(
@@ -332,7 +332,7 @@ class Namespace:
         return await self._scheduler.preview(window, namespace=self.name)
 
     async def explain(self, id: str, *, at: datetime | str | None = None, zone: str | tzinfo = UTC) -> Explanation:
-        """Return why a job is not running now, or what became of it *at* a time. See `Scheduler.explain`."""
+        """Return why a job is not running now, or what happened to it *at* a time. See `Scheduler.explain`."""
         return await self._scheduler.explain(id, at=at, namespace=self.name, zone=zone)
 
     async def upcoming(self, id: str, *, n: int = 10, zone: str | tzinfo = UTC) -> builtins.list[Occurrence]:

@@ -80,12 +80,12 @@ class Overviewing:
         *order* is "next": jobs in progress, then by their next run, then jobs without one; or "name": by namespace and
         id. *status* is one of `Status`, or "failing" for jobs whose last runs have failed, or "late" for jobs that are
         due and that no scheduler has claimed. *text* searches in "namespace/id" and in titles; jobs whose name or id
-        begins with it come first, and the order is that of their names. *ids* are those to look at, and *namespaces*
-        are those to look at; None is all of them. *ended* asks for jobs whose schedule has nothing left, or with False
-        for all others.
+        begins with it come first, ordered by name. *ids* and *namespaces* select the jobs with these ids and in these
+        namespaces; None selects all jobs. *ended=True* selects jobs whose schedule has no more occurrences, and
+        *ended=False* all others.
 
-        For the following part, pass `Page.next` as *after*, with the same conditions. A search that finds little stops
-        before the page is full: `Page.next` is where it continues.
+        For the next part, pass `Page.next` as *after*, with the same conditions. A search that finds little stops
+        before the page is full, and continues at `Page.next`.
         """
         for name, value in (("text", text), ("handler", handler), ("group", group)):
             if value is not None:
@@ -127,9 +127,9 @@ class Overviewing:
         """Return a part of the run log, newest first, of one job or of all.
 
         The conditions are those of `run_log`. With an *id* and without a *namespace*, the job is that of the namespace
-        "default". *namespaces* are those to look at; None is all of them. For the following part, pass `Page.next` as
-        *after*, with the same conditions. A search that finds little stops before the page is full, and
-        `Page.looked_back_to` says how far it has come.
+        "default". *namespaces* selects the runs of jobs in these namespaces; None selects all runs. For the next part,
+        pass `Page.next` as *after*, with the same conditions. A search that finds little stops before the page is full,
+        and `Page.looked_back_to` says how far back it has searched.
         """
         first, last = check_stretch(since, until)
         wanted = RunSearch(
@@ -169,7 +169,7 @@ class Overviewing:
         return _page(nothing if _sees_nothing(wanted.namespaces) else await self.__survey.changes(wanted))
 
     async def counts(self, *, namespaces: Collection[str] | None = None) -> Counts:
-        """Return how many jobs there are, by what they do, counted up to a limit. See `Count`."""
+        """Return how many jobs are running, late, failing, paused and so on, counted up to a limit. See `Count`."""
         found = await self.__survey.counts(_check_namespaces(namespaces))
         return Counts(
             running=_count(found.running),
@@ -187,7 +187,7 @@ class Overviewing:
     async def recent_runs(self, jobs: Sequence[tuple[str, str]], n: int = 60) -> list[tuple[RunRow, ...]]:
         """Return the last *n* rows of the run log of each of these jobs, oldest first.
 
-        *jobs* are pairs of a namespace and an id, and the answer has their order. A job that does not exist has no
+        *jobs* are pairs of a namespace and an id. The answer has the same order. A job that does not exist has no
         rows.
         """
         if not isinstance(jobs, Sequence):
@@ -207,10 +207,10 @@ class Overviewing:
     ) -> Page[TallyRow]:
         """Return how many runs ended from *since* to *until*, by "hour", "namespace", "outcome" and "node".
 
-        They come in this order. Name some of them as *by* to add up the others, which are None then. The hours of both
-        ends are included. The tally counts runs of removed jobs and runs that are no longer kept, too. It goes back 90
-        days. Skipped occurrences are counted in the hour in which they were skipped. For the following part, pass
-        `Page.next` as *after*, with the same conditions.
+        They come in this order. Pass some of these names as *by* to add up over the others, which are None then. The
+        hours of both ends are included. The tally counts runs of removed jobs and runs that are no longer kept, too. It
+        goes back 90 days. Skipped occurrences are counted in the hour in which they were skipped. For the next part,
+        pass `Page.next` as *after*, with the same conditions.
         """
         names = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, Collection) else ()
         kept = tuple(key for key in TALLY_KEYS if key in names)
@@ -230,10 +230,10 @@ class Overviewing:
     async def planned(
         self, *, until: datetime | str, namespaces: Collection[str] | None = None, most: int = 500
     ) -> Planned:
-        """Return how many occurrences lie ahead in each hour from now until *until*, for 100 days at most.
+        """Return how many occurrences are planned for each hour from now until *until*, for 100 days at most.
 
-        The schedules of *most* jobs are looked at. If there are more jobs, or if a job runs very often, the numbers
-        are an estimate, and `Planned.exact` is False.
+        The call computes the schedules of at most *most* jobs. If there are more jobs, or if a job runs very often, the
+        numbers are an estimate, and `Planned.exact` is False.
         """
         now = self.__survey.now
         last = min(to_micros(parse_instant(until, "until")), now - now % HOUR + MOST_HOURS * HOUR, LAST)
@@ -245,7 +245,7 @@ class Overviewing:
         """Return what needs the attention of an operator, each with its cause and its effect.
 
         no_scheduler
-            No scheduler runs.
+            No scheduler is running.
         loop_blocked
             A handler has blocked the event loop of this process.
         node_lost
@@ -267,8 +267,8 @@ class Overviewing:
         left_out
             The last three occurrences of a job, or more, were left out in the last 24 hours.
 
-        They come in this order, at most *limit* of them. With *namespaces*, it is about the jobs of these alone, and
-        not about nodes.
+        They come in this order, at most *limit* of them. With *namespaces*, only concerns about jobs in these
+        namespaces are returned, and none about nodes.
         """
         return await self.__survey.attention(_check_namespaces(namespaces), _check_limit(limit))
 
@@ -291,8 +291,8 @@ class Overviewing:
     ) -> list[tuple[datetime, ...]]:
         """Return when each of *jobs* runs next, up to *n* times until *until*, as far as that is known.
 
-        The answer has the order of *jobs*. A job that is paused without an end, or disabled, or whose schedule fails,
-        has no times; neither has one whose times depend on when its next run ends, but for the first.
+        The answer has the order of *jobs*. A job has no times if it is disabled, if it is paused without an end, or if
+        its schedule raises an error. If the times of a job depend on the end of its next run, only the first is known.
         """
         if not isinstance(jobs, Sequence) or not all(isinstance(job, Job) for job in jobs):
             raise InvalidJobError(f"jobs must be a list of jobs, not {quoted(jobs)}.", "jobs")
@@ -300,9 +300,9 @@ class Overviewing:
         return await self.__survey.coming_runs(jobs, last, _check_limit(n, "n"))
 
     async def mark(self, *, namespaces: Collection[str] | None = None) -> str:
-        """Return a text that changes when a run begins, ends, reports progress or is skipped, or when a job changes.
+        """Return a string that changes when a run begins, ends, reports progress or is skipped, or when a job changes.
 
-        It does not matter which process made the change. Compare it with an earlier one to learn whether to look again.
+        It covers the changes of all processes. Compare it with an earlier one to learn whether to read again.
         """
         return await self.__survey.mark(_check_namespaces(namespaces))
 

@@ -65,11 +65,11 @@ class Reading:
     ) -> list[Job]:
         """Return the jobs that meet all conditions, by their next run; jobs without one come last.
 
-        None is no condition. *status* is "idle", "queued", "running", "paused" or "disabled". *metadata* asks for jobs
-        that have these values among others. *due_before* asks for a next run before this moment; it leaves out jobs
-        whose scheduled run is in progress, since the end of that run settles the next one. *ended* asks for jobs whose
-        schedule has nothing left, or with False for all others. *limit* is the largest number of jobs to return. Jobs
-        with the same next run are ordered by namespace and id.
+        None is no condition. *status* is "idle", "queued", "running", "paused" or "disabled". *metadata* selects jobs
+        whose metadata contain these keys and values. *due_before* selects jobs whose next run is before this moment,
+        and leaves out jobs whose scheduled run is in progress, because their next run is known only when it ends.
+        *ended=True* selects jobs whose schedule has no more occurrences, and *ended=False* all others. *limit* is the
+        largest number of jobs to return. Jobs with the same next run are ordered by namespace and id.
         """
         wanted = check_filter(
             status=status,
@@ -119,13 +119,13 @@ class Reading:
     ) -> list[RunRow]:
         """Return what ran and what was skipped, newest first, of one job, of a namespace or of all jobs.
 
-        None is no condition. *outcome* and *trigger* ask for rows with this outcome and this cause. *since* and
-        *until* ask for rows of a stretch of time, both ends included; the time of a row is its `claimed_at`. *limit*
-        is the largest number of rows; None returns all of them. For the next page, pass the id of the last row as
-        *before*.
+        None is no condition. *outcome* and *trigger* select rows with this outcome and this cause. *since* and
+        *until* select a period, both ends included; the time of a row is its `claimed_at`. *limit* is the largest
+        number of rows; None returns all of them. For the next page, pass the id of the last row as *before*.
 
-        Without an *id*, a *namespace*, a time and *limit=None*, rows with an outcome or a trigger are looked for among
-        the newest 100,000, or the 100,000 before *before*. In a file, failures and skips are found whatever their age.
+        A search for an outcome or a trigger in all namespaces covers only the newest 100,000 rows, or the 100,000
+        before *before*. It covers all rows if you pass *since*, *until* or *limit=None*. In a SQLite file, it finds
+        failures and skips of any age.
         """
         check_key("any" if id is None else id, "default" if namespace is None else namespace)
         if before is not None:
@@ -168,7 +168,7 @@ class Reading:
         return await self._ask(self._store.output_of(run_id))
 
     async def run_stats(self, id: str, since: datetime | str | None = None, *, namespace: str = "default") -> RunStats:
-        """Return statistics of the runs of a job, over all rows that are kept or those *since* a moment."""
+        """Return statistics of the runs of a job: of all rows in the run log, or of those *since* a moment."""
         check_key(id, namespace)
         wanted = RunFilter(
             namespace=namespace,
@@ -188,11 +188,11 @@ class Reading:
         since: datetime | str | None = None,
         limit: int | None = 50,
     ) -> list[ChangeRow]:
-        """Return who changed jobs, when and how, newest first, of one job or of all.
+        """Return the changes of one job or of all jobs, newest first, each with its actor and its time.
 
-        A job that was added again under an id starts afresh: the changes of the earlier one are no longer shown.
-        *since* is a moment. *limit* is the largest number of rows; None returns all of them. Changes are kept for
-        90 days, and those of a removed job for `keep_removed`.
+        If a job was removed and added again under the same id, only the changes of the new job are returned. *since*
+        selects changes from that moment on. *limit* is the largest number of rows; None returns all of them. Changes
+        are kept for 90 days, and those of a removed job for `keep_removed`.
         """
         check_key("any" if id is None else id, "default" if namespace is None else namespace)
         wanted = ChangeFilter(
@@ -207,7 +207,7 @@ class Reading:
     async def preview(self, window: str | timedelta = "60m", *, namespace: str | None = None) -> list[Upcoming]:
         """Return the runs that would start now or within *window*, in their order. Nothing changes.
 
-        *namespace* asks for the jobs of one namespace; None is all of them.
+        *namespace* selects the jobs of one namespace; None selects all jobs.
         """
         if namespace is not None:
             check_text(namespace, "namespace")
@@ -223,8 +223,9 @@ class Reading:
     ) -> Explanation:
         """Return why a job is not running now, or that it would run; *zone* is the time zone of the reader.
 
-        With *at*, an instant in the past or in the future, return what became of the job then, or what will: it ran, it
-        had no occurrence, it was paused, no scheduler was running, and so on. A whole minute means all of that minute.
+        With *at*, an instant in the past or in the future, return what happened to the job then, or what will happen:
+        it ran, it had no occurrence, it was paused, no scheduler was running, and so on. An instant with zero
+        seconds means the whole minute.
 
         `str()` of the answer is a sentence for people, `reason` a `SkipReason` for programs, `run` the row of the run.
         """
@@ -266,10 +267,10 @@ class Reading:
         return [node_of(status, self._engine.session.node.id) for status in found]
 
     async def node_history(self, since: datetime | str | None = None, *, limit: int | None = 1000) -> list[NodeSpan]:
-        """Return when which schedulers shared the store, newest first, and how each of them ended.
+        """Return the schedulers that have shared the store, newest first, with the time of each and how it ended.
 
-        With *since*, leave out those that ended before that moment. The history goes back 90 days. *limit* is the
-        largest number of schedulers: those that run, then those that ended last. None returns all of them.
+        *since* leaves out schedulers that ended before that moment. The history goes back 90 days. *limit* is the
+        largest number of schedulers: it prefers those that are running, then those that ended last. None is no limit.
         """
         most = check_count(limit, "limit", smallest=0)
         earliest = None if since is None else to_micros(parse_instant(since, "value of since"))

@@ -32,8 +32,8 @@ class Steering:
         `JobAlreadyRunningError` if as many runs of the job are in progress as its `max_instances` allows.
 
         With *anywhere*, any scheduler on the store that has the handler takes up the run, and the id is returned at
-        once. The request waits until one does, even across restarts. `wait_for_run` waits for its end, `cancel_run`
-        withdraws it. Runs that wait count, too: past `max_instances`, a request raises `JobAlreadyRunningError`.
+        once. The request waits until one does, even across restarts. `wait_for_run` waits for the end of the run, and
+        `cancel_run` withdraws the request. Waiting requests count toward `max_instances`, too.
         """
         check_key(id, namespace)
         if not isinstance(anywhere, bool):
@@ -52,7 +52,7 @@ class Steering:
     ) -> RunRow:
         """Run a job now, wait until it has ended, and return its row of the run log.
 
-        It runs here if its handler is here, and otherwise in any process that has it. Past *timeout*, in seconds or as
+        It runs here if its handler is here, and otherwise in any process that has it. After *timeout*, in seconds or as
         a duration, raise `RunTimeoutError`, a `TimeoutError`; the run continues. If its process dies, the run is
         repeated as `on_interrupt` says, and the row is that of the last attempt.
         """
@@ -69,9 +69,9 @@ class Steering:
     async def cancel_run(self, run_id: int, *, reason: str | None = None) -> None:
         """Cancel a run of any process on the store.
 
-        A handler in this process is cancelled at once, one in another process within 2 s. A run that has not begun
-        does not begin. The outcome is "cancelled", with *reason* in `RunRow.reason`: it is not a failure, it is not
-        run again, and the schedule continues. A function in a thread cannot be cancelled: it sees `run.stopping`, and
+        A handler in this process is cancelled at once, one in another process within 2 s. A run that has not begun does
+        not begin. The outcome is "cancelled", with *reason* in `RunRow.reason`: it is not a failure, the run is not
+        repeated, and the schedule continues. A function in a thread cannot be cancelled: it sees `run.stopping`, and
         the run ends when the function returns. Raise `RunNotFoundError` or `RunEndedError` if there is nothing to
         cancel.
         """
@@ -83,8 +83,8 @@ class Steering:
     async def wait_for_run(self, run_id: int, timeout: float | str | timedelta | None = None) -> RunRow:
         """Wait until a run of any process has ended and is recorded, and return its row of the run log.
 
-        Past *timeout*, in seconds or as a duration, raise `RunTimeoutError`, a `TimeoutError`; the run continues. A run
-        whose process died has ended as "interrupted", even if another run repeats it.
+        After *timeout*, in seconds or as a duration, raise `RunTimeoutError`, a `TimeoutError`; the run continues. A
+        run whose process died has ended as "interrupted", even if another run repeats it.
         """
         check_run_id(run_id)
         return await run_waits.wait_for(self._engine, run_id, check_timeout(timeout))
@@ -102,12 +102,12 @@ class Steering:
     ) -> Backfill:
         """Run the regular occurrences of a job from *start*, before *end*, oldest first, and return the backfill.
 
-        Any scheduler on the store that has the handler runs them, also after restarts, beside the regular schedule and
-        without changing it. At most *max_concurrent* of them run at once; they do not count toward `max_instances`.
+        Any scheduler on the store that has the handler runs them, also after restarts. The regular schedule continues
+        and does not change. At most *max_concurrent* of them run at once; they do not count toward `max_instances`.
         Their `trigger` is "backfill", and `scheduled_for` is the occurrence. Occurrences that have succeeded are left
         out, unless *again*; those that have not come yet are left to the schedule. *payload* replaces that of the job.
 
-        `get_backfill` tells how far it is. A failed run is not retried: make the same backfill again, which leaves out
+        `get_backfill` returns its progress. A failed run is not retried: make the same backfill again, which leaves out
         what has succeeded. A run whose process died is run again, as `on_interrupt` says. A backfill waits while its
         job is paused. Raise `InvalidJobError` if there are more than 10,000 occurrences.
         """

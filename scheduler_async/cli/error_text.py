@@ -76,7 +76,7 @@ def explained(job: Job, explanation: Explanation) -> str:
         case SkipReason.UNKNOWN_SCHEDULE:
             remedy = 'Start the program that knows it, for example with "scheduler-async run MODULE:SCHEDULER".'
         case SkipReason.NO_SCHEDULER if job.handler == HANDLER:
-            remedy = '"scheduler-async run" starts one, and "scheduler-async cron" makes a single pass.'
+            remedy = '"scheduler-async run" starts a scheduler, and "scheduler-async cron" makes a single pass.'
         case SkipReason.NO_SCHEDULER:
             remedy = 'Start its program, for example with "scheduler-async run MODULE:SCHEDULER".'
         case None:

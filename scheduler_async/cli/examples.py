@@ -4,9 +4,9 @@ from __future__ import annotations
 
 EXAMPLES = {
     "add": (
-        "scheduler-async add backup 'backup.sh --all' --cron '0 3 * * *' --priority high",
+        "scheduler-async add backup './backup.sh' --cron '0 3 * * *' --priority high",
         "scheduler-async add sync 'python sync.py' --every 15m --timeout 5m --retries 3",
-        "scheduler-async add pay ./pay --cron @monthly --on business-days:SE --otherwise after",
+        "scheduler-async add pay ./pay --cron '0 9 1 * *' --on 'weekdays:MON-FRI'",
         "scheduler-async add reminder 'notify-send Lunch' --at 2099-06-15T12:00",
     ),
     "edit": (
@@ -58,7 +58,7 @@ EXAMPLES = {
     ),
     "backfill": (
         "scheduler-async backfill report 2026-06-01 2026-07-01",
-        "scheduler-async backfill report 2026-06-01T00:00Z 2026-06-02T00:00Z --jobs 4 --again",
+        "scheduler-async backfill report 2026-06-01 2026-06-02 --tz UTC --jobs 4",
     ),
     "cancel": (
         "scheduler-async cancel 4711",
@@ -77,6 +77,6 @@ EXAMPLES = {
     "web": (
         "scheduler-async web",
         "scheduler-async web --store postgresql://me@db/jobs --read-only",
-        "scheduler-async web --uds /run/user/1000/jobs.sock --allow-host jobs.example.com",
+        "scheduler-async web --uds ./jobs.sock --allow-host jobs.example.com",
     ),
 }

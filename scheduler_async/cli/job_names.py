@@ -43,7 +43,7 @@ def parts_of_name(name: str) -> tuple[str, str] | None:
 
 
 async def similar_names(scheduler: Scheduler, slug: str, namespace: str) -> list[str]:
-    """Return the names of jobs that a user who typed *slug* may have meant, the likeliest first."""
+    """Return the names of jobs that the user may have meant by *slug*, the likeliest first."""
     from difflib import get_close_matches
 
     jobs = await scheduler.list_jobs(limit=MOST_COMPARED)

@@ -1,4 +1,4 @@
-"""Long texts, cut for people who read a terminal. Pure."""
+"""Long texts, cut to fit a terminal. Pure."""
 
 from __future__ import annotations
 

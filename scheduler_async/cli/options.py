@@ -251,12 +251,14 @@ TIMEOUT_HELP = "Stop the command and its children after this time, such as 10m. 
 TimeoutOption = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT_HELP)]
 MisfireOption = Annotated[
     str | None,
-    typer.Option("--misfire", click_type=one_of(MISFIRES), help="What to do about missed times. Default: run_once"),
+    typer.Option("--misfire", click_type=one_of(MISFIRES), help="What to do about missed runs. Default: run_once"),
 ]
 CatchUpOption = Annotated[
     str | None,
     typer.Option(
-        "--catch-up", click_type=one_of(tuple(CATCH_UPS)), help="Which missed times run: the same as --misfire."
+        "--catch-up",
+        click_type=one_of(tuple(CATCH_UPS)),
+        help="Which missed runs to make up for. The same as --misfire.",
     ),
 ]
 GraceOption = Annotated[
@@ -277,11 +279,11 @@ OverlapOption = Annotated[
     typer.Option(
         "--overlap",
         click_type=one_of(OVERLAPS),
-        help="What to do when the next time comes and that many are in progress. Default: skip",
+        help="What to do if a run is due while --max-instances runs are in progress. Default: skip",
     ),
 ]
 MaxRunsOption = Annotated[
-    str | None, typer.Option("--max-runs", metavar="N", help="End the job after so many regular times were run.")
+    str | None, typer.Option("--max-runs", metavar="N", help="End the job after this many regular runs.")
 ]
 PayloadOption = Annotated[
     str | None,

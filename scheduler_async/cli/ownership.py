@@ -1,4 +1,4 @@
-"""The owner of a store file. Its jobs run as the user who opens it, so a file of another user is refused."""
+"""The owner of a store file. Its jobs run as the current user, so a file of another user is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BESIDE = ("-wal", "-shm", "-journal")
 
 
 def guard(store: SQLiteStore, *, trusted: bool) -> None:
-    """Let *store* open only a file of the user who runs the program, unless it is *trusted*.
+    """Let *store* open only a file of the current user, unless it is *trusted*.
 
     A file that everyone can write to is opened, with a warning the first time.
     """
@@ -89,12 +89,12 @@ def statuses(files: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def acting_as_user() -> AbstractContextManager[None]:
-    """Record the changes in this block as those of the user who runs the program."""
+    """Record the changes in this block as those of the current user."""
     return acting_as(own_name(), via="cli")
 
 
 def own_name() -> str:
-    """Return the name of the user who runs the program."""
+    """Return the name of the current user."""
     from getpass import getuser
 
     try:

@@ -27,7 +27,7 @@ _store_before_command: str | None = None
 async def open_scheduler(store: str | None, *, create: bool = False, **options: Any) -> AsyncIterator[Scheduler]:
     """Yield a scheduler on *store* that can run commands. Without *create*, the store must exist.
 
-    Changes of jobs are recorded as those of the user who runs the program.
+    Changes of jobs are recorded as those of the current user.
     """
     from scheduler_async import Scheduler
     from scheduler_async.cli.ownership import acting_as_user

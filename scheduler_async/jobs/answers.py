@@ -12,7 +12,7 @@ from scheduler_async.jobs.run import RunRow
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why a job is not running now, or what became of it at another time. `str()` returns a sentence."""
+    """Why a job is not running now, or what happened to it at another time. `str()` returns a sentence."""
 
     reason: SkipReason | None
     """The reason, or None if the job ran or would run."""

@@ -64,8 +64,8 @@ class Retry:
     """What happens after a run fails. Make a policy with `backoff`, `in_window`, `budget` or `none`.
 
     >>> from scheduler_async import Retry
-    >>> Retry.backoff().describe()
-    'waits 30 seconds, 1 minute, 5 minutes, 15 minutes, 1 hour by failures in a row; disabled after 5 failures in a row'
+    >>> Retry.backoff(["1m", "5m"]).describe()
+    'waits 1 minute, 5 minutes after failures in a row; disabled after 5 failures in a row'
     >>> Retry.in_window(3, delay="10s").describe()
     '3 retries before the next regular time'
     >>> Retry.budget(max_retries=5, period="1d").describe()
@@ -118,7 +118,7 @@ class Retry:
         `At`, runs again after the delay.
 
         delays=("30s", "1m", "5m", "15m", "60m")
-            Durations. The last one also holds for all further failures. The fifth default counts only with another
+            Durations. The last one also applies to all further failures. The fifth default matters only with another
             *disable_after*, because the fifth failure disables the job.
         disable_after=5
             Disables the job after this many failures in a row. None: never.
@@ -255,7 +255,7 @@ class Retry:
         """Return the policy in plain English."""
         match self.kind:
             case RetryKind.BACKOFF:
-                words = f"waits {', '.join(map(describe_duration, self.delays))} by failures in a row"
+                words = f"waits {', '.join(map(describe_duration, self.delays))} after failures in a row"
             case RetryKind.IN_WINDOW:
                 words = f"{_times(self.max_retries, 'retry', 'retries')} before the next regular time"
             case RetryKind.BUDGET:

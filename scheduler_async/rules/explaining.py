@@ -110,13 +110,13 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         + (" now." if until is None else f" next {when}."),
         SkipReason.NO_SCHEDULER: "is due, but no scheduler is running."
         if until is None and state.next_run_at is not None
-        else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}."
+        else f"does not run: no scheduler is running. Its schedule: {job.schedule.describe(zone)}."
         if until is None
-        else f"does not run: no scheduler is running. It runs {job.schedule.describe(zone)}, next {when}.",
+        else f"does not run: no scheduler is running. Its schedule: {job.schedule.describe(zone)}, next {when}.",
         SkipReason.STOPPING: "is due, but the scheduler is stopping and starts no new runs.",
         SkipReason.NO_HANDLER: f"is due, but no running scheduler has its handler {quoted(job.handler)}."
         if until is None and state.next_run_at is not None
-        else f"does not run: no running scheduler has its handler {quoted(job.handler)}. It runs "
+        else f"does not run: no running scheduler has its handler {quoted(job.handler)}. Its schedule: "
         f"{job.schedule.describe(zone)}" + ("." if until is None else f", next {when}."),
         SkipReason.RATE_LIMITED: f"is due, but its group {quoted(job.group or '')} has reached its rate; the next run "
         f"may start {when}.",
@@ -125,7 +125,7 @@ def explain(job: Job, now: Micros, room: Room, rules: Rules, zone: tzinfo = UTC)
         SkipReason.QUEUE_FULL: "is due, but all slots are taken and the queue is full; it starts when there is room.",
     }
     remedies = {
-        SkipReason.NO_SCHEDULER: "Start one on this store.",
+        SkipReason.NO_SCHEDULER: "Start a scheduler on this store.",
         SkipReason.UNKNOWN_SCHEDULE: "Import the class of the schedule in this process.",
         SkipReason.DISABLED: "resume_job() enables it.",
         SkipReason.PAUSED: "resume_job() resumes it.",

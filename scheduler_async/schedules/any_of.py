@@ -26,8 +26,8 @@ class AnyOf(Schedule):
     schedules
         From 1 to 100 schedules: `Every`, `Cron`, `At` and others, but neither `Delay` nor `After` nor `Manual`.
     jitter=None
-        The longest random delay to add to each run: a duration, or a percentage of the time to the next run up to
-        "10%". The schedules themselves have none.
+        The longest delay to add to a run: a duration, or a percentage of the time to the next run up to "10%". The same
+        occurrence of a job always has the same delay. The schedules themselves have no jitter.
     start=None, end=None
         The first and the last moment at which the job may run. None is no bound.
     """

@@ -31,9 +31,9 @@ class At(Schedule):
     at
         An aware `datetime`, or ISO 8601 text with a zone, such as "2026-06-15T09:00:00Z".
     jitter=None
-        The longest random delay to add, as a duration such as "30s".
+        The longest delay to add, as a duration such as "30s". The same job always has the same delay.
     start=None, end=None
-        Bounds, as other schedules have them. The moment must lie within them.
+        Bounds, as for other schedules. The moment must lie between them.
     """
 
     kind: ClassVar[str] = "at"

@@ -99,7 +99,7 @@ class Schedule:
     may_be_slow: bool = False
     """Whether it asks code of users, which may take any time. `stores/decided.py` says when that is called."""
     jitter: timedelta | float | None = None
-    """The longest random delay to add: a duration, or a fraction of the interval."""
+    """The longest delay to add: a duration, or a fraction of the interval."""
     start: datetime | None = None
     end: datetime | None = None
     _is_ours: ClassVar[bool] = True
@@ -129,7 +129,7 @@ class Schedule:
         return None if found is None else from_micros(found)
 
     def on(self, calendar: Calendar, otherwise: str = "skip") -> Schedule:
-        """Return this schedule with the occurrences inside *calendar* only.
+        """Return this schedule with only the occurrences inside *calendar*.
 
         >>> from datetime import UTC, datetime
         >>> from scheduler_async import BusinessDays, Cron
@@ -140,12 +140,12 @@ class Schedule:
         calendar
             `Weekdays`, `Dates`, `Hours`, `Holidays`, `BusinessDays`, or a combination of them with `&`, `|` and `~`.
         otherwise="skip"
-            What becomes of an occurrence outside: "skip" leaves it out; "before" and "after" move it to the nearest day
-            inside, at the same wall-clock time. If the calendar has hours, "after" moves it to the start of the next
-            stretch inside, and "before" is refused. Occurrences that meet become one. An occurrence that is further
-            than 366 days from the calendar is left out.
+            What happens to an occurrence outside: "skip" leaves it out; "before" and "after" move it to the nearest day
+            inside, at the same wall-clock time. If the calendar has hours, "after" moves it to the time at which the
+            calendar opens next, and "before" is refused. Occurrences that move to the same instant become one. If the
+            nearest day is more than 366 days away, the occurrence is left out.
 
-        The calendar is asked in the time zone of the schedule. An interval or an instant has none: it uses the
+        The calendar uses the time zone of the schedule. An interval or an instant has none: its calendar uses the
         `timezone` of the scheduler, or UTC.
         """
         wrap = _KINDS["on"]

@@ -39,13 +39,13 @@ class Cron(Schedule):
     fifteen minutes.
 
     expression
-        The cron expression, as text. `CronParseError` tells which field is not valid.
+        The cron expression, as text. `CronParseError.field` names a field that is not valid.
     tz=None
         A name such as "Europe/Stockholm", an offset such as "+05:30", a `ZoneInfo`, or a `tzinfo` with a fixed offset.
         None is the `timezone` of the scheduler, or else the time zone of the system.
     jitter=None
-        The longest random delay to add to each run: a duration such as "30s", or a percentage of the time to the next
-        run up to "10%".
+        The longest delay to add to a run, to spread the load: a duration such as "30s", or a percentage of the time to
+        the next run up to "10%". The same occurrence of a job always has the same delay.
     start=None, end=None
         The first and the last moment at which the job may run: aware `datetime`s, or ISO 8601 text with a zone.
         None is no bound.

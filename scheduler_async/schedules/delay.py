@@ -32,7 +32,8 @@ class Delay(Schedule):
     immediately=True
         True runs the job for the first time as soon as it is added. False waits for one interval.
     jitter=None
-        The longest random delay to add to each run: a duration, or a percentage of the interval up to "10%".
+        The longest delay to add to a run: a duration, or a percentage of the interval up to "10%". The same occurrence
+        of a job always has the same delay.
     start=None, end=None
         The first and the last moment at which the job may run: aware `datetime`s, or ISO 8601 text with a zone.
         None is no bound.

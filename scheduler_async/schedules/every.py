@@ -43,8 +43,8 @@ class Every(Schedule):
     immediately=False
         True runs the job once at the moment it is added. False waits for the first moment on the grid.
     jitter=None
-        The longest random delay to add to each run, to spread the load: a duration, or a percentage of the interval
-        up to "10%". The same occurrence of a job always has the same delay.
+        The longest delay to add to a run, to spread the load: a duration, or a percentage of the interval up to
+        "10%". The same occurrence of a job always has the same delay.
     start=None, end=None
         The first and the last moment at which the job may run. None is no bound.
     """

@@ -40,7 +40,7 @@ HORIZON = timedelta(days=146_097)  # 400 years
 
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
-    """A coming occurrence, as `Scheduler.upcoming` returns it, for a reader who may live in another zone."""
+    """A coming occurrence, as `Scheduler.upcoming` returns it, for a reader in any zone."""
 
     at: datetime
     there: datetime

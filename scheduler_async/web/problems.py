@@ -70,7 +70,7 @@ def status_of(error: SchedulerError) -> HTTPStatus:
 
 
 def remedy_of(error: SchedulerError) -> str | None:
-    """Return what helps against *error*, for people who use the page."""
+    """Return what helps against *error*, for people at the page."""
     remedy = REMEDIES.get(type(error), getattr(error, "remedy", None))
     return remedy if isinstance(remedy, str) else None
 

@@ -58,12 +58,12 @@ class Redaction:
         return _is_secret(name[:_LONGEST_NAME], self.names)
 
     def value(self, value: Json) -> Json:
-        """Return what a visitor who may see payloads sees of *value*."""
+        """Return *value* as a visitor with access to payloads sees it."""
         masked = self._masked(value)
         return masked if self.change is None else self.change(masked)
 
     def text(self, text: str) -> str:
-        """Return what a visitor who may see payloads sees of *text*, such as an error or an output."""
+        """Return *text*, such as an error or an output, as a visitor with access to payloads sees it."""
         found = self.value(text)
         return found if isinstance(found, str) else MASK
 

@@ -156,7 +156,7 @@ def test_how_much_is_left(policy: Retry, errors: int, retries: int, left: int | 
         (
             Retry.backoff(),
             (
-                "waits 30 seconds, 1 minute, 5 minutes, 15 minutes, 1 hour by failures in a row; "
+                "waits 30 seconds, 1 minute, 5 minutes, 15 minutes, 1 hour after failures in a row; "
                 "disabled after 5 failures in a row"
             ),
         ),

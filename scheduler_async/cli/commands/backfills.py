@@ -38,10 +38,10 @@ def backfill(
     jobs: Annotated[
         int, typer.Option("--jobs", metavar="N", click_type=WholeNumber(1), help="How many run at once.")
     ] = 1,
-    again: Annotated[bool, typer.Option("--again", help="Run those that have succeeded, too.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also run occurrences that have succeeded.")] = False,
     payload: TriggerPayloadOption = None,
     anywhere: Annotated[
-        bool, typer.Option("--anywhere", help="Leave it to the running schedulers, and do not wait.")
+        bool, typer.Option("--anywhere", help="Leave the work to the running schedulers, and do not wait.")
     ] = False,
     tz: PeriodTzOption = None,
     target: AppOption = None,
@@ -49,10 +49,10 @@ def backfill(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the regular times of a job from FROM, before TO, oldest first, and show the progress.
+    """Run the regular occurrences of a job between FROM and TO, oldest first, and show the progress.
 
-    Times that have succeeded are left out. The job runs in this process; running schedulers take part. The schedule of
-    the job does not change.
+    Occurrences that have succeeded are left out. The job runs in this process, and running schedulers take part. The
+    schedule of the job does not change.
     """
     from scheduler_async.cli import live, terminal
     from scheduler_async.cli.error_text import command_for

@@ -238,14 +238,15 @@ def remove(
 def pause(
     slug: SlugArgument,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Why. It is shown with the job, and kept on record.")
+        str | None,
+        typer.Option("--reason", metavar="TEXT", help="Why the job is paused. list, show and explain show it."),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
             "--until",
             metavar="WHEN",
-            help="Resume by itself then: after 2h, the next time it is 18:00, 'tomorrow 9:00', or 2026-06-15T09:00.",
+            help="When the job resumes by itself: 2h (from now), 18:00 (the next), 'tomorrow 9:00', 2026-06-15T09:00.",
         ),
     ] = None,
     tz: WhenTzOption = None,

@@ -33,7 +33,7 @@ def preview(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which jobs run now and within the window, in order. This runs and changes nothing."""
+    """Show which jobs run now and within the window, in order. It runs no job and changes nothing."""
     from scheduler_async.calls import json_output
     from scheduler_async.cli import outlook_views, terminal
     from scheduler_async.cli.program_rules import as_far_as_known
@@ -66,7 +66,7 @@ def following(
     ] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Show when a schedule would run, and warn about its traps."""
+    """Show when a schedule would run, and warn about clock changes and common mistakes."""
     from scheduler_async import AnyOf, At, Cron, parse_schedule
     from scheduler_async.cli import outlook_views
     from scheduler_async.schedules.on_calendar import OnCalendar

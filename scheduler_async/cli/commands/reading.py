@@ -107,8 +107,8 @@ def explain(
         typer.Option(
             "--at",
             metavar="WHEN",
-            help="Another time than now: the last time it was 03:00, 'yesterday 03:00', 2h ago, 2026-06-15T03:00, or a "
-            "time to come.",
+            help="Another time: 03:00 (the last), 'yesterday 03:00', 2h (ago), 2026-06-15T03:00, or a time in the "
+            "future.",
         ),
     ] = None,
     tz: ReadersTzOption = None,

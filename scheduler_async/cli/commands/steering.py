@@ -16,7 +16,7 @@ from scheduler_async.cli.store_access import open_scheduler
 PATIENCE = 3.0  # seconds
 
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Why. The run log keeps it with the run.")
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why the run is cancelled. The run log keeps it.")
 ]
 
 

@@ -19,22 +19,24 @@ DEFAULT_PORT = 8020
 def web(
     target: AppOption = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="The port; 0 takes one that is free.")
+        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="The port. 0 takes a free one.")
     ] = DEFAULT_PORT,
     uds: Annotated[
         str | None,
-        typer.Option("--uds", metavar="PATH", help="Listen at a Unix socket instead, which only you can open."),
+        typer.Option("--uds", metavar="PATH", help="Listen on a Unix socket instead, which only you can open."),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, and change nothing.")] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="Another name of the page, such as that of a proxy."),
+        typer.Option(
+            "--allow-host", metavar="NAME", help="Allow requests to another host name, such as that of a proxy."
+        ),
     ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Show the page for operators in a browser, also while schedulers elsewhere run the jobs.
+    """Serve the page for operators, to show it in a browser.
 
-    It prints a link that works once and only for this browser. It never runs a job itself.
+    It prints a link that logs your browser in, and works only once. It runs no jobs itself: schedulers elsewhere do.
     """
     import sys
 

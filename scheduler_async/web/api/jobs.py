@@ -95,7 +95,7 @@ async def upcoming(visit: Visit) -> Response:
 
 
 async def explain(visit: Visit) -> Response:
-    """Say why a job is not running, or what became of it at another time."""
+    """Say why a job is not running, or what happened to it at another time."""
     job = await visit.named_job()
     found = await visit.scheduler.explain(
         job.id, namespace=job.namespace, at=parameters.text(visit, "at"), zone=parameters.zone(visit)

@@ -41,7 +41,7 @@ ACTS: Mapping[str, Act] = MappingProxyType(
         ),
         "pause": Act(
             title="Pause it?",
-            effect="No new run starts until it is resumed. A run in progress goes on. Nothing is made up for.",
+            effect="No new run starts until it is resumed. A run in progress continues. It does not catch up later.",
             button="Pause",
             has_reason=True,
             has_until=True,
@@ -53,7 +53,7 @@ ACTS: Mapping[str, Act] = MappingProxyType(
         ),
         "disable": Act(
             title="Disable it?",
-            effect="It does not run, and cannot be triggered, until it is resumed. A run in progress goes on.",
+            effect="It does not run, and cannot be triggered, until it is resumed. A run in progress continues.",
             button="Disable",
             has_reason=True,
         ),
@@ -120,7 +120,7 @@ async def ask_to_cancel(visit: Visit) -> Response:
         tab="runs",
         act=Act(
             title=f"Cancel run {row.id}?",
-            effect="Its handler is told to stop, wherever it runs. The occurrence is not run again.",
+            effect="Its handler is cancelled, in whichever process it runs. The run is not repeated.",
             button="Cancel the run",
             has_reason=True,
         ),

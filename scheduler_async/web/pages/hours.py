@@ -102,7 +102,7 @@ def words_of(hour: Hour, zone: tzinfo) -> str:
 
 
 def summary(hours: Sequence[Hour]) -> str:
-    """Return all hours in a sentence, for those who do not see the columns."""
+    """Return all hours in a sentence, for screen readers."""
     ran, failed, left_out, planned = (sum(hour[field] for hour in hours) for field in range(1, 5))  # type: ignore[misc]
     return (
         f"Runs per hour: in the last 24 hours {ran:,} ran, {failed:,} failed and {left_out:,} were left out; "

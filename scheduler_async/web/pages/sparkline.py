@@ -72,7 +72,7 @@ def _shape(kind: Kind, height: int) -> tuple[str, int]:
 
 
 def sparkline(rows: Sequence[RunRow]) -> Markup:
-    """Return the last runs as a drawing, with a sentence for those who do not see it."""
+    """Return the last runs as a drawing, with a sentence for screen readers."""
     if not rows:
         return Markup('<span class="dim">no runs yet</span>')
     rows = rows[-BARS:]

@@ -37,7 +37,7 @@ from scheduler_async import EventKind, Outcome, RunRow, Scheduler, SkipReason
 from scheduler_async.telemetry import instrument
 from scheduler_async.testing import VirtualClock
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.deep
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -243,7 +243,7 @@ def test_the_readme_and_the_checks_have_the_same_command() -> None:
     readme = README.read_text(encoding="utf-8")
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
-    command = "python3 -m venv .venv && .venv/bin/pip install nox && .venv/bin/nox"
+    command = "python3 -m venv .venv && .venv/bin/pip install nox uv && .venv/bin/nox"
 
     assert command in readme
     assert command in ci.replace(" --quiet", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.deep
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 # Services go on until they are asked to end: `test_servers` asks them.

@@ -31,7 +31,7 @@ with warnings.catch_warnings():
 
     from scheduler_async.cli.app import app
 
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="it needs terminals"), pytest.mark.once]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="it needs terminals"), pytest.mark.deep]
 
 # A colour, the title of the window, C1, directions, separators, a line of its own, and what rich takes for markup.
 EVIL = (

@@ -18,7 +18,10 @@ from tests.cli.test_commands import (
     without_colours,
 )
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals"),
+    pytest.mark.deep,
+]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.cli.test_commands import (
 )
 from tests.postgres_server import url_of_schema
 
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="it has other processes"), pytest.mark.once]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="it has other processes"), pytest.mark.deep]
 
 NOWHERE = "ann:hunter2@127.0.0.1:1/jobs"
 

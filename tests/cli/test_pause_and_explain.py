@@ -19,7 +19,7 @@ from tests.cli.test_commands import (
     without_colours,
 )
 
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups"), pytest.mark.once]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups"), pytest.mark.deep]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ __all__ = ["prepared"]  # a fixture
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="commands need process groups, and terminals"),
-    pytest.mark.once,
+    pytest.mark.deep,
 ]
 
 SERVICE = """

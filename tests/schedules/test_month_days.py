@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler_async import Cron
 
-pytestmark = pytest.mark.once  # the version of Python does not matter
+pytestmark = pytest.mark.deep
 
 ITEMS = ["LW", "L", *(f"{day}W" for day in range(1, 32)), *(f"L-{days}" for days in range(1, 31)), "1", "15", "31"]
 

@@ -146,7 +146,7 @@ class Served:
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 
-@pytest.mark.once
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 def test_no_request_that_the_description_allows_is_a_bug() -> None:
     """Schemathesis makes valid and invalid requests for every operation: none is a 500, and every answer fits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from scheduler_async.engine.agenda import Agenda
@@ -244,8 +244,8 @@ class Claimer:
             question = setting.store.claim_one(
                 namespace, id, payload_json, now, node=node, queued=queued, by=current_actor(), rates=rates
             )
-            claimed = await setting.ask(question)
-            active = self._begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
+            # Together: if the caller is cancelled in between, the job would count as running without a handler.
+            claimed, active = await carried_through(self._begin_one(question, now))
         if claimed is None:
             raise JobNotFoundError(id, namespace)
         if active is not None and not queued:
@@ -255,6 +255,12 @@ class Claimer:
             if not active.has_begun:
                 raise SchedulerStoppingError
         return active
+
+    async def _begin_one(
+        self, question: Awaitable[ClaimedRun | Job | None], now: Micros
+    ) -> tuple[ClaimedRun | Job | None, ActiveRun | None]:
+        claimed = await self._setting.ask(question)
+        return claimed, self._begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
 
     async def begun_elsewhere(self, job: Job) -> None:
         """If another process has claimed *job* ahead of its time, wait until that run begins."""

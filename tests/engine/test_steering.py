@@ -763,3 +763,25 @@ async def test_a_thread_waits_for_the_stop(scheduler: Scheduler) -> None:
     await scheduler.stop()
 
     assert seen == [False, True]
+
+
+async def test_a_trigger_that_is_cancelled_leaves_no_job_running_without_a_handler(
+    idle: Scheduler, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is committed by then. Without the loop, nothing would have settled it before the next one."""
+    await idle.add_job(Manual(), handler="work", id="a")
+    claim_one = idle._store.claim_one
+
+    async def cancelled_meanwhile(*args: Any, **options: Any) -> Any:
+        claimed = await claim_one(*args, **options)
+        triggering.cancel()
+        return claimed
+
+    monkeypatch.setattr(idle._store, "claim_one", cancelled_meanwhile)
+    triggering = asyncio.create_task(idle.trigger_job("a"))
+    await asyncio.wait([triggering])
+    (row,) = await idle.run_log("a")
+    ended = await asyncio.wait_for(idle.wait_for_run(row.id), PATIENCE)
+
+    assert triggering.cancelled()
+    assert (ended.outcome, worker.ids) == (Outcome.SUCCESS, ["a"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
@@ -187,6 +187,12 @@ class Claimer:
             self._announcer.interrupted(lost, now)
             self._agenda.learn_of_changes(edit for edit, _ in lost)
             self._agenda.runs_requested = True  # one that was asked for is repeated
+
+    async def settle_now(self) -> None:
+        """Settle what this node may have claimed without knowing, if no loop runs: the next claim may be far away."""
+        with suppress(SchedulerStoppingError):
+            async with self._claiming(self._setting.clock.micros()):
+                pass
 
     # ============================================================ runs by hand
 

@@ -521,7 +521,7 @@ class Scheduler(Reading, Overviewing, Steering):
             The *user_id* of jobs that are added without one.
         handlers=None
             The names of the handlers that the tenant may use: in jobs that it adds or edits, and in jobs that it
-            triggers. None is all of them.
+            triggers or resumes. None is all of them.
         max_jobs=None
             How many jobs the namespace may have, in all processes together. Disabled and ended jobs count. None is no
             limit.

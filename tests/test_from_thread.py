@@ -156,6 +156,16 @@ def test_without_an_event_loop_it_is_refused() -> None:
         scheduler.from_thread.list_jobs()
 
 
+def test_an_event_loop_that_was_closed_a_moment_ago_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be closed between the look at it and the call."""
+    scheduler = Scheduler(":memory:")
+    asyncio.run(scheduler.stop())
+    monkeypatch.setattr(scheduler._engine.event_loop, "is_running", lambda: True)
+
+    with pytest.raises(SchedulerError, match=r"not running\. Start the scheduler"):
+        scheduler.from_thread.list_jobs()
+
+
 async def test_it_works_without_the_loop_of_the_scheduler(idle: Scheduler) -> None:
     """As every call but start() does."""
     await idle.list_jobs()

@@ -236,6 +236,25 @@ async def test_only_the_listed_handlers_may_be_used(idle: Scheduler, worker: Wor
     await view.wait_for_run(await view.trigger_job("a"))
 
 
+async def test_a_job_with_another_handler_is_not_resumed(idle: Scheduler) -> None:
+    """Otherwise, a tenant could start a job that the operator has taken out of scheduling, now or a moment later."""
+    await idle.add_job(Every("1h"), handler="other", id="off", namespace="mine", enabled=False)
+    await idle.add_job(Every("1h"), handler="other", id="paused", namespace="mine")
+    await idle.pause_job("paused", namespace="mine")
+    view = idle.namespace("mine", handlers=["work"])
+    before = await idle.list_jobs()
+
+    for call in (view.resume_job("off"), view.resume_job("paused"), view.pause_job("paused", until="1s")):
+        with pytest.raises(QuotaError, match='may not use handler "other"'):
+            await call
+
+    assert await idle.list_jobs() == before
+    with pytest.raises(JobNotFoundError):
+        await view.resume_job("unknown")
+    assert (await view.pause_job("paused", reason="mine")).paused_reason == "mine", "to pause a job starts nothing"
+    assert (await idle.namespace("mine").resume_job("off")).enabled
+
+
 async def test_a_payload_has_its_largest_size_in_bytes(idle: Scheduler, worker: Worker) -> None:
     view = idle.namespace("mine", max_payload=10)
     fits, too_large = "12345678", "åäöåä"  # ten bytes with the quotes; twelve

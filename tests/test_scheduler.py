@@ -1245,6 +1245,18 @@ async def test_a_pass_can_be_asked_about_another_moment(idle: Scheduler, worker:
         await idle.run_pending(now=datetime(2026, 1, 5))
 
 
+async def test_a_pass_by_a_later_time_runs_each_job_once_although_the_loop_runs(
+    scheduler: Scheduler, worker: Worker, clock: VirtualClock
+) -> None:
+    """By the clock, each run would be a reason to move its job back, and the job would be due in the pass again."""
+    await scheduler.add_job(Every("1h"), handler="work", id="a")
+
+    ahead = await scheduler.run_pending(now=NOON + timedelta(days=10))
+    await clock.advance("2h")
+
+    assert (ahead.executed, [run.scheduled_for for run in worker.runs]) == (1, [NOON + HOUR, NOON + 2 * HOUR])
+
+
 async def test_a_pass_does_not_run_a_job_twice(idle: Scheduler, worker: Worker, clock: VirtualClock) -> None:
     """A retry that is due at the next pass is not due in this one, nor is what came due while it ran."""
     worker.answer, worker.takes = ValueError("no"), "90s"

@@ -164,7 +164,10 @@ class _Bridge:
             pending = _Pending[T](loop)
             # In the context of the caller: the task copies it.
             begin = partial(pending.begin, partial(call, *args, **kwargs))
-            loop.call_soon_threadsafe(begin, context=copy_context())
+            try:
+                loop.call_soon_threadsafe(begin, context=copy_context())
+            except RuntimeError:  # it was closed a moment ago
+                raise _not_running(name) from None
             return pending.answer(name)
 
         # The wrapped function, not the method: help() shows its text, and inspect.signature() its arguments.
@@ -173,10 +176,7 @@ class _Bridge:
     def _running_loop(self, name: str) -> asyncio.AbstractEventLoop:
         loop = self._engine.event_loop
         if loop is None or not loop.is_running():
-            raise SchedulerError(
-                f"from_thread.{name}() needs the event loop of the scheduler, which is not running. Start the "
-                "scheduler in an event loop first, and call this from another thread while it runs."
-            )
+            raise _not_running(name)
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -187,6 +187,13 @@ class _Bridge:
                 f"scheduler.{name}() instead; from_thread is for other threads."
             )
         return loop
+
+
+def _not_running(name: str) -> SchedulerError:
+    return SchedulerError(
+        f"from_thread.{name}() needs the event loop of the scheduler, which is not running. Start the scheduler in an "
+        "event loop first, and call this from another thread while it runs."
+    )
 
 
 class _Pending(Future[T]):

@@ -182,11 +182,20 @@ class Namespace:
     async def pause_job(
         self, id: str, *, reason: str | None = None, until: str | datetime | timedelta | None = None
     ) -> Job:
-        """Keep a job from starting until it is resumed, or *until* a time. A run in progress continues."""
+        """Keep a job from starting until it is resumed, or *until* a time. A run in progress continues.
+
+        With *until*, the job resumes by itself: then raise `QuotaError` if the view does not allow its handler.
+        """
+        if until is not None:
+            await self._check_handler(id)
         return await self._scheduler.pause_job(id, namespace=self.name, reason=reason, until=until)
 
     async def resume_job(self, id: str) -> Job:
-        """Let a paused or disabled job start again, from now on. See `Scheduler.resume_job`."""
+        """Let a paused or disabled job start again, from now on. See `Scheduler.resume_job`.
+
+        Raise `QuotaError` if the view does not allow the handler of the job.
+        """
+        await self._check_handler(id)
         return await self._scheduler.resume_job(id, namespace=self.name)
 
     async def disable_job(self, id: str, *, reason: str = "it was disabled by hand") -> Job:
@@ -354,5 +363,9 @@ class Namespace:
         """Raise `QuotaError` unless the tenant may run a job with *payload*. None is the payload of the job."""
         if payload is not None:
             self._quota.check_payload(to_json_text(payload, "payload"))
+        await self._check_handler(id)
+
+    async def _check_handler(self, id: str) -> None:
+        """Raise `QuotaError` unless the tenant may use the handler of a job."""
         if self._quota.handlers is not None and (job := await self.get_job(id)) is not None:
             self._quota.check_handler(job.handler)

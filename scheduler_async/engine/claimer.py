@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from scheduler_async.engine.agenda import Agenda
 from scheduler_async.engine.announcer import Announcer
@@ -188,6 +188,12 @@ class Claimer:
             self._agenda.learn_of_changes(edit for edit, _ in lost)
             self._agenda.runs_requested = True  # one that was asked for is repeated
 
+    async def settle_now(self) -> None:
+        """Settle what this node may have claimed without knowing, if no loop runs: the next claim may be far away."""
+        with suppress(SchedulerStoppingError):
+            async with self._claiming(self._setting.clock.micros()):
+                pass
+
     # ============================================================ runs by hand
 
     async def claim_requested(self, now: Micros, limit: int) -> list[ActiveRun]:
@@ -244,8 +250,8 @@ class Claimer:
             question = setting.store.claim_one(
                 namespace, id, payload_json, now, node=node, queued=queued, by=current_actor(), rates=rates
             )
-            claimed = await setting.ask(question)
-            active = self._begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
+            # Together: if the caller is cancelled in between, the job would count as running without a handler.
+            claimed, active = await carried_through(self._begin_one(question, now))
         if claimed is None:
             raise JobNotFoundError(id, namespace)
         if active is not None and not queued:
@@ -255,6 +261,12 @@ class Claimer:
             if not active.has_begun:
                 raise SchedulerStoppingError
         return active
+
+    async def _begin_one(
+        self, question: Awaitable[ClaimedRun | Job | None], now: Micros
+    ) -> tuple[ClaimedRun | Job | None, ActiveRun | None]:
+        claimed = await self._setting.ask(question)
+        return claimed, self._begin([claimed], now)[0] if isinstance(claimed, ClaimedRun) else None
 
     async def begun_elsewhere(self, job: Job) -> None:
         """If another process has claimed *job* ahead of its time, wait until that run begins."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from logging import WARNING
 
 from scheduler_async.engine.agenda import Agenda
@@ -32,6 +33,7 @@ class ClockWatch:
         self.went_back = False
         """The clock has gone back, and jobs may wait for a time that is far away again."""
         self.last_jump = ""
+        self._ahead: list[Micros] = []  # the times of passes that go by a time which is yet to come
         self._judged_by: int | None = None  # the run whose times were last compared with the clock
 
     def on_jump(self, listener: Callable[[], None]) -> None:
@@ -85,9 +87,26 @@ class ClockWatch:
 
     def heed(self, moment: Micros) -> None:
         """If *moment* is yet to come, the clock has gone back since: look again at what was decided then."""
-        if moment > self.believed_now():
+        if moment > max((self.believed_now(), *self._ahead)):
             self.went_back = True
             self._agenda.look_again()
+
+    @contextmanager
+    def passing(self, moment: Micros) -> Iterator[None]:
+        """Make a pass by the time *moment*. If that is yet to come, the jobs follow the clock again after the pass.
+
+        Not before: each job would be moved back to its next occurrence by the clock, be due in the pass again, and so
+        run once for every occurrence until *moment*.
+        """
+        if moment <= self.believed_now():
+            yield
+            return
+        self._ahead.append(moment)
+        try:
+            yield
+        finally:
+            self._ahead.remove(moment)
+            self.heed(moment)
 
     def is_behind(self, rows: Sequence[RunRow]) -> bool:
         """Return, once for each row, whether the latest of *rows* is yet to come: the clock has gone back since."""

@@ -53,13 +53,14 @@ class Membership:
         recorder: Recorder,
         tasks: Tasks,
         deciding: Deciding,
+        settle: Callable[[], Awaitable[None]],
     ) -> None:
-        """*lock* is held while the node rejoins."""
+        """*lock* is held while the node rejoins. *settle* ends the runs that it has claimed without knowing."""
         self._setting, self._lock, self._node, self._watch = setting, lock, node, Watch()
         self._runner, self._ended, self._recorder = runner, ended, recorder
         self._agenda, self._announcer = agenda, announcer
         self._clock_watch, self._troubles = clock_watch, troubles
-        self._tasks, self._deciding = tasks, deciding
+        self._tasks, self._deciding, self._settle = tasks, deciding, settle
         self._to_recover: dict[int, NodeRow] = {}  # dead nodes of which some runs are not recovered yet
         self._recovery: asyncio.Task[None] | None = None
         self._told_handlers: list[str] | None = None  # the handlers that the store knows of
@@ -209,7 +210,8 @@ class Membership:
     async def _compare_with_held(self) -> None:
         """Cancel runs whose jobs another process has removed, and runs that another node has taken over.
 
-        A claim whose answer was lost may be committed much later. Let the next claim settle the runs of such a claim.
+        A claim whose answer was lost may be committed much later. Let the next claim settle the runs of such a claim;
+        without the loop, there may be none.
         """
         before = [*self._runner]
         held = await self._setting.ask(self._setting.store.held(self._node.required_id()))
@@ -220,6 +222,8 @@ class Membership:
         if not held <= known:
             self._agenda.is_unsure = True
             self._agenda.look_again()
+            if self._setting.progress.status == "stopped":
+                await self._settle()
 
     async def _beat(self) -> None:
         """Show that this node is alive, and record the runs of dead nodes as interrupted."""

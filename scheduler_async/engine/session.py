@@ -82,6 +82,7 @@ class Session:
             self.recorder,
             self.tasks,
             deciding,
+            self.claimer.settle_now,
         )
         self.loop = Loop(setting, node, agenda, watch, troubles, self.claimer, self.recorder, self.membership.rejoin)
         self.checkup = Checkup(setting, agenda, watch, troubles, self.claimer, self.loop)

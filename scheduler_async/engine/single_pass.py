@@ -40,6 +40,10 @@ class SinglePass:
 
         Then run as many occurrences of backfills as may go on at once.
         """
+        with self._engine.session.clock_watch.passing(self._moment):
+            return await self._run()
+
+    async def _run(self) -> PassSummary:
         session = self._engine.session
         session.agenda.pause_ends_at = 0  # another process may have paused a job since the last pass
         await session.claimer.end_pauses(self._moment)

@@ -136,8 +136,10 @@ def after_run(
         given_up = disable(ended.job, finishing.RETURNED_FALSE, now)
         return Transition(given_up.job, ended.skips + given_up.skips)
     ended = _ended(job, run, ending, now, rules, started_at)
+    if run.trigger is MANUAL and ending.outcome is Outcome.INTERRUPTED:
+        ended = replace(ended, attempt=finishing.repeat_of(job, run, now, rules))
     if job.state.phase is Phase.PAUSED and ended.state.phase is Phase.DISABLED:  # which ends the pause
-        return Transition(ended.job, uncounted(job, now, SkipReason.ALREADY_RUNNING))
+        return Transition(ended.job, uncounted(job, now, SkipReason.ALREADY_RUNNING), attempt=ended.attempt)
     return ended
 
 

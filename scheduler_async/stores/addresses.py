@@ -28,7 +28,8 @@ _MEANT_AS_URL = re.compile(
     .*://                                       # any URL, with whatever before it
     | [\s"']* (postgres|pgsql|sqlite|file)[^/\\]*:  # postgresql:/host, " postgres:host", file:jobs.db
     | .*password\s*=                            # host=db user=ann password=…
-    | [\s"']* /{0,2} [^/\\]*:[^/\\]*@           # ann:…@host/db, //ann:…@host/db
+    | [\s"']* /? [^/\\]*:[^/\\]*@               # ann:…@host/db
+    | [^/\\]*//[^/\\]*:.*@                      # //ann:…@host/db, postgresql;//ann:…@host/db
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )

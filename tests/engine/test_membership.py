@@ -76,7 +76,11 @@ class Member:
             recorder,
             parts.tasks,
             parts.deciding,
+            self.settle,
         )
+
+    async def settle(self) -> None:
+        """Nothing is unsure here."""
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from scheduler_async import (
     Scheduler,
     SchedulerStoppingError,
     SkipReason,
+    Status,
     StoreError,
 )
 from scheduler_async.engine import run_waits
@@ -763,3 +764,49 @@ async def test_a_thread_waits_for_the_stop(scheduler: Scheduler) -> None:
     await scheduler.stop()
 
     assert seen == [False, True]
+
+
+async def test_a_trigger_that_is_cancelled_leaves_no_job_running_without_a_handler(
+    idle: Scheduler, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is committed by then. Without the loop, nothing would have settled it before the next one."""
+    await idle.add_job(Manual(), handler="work", id="a")
+    claim_one = idle._store.claim_one
+
+    async def cancelled_meanwhile(*args: Any, **options: Any) -> Any:
+        claimed = await claim_one(*args, **options)
+        triggering.cancel()
+        return claimed
+
+    monkeypatch.setattr(idle._store, "claim_one", cancelled_meanwhile)
+    triggering = asyncio.create_task(idle.trigger_job("a"))
+    await asyncio.wait([triggering])
+    (row,) = await idle.run_log("a")
+    ended = await asyncio.wait_for(idle.wait_for_run(row.id), PATIENCE)
+
+    assert triggering.cancelled()
+    assert (ended.outcome, worker.ids) == (Outcome.SUCCESS, ["a"])
+
+
+@pytest.mark.usefixtures("leases_in_virtual_time")
+async def test_a_claim_whose_answer_was_lost_is_settled_without_the_loop(
+    new_scheduler: NewScheduler, path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other claim may follow in this process, and the other processes take the run for one that goes on."""
+    scheduler = new_scheduler(path)
+    await scheduler.add_job(Manual(), handler="work", id="a")
+    claim_one = scheduler._store.claim_one
+
+    async def lost(*args: Any, **options: Any) -> Any:
+        await claim_one(*args, **options)
+        raise StoreError("The connection was lost.")
+
+    monkeypatch.setattr(scheduler._store, "claim_one", lost)
+    with pytest.raises(StoreError):
+        await scheduler.trigger_job("a")
+    (lost_run,) = await scheduler.run_log("a")
+    await clock.advance("11s")
+    (row,) = await scheduler.run_log("a")
+
+    assert (lost_run.outcome, row.outcome) == (None, Outcome.INTERRUPTED)
+    assert (await job_of(scheduler, "a")).status is Status.IDLE

@@ -293,6 +293,21 @@ async def test_an_interrupted_manual_run_waits_for_another_node(store: Store, no
     assert (again.payload_json, again.origin, again.attempt) == ("1", run.id, 2)
 
 
+async def test_interrupted_manual_runs_of_a_job_with_several_are_all_run_again(store: Store, node: int) -> None:
+    """Those that were triggered here, and those that were asked for."""
+    await add(store, "a", Manual(), max_instances=3)
+    for number in (1, 2):
+        run = await store.claim_one("default", "a", str(number), NOON, node=node, queued=False)
+        assert isinstance(run, ClaimedRun)
+    await asked(store, payload="3")
+    await taken(store, node)
+
+    other = await killed(store, node, NOON + MINUTE)
+    again, _ = await store.claim_requested(NOON + MINUTE, terms(other))
+
+    assert sorted((run.payload_json, run.attempt) for run in again) == [("1", 2), ("2", 2), ("3", 2)]
+
+
 async def test_a_manual_run_that_kills_its_process_every_time_comes_to_an_end(store: Store, node: int) -> None:
     await add(store, "a", Manual())
     await asked(store)

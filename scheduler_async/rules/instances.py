@@ -154,9 +154,14 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     if is_exclusive(job) or not job.schedule.runs_by_itself:
         return Transition(job.with_state(fitted(job, state)))
     plan, skips = _after_overlap(job, state, ending, run, now)
+    if plan.regular is None and state.running:  # its schedule is over, and the other runs count none of these again
+        state = replace(state, counted_until=now if state.phase is Phase.ACTIVE else state.counted_until)
     if by_hand or ending.outcome.is_success or _is_outdated(job, run):
         return Transition(job.with_state(planned(job, state, plan, now)), skips)
-    return Transition(_after_failure(job, state, plan, run, ending, now, rules), skips)
+    failed = _after_failure(job, state, plan, run, ending, now, rules)
+    if failed.state.phase is Phase.DISABLED:
+        skips += passed_over(job, plan.regular, now, SkipReason.DISABLED)
+    return Transition(failed, skips)
 
 
 def _counted(job: Job, run: Attempt, ending: Ending, now: Micros, started_at: Micros | None) -> JobState:
@@ -186,6 +191,7 @@ def _after_overlap(
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
     regular, is_last = plan.regular, has_run_enough(job, state)
+    may_owe = job.overlap is not SKIP and state.phase is Phase.ACTIVE  # what passes during a pause does not run
     if plan.owed_until is not None and runs_each(job):
         waited = job.state.next_run_at is None  # for the end of the run that catches up
         if waited and run.trigger is MANUAL and state.running:
@@ -193,7 +199,7 @@ def _after_overlap(
         return plan._replace(not_before=max(now, plan.not_before or now)), ()
     if regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
-        if skips and job.overlap is not SKIP and not is_last:
+        if skips and may_owe and not is_last:
             first = skips[0].scheduled_for
             return plan._replace(regular=first, not_before=now, owed_until=first), ()
         plan = plan._replace(regular=regular)
@@ -201,7 +207,7 @@ def _after_overlap(
         skips = passed_over(job, regular, now, SkipReason.ENDED)
         plan = plan._replace(regular=next_regular(job, now))
     elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < regular <= now:
-        if job.overlap is not SKIP:
+        if may_owe:
             return plan._replace(not_before=now, owed_until=regular), ()
         skips = passed_over(job, regular, now, reason)
         plan = plan._replace(regular=next_regular(job, now), not_before=None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules import instances
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.plans import PendingRetry, Plan, has_room, plan_of
-from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros
+from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.rules.stories import (
     CANCELLED,
     ERROR,
@@ -38,6 +40,19 @@ RETRY_POLICIES = [
     pytest.param(Retry.none(), id="none"),
 ]
 CANCELLED_ON_REQUEST = Ending(outcome=CANCELLED.outcome, on_request=True)
+
+
+@dataclass(frozen=True)
+class Failing(Schedule):
+    """A schedule that computes its first occurrence, and no other."""
+
+    kind = "fails-after-the-first"
+
+    def next_after(self, now: datetime) -> datetime | None:
+        """Return the first occurrence."""
+        if to_micros(now) > NOON:
+            raise ValueError("no")
+        return from_micros(NOON + MINUTE)
 
 
 class Several(Story):
@@ -238,6 +253,65 @@ def test_the_last_occurrence_ends_the_job_when_its_last_run_has_ended() -> None:
     assert story.job.state.activity is Status.IDLE
 
 
+def test_what_passes_during_the_last_runs_of_a_schedule_has_one_row() -> None:
+    """Whichever of them end, and however many."""
+    story = Several(Every("1m", end=from_micros(NOON + 6 * MINUTE)), max_instances=3)
+    runs = story.started_at(1, 2, 3)
+
+    for number, run in enumerate(runs):
+        story.end_at(NOON + (7 + number) * MINUTE, run)
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 3)]
+    assert story.job.ended
+
+
+@pytest.mark.parametrize("overlap", ["queue", "cancel"])
+def test_what_passes_during_a_pause_does_not_wait_for_the_end_of_a_run(overlap: str) -> None:
+    story = Several(Every("1m"), max_instances=2, overlap=overlap)
+    runs = story.started_at(1, 2)
+    story.change(pause(story.job, NOON + 150 * SECOND))
+
+    for number, run in enumerate(runs):
+        story.end_at(NOON + (4 + number) * MINUTE, run)
+    story.change(resume(story.job, NOON + 330 * SECOND))
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.PAUSED, 3)]
+    assert story.next_at == 6
+
+
+@pytest.mark.parametrize(
+    ("retry", "fails_at"),
+    [
+        pytest.param(Retry.none(disable_after=2), 3, id="due at that very moment"),
+        pytest.param(Retry.backoff(["10m"], disable_after=2), 5, id="put off by the first failure"),
+    ],
+)
+def test_failures_that_disable_a_job_leave_no_due_occurrence_without_a_row(retry: Retry, fails_at: int) -> None:
+    story = Several(Every("1m"), max_instances=3, retry=retry)
+    first, second = story.started_at(1, 2)
+    story.end_at(NOON + 150 * SECOND, first, ERROR)
+
+    story.end_at(NOON + fails_at * MINUTE, second, ERROR)
+
+    assert not story.job.enabled
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.DISABLED, fails_at - 2)]
+    check(story, NOON + fails_at * MINUTE)
+
+
+def test_a_pause_beside_a_manual_run_after_the_last_one_counts_once() -> None:
+    story = Several(Every("1m"), max_instances=3, max_runs=1)
+    (last,) = story.started_at(1)
+    story.change(pause(story.job, NOON + 90 * SECOND))
+    by_hand = story.trigger_at(NOON + 90 * SECOND)
+    story.end_at(NOON + 100 * SECOND, last)
+    story.change(resume(story.job, NOON + 150 * SECOND))
+
+    story.end_at(NOON + 170 * SECOND, by_hand)
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.PAUSED, 1)]
+    assert story.job.ended
+
+
 def test_a_manual_run_beside_the_last_ones_hides_no_occurrence() -> None:
     """What passes after the last start has one row, wherever a manual run falls, and however often the last fails."""
     story = Several(Every("1m"), max_instances=3, max_runs=2, retry=Retry.in_window(1, delay="3m"))
@@ -310,17 +384,35 @@ def test_manual_runs_count_and_leave_the_schedule_alone(schedule: Schedule) -> N
 
 
 def test_a_run_in_progress_becomes_the_first_of_several() -> None:
-    story = Story(Every("1m"))
-    run = story.start_at(NOON + MINUTE)
-    assert run is not None
+    """The occurrence that waits since its claim starts beside it. A manual run before hides none."""
+    story = Several(Every("1m"))
+    first = Story.start_at(story, NOON + MINUTE)
+    assert first is not None
 
-    story.change(an_edit(story.job, NOON + 90 * SECOND, max_instances=2))
+    story.change(an_edit(story.job, NOON + 90 * SECOND, max_instances=3))
+    story.open.append(first)
     assert story.job.state.running == 1
-    story.change(instances.after_run(story.job, run, SUCCESS, NOON + 3 * MINUTE + 1, RULES))
+    by_hand = story.trigger_at(NOON + 150 * SECOND)
+    assert is_due(story.job, NOON + 150 * SECOND)
+    story.start_at(NOON + 150 * SECOND)
+    story.end_at(NOON + 160 * SECOND, by_hand)
+    story.end_at(NOON + 170 * SECOND, first)
 
-    assert story.job.state.running == 0
-    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 2)]
-    assert story.job.state.next_run_at == NOON + 4 * MINUTE
+    assert [(run.scheduled_for - NOON) / MINUTE for _, run in story.runs] == [1, 2]
+    assert story.skips == []
+    assert story.next_at == 3
+
+
+def test_a_run_whose_schedule_fails_becomes_the_first_of_several_all_the_same() -> None:
+    """The edit succeeds, and the ending of the run disables the job."""
+    story = Several(Failing())
+    first = Story.start_at(story, NOON + MINUTE)
+    assert first is not None
+
+    story.change(an_edit(story.job, NOON + 90 * SECOND, max_instances=3))
+
+    assert story.job.state.running == 1
+    assert story.job.state.activity is Status.RUNNING
 
 
 def test_fewer_instances_wait_until_the_surplus_has_ended() -> None:

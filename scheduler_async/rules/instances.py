@@ -192,20 +192,21 @@ def _after_overlap(
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
     regular, is_last = plan.regular, has_run_enough(job, state)
     may_owe = job.overlap is not SKIP and state.phase is Phase.ACTIVE  # what passes during a pause does not run
-    if plan.owed_until is not None and runs_each(job):
+    if is_last and regular is not None:
+        if regular <= now:
+            skips = passed_over(job, regular, now, SkipReason.ENDED)
+            plan = plan._replace(regular=next_regular(job, now), owed_until=None)
+    elif plan.owed_until is not None and runs_each(job):
         waited = job.state.next_run_at is None  # for the end of the run that catches up
         if waited and run.trigger is MANUAL and state.running:
             return plan._replace(waits=True), ()
         return plan._replace(not_before=max(now, plan.not_before or now)), ()
-    if regular is None:  # the claim did not plan it
+    elif regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
         if skips and may_owe and not is_last:
             first = skips[0].scheduled_for
             return plan._replace(regular=first, not_before=now, owed_until=first), ()
         plan = plan._replace(regular=regular)
-    elif is_last and regular <= now:
-        skips = passed_over(job, regular, now, SkipReason.ENDED)
-        plan = plan._replace(regular=next_regular(job, now))
     elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < regular <= now:
         if may_owe:
             return plan._replace(not_before=now, owed_until=regular), ()

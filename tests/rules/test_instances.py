@@ -496,6 +496,18 @@ def test_missed_occurrences_beyond_max_runs_get_their_row() -> None:
     assert (row.reason, row.scheduled_for, row.missed) == (SkipReason.ENDED, NOON + 3 * MINUTE, 4)
 
 
+def test_missed_occurrences_get_their_row_if_an_edit_of_max_runs_leaves_them_out() -> None:
+    story = Several(Every("1m"), max_instances=3, misfire="run_all", max_runs=9)
+    (first,) = story.started_at(6)
+
+    story.change(an_edit(story.job, NOON + 6 * MINUTE, max_runs=1))
+    story.end_at(NOON + 7 * MINUTE, first)
+
+    assert story.job.ended
+    (row,) = story.skips
+    assert (row.reason, row.scheduled_for, row.missed) == (SkipReason.ENDED, NOON + 2 * MINUTE, 6)
+
+
 @pytest.mark.parametrize("retry", RETRY_POLICIES)
 def test_the_retries_of_the_last_run_end_the_job_and_leave_no_occurrence_without_a_row(retry: Retry) -> None:
     """Occurrences that come while the last retry waits never run, but have their row."""

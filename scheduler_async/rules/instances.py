@@ -197,8 +197,8 @@ def _after_overlap(
             skips = passed_over(job, regular, now, SkipReason.ENDED)
             plan = plan._replace(regular=next_regular(job, now), owed_until=None)
     elif plan.owed_until is not None and runs_each(job):
-        waited = job.state.next_run_at is None  # for the end of the run that catches up
-        if waited and run.trigger is MANUAL and state.running:
+        may_wait = job.state.next_run_at is None or job.state.retry_of is not None
+        if may_wait and state.running and not _precedes(job, run, regular):  # another run catches up
             return plan._replace(waits=True), ()
         return plan._replace(not_before=max(now, plan.not_before or now)), ()
     elif regular is None:  # the claim did not plan it
@@ -213,6 +213,11 @@ def _after_overlap(
         skips = passed_over(job, regular, now, reason)
         plan = plan._replace(regular=next_regular(job, now), not_before=None)
     return plan, skips if state.phase is Phase.ACTIVE else ()  # otherwise, the end of the pause records them
+
+
+def _precedes(job: Job, run: Attempt, regular: Micros | None) -> bool:
+    """Return whether *run* was an attempt at the occurrence before *regular*."""
+    return run.trigger is not MANUAL and next_regular(job, run.scheduled_for) == regular
 
 
 def _is_outdated(job: Job, run: Attempt) -> bool:

@@ -566,6 +566,21 @@ def test_missed_occurrences_run_one_after_another_although_more_runs_may_go_on()
     assert story.next_at == 5
 
 
+def test_the_retry_of_an_earlier_run_starts_no_missed_occurrence_beside_the_one_that_runs() -> None:
+    story = Several(Every("1m"), max_instances=3, misfire="run_all", retry=Retry.in_window(1, delay="2m"))
+    (first,) = story.started_at(1)
+    story.end_at(NOON + 90 * SECOND, first, ERROR)
+    story.started_at(2)
+    (catching_up, again) = story.started_at(7, 7)
+    assert again.trigger is Trigger.RETRY
+
+    story.end_at(NOON + 7 * MINUTE + 1, again)
+    assert not is_due(story.job, NOON + 7 * MINUTE + 1)
+    story.end_at(NOON + 7 * MINUTE + 2, catching_up)
+
+    assert is_due(story.job, NOON + 7 * MINUTE + 2)
+
+
 # ---------------------------------------------------------------- random stories
 
 OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual()]

@@ -36,20 +36,23 @@ from __future__ import annotations
 
 # Long enough to recognise the input, short enough for one line of a log.
 _QUOTED_LENGTH = 60
+_LARGEST_NUMBER = 10**20
 
 # An error about many jobs names only the first of them.
 _NAMED_JOBS = 5
 
 
 def quoted(value: object) -> str:
-    """Return *value* for a message: a string in double quotes, cut if it is long, or the name of its type."""
+    """Return *value* for a message: a string in double quotes, cut if it is long, a number, or the name of its type."""
     if isinstance(value, str):
         text, closing = value, '"'
         # repr() of ten megabytes would be slow. The part that is cut off needs no escaping.
         if len(text) > _QUOTED_LENGTH:
             text, closing = text[:_QUOTED_LENGTH], f'…" ({len(value):,} characters)'
         return f'"{text.encode("unicode_escape").decode("ascii")}{closing}'
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+    if value is None or isinstance(value, bool) or (type(value) is int and abs(value) < _LARGEST_NUMBER):
+        return str(value)
+    return f"a value of type {type(value).__name__}"
 
 
 class SchedulerError(Exception):

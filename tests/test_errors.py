@@ -115,3 +115,5 @@ def test_what_is_quoted_stays_short_and_printable() -> None:
     assert quoted("x" * 60) == '"' + "x" * 60 + '"'
     assert quoted(None) == "None"
     assert quoted([1]) == "a value of type list"
+    assert [quoted(number) for number in (0, -7, True)] == ["0", "-7", "True"]
+    assert quoted(10**5000) == "a value of type int"

@@ -66,7 +66,7 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     # The run did not use the schedule, or an edit replaced it.
     if by_hand or (state.next_run_at is not None and job.schedule.runs_by_itself):
         left = _after_run_beside_schedule(job, state, run, now, reason)
-        return replace(left, attempt=_again(job, run, now, rules)) if by_hand and interrupted else left
+        return replace(left, attempt=again(job, run, now, rules)) if by_hand and interrupted else left
     if state.phase is DISABLED:
         return Transition(job.with_state(state))
     if state.owed_until is not None:  # and more of them are owed
@@ -157,7 +157,7 @@ def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transit
     return replace(ended, job=job.with_state(disabled(state, ENDED, now)), skips=skips)
 
 
-def _again(job: Job, run: Attempt, now: Micros, rules: Rules) -> Attempt | None:
+def again(job: Job, run: Attempt, now: Micros, rules: Rules) -> Attempt | None:
     """Return the next attempt at an interrupted manual run, as far as its job and the number of attempts allow one."""
     consequence = retry_policy(job, rules).after_failure(
         failed_at=now,

@@ -136,15 +136,18 @@ def after_run(
         given_up = disable(ended.job, finishing.RETURNED_FALSE, now)
         return Transition(given_up.job, ended.skips + given_up.skips)
     ended = _ended(job, run, ending, now, rules, started_at)
+    if run.trigger is MANUAL and ending.outcome is Outcome.INTERRUPTED:
+        ended = replace(ended, attempt=finishing.again(job, run, now, rules))
     if job.state.phase is Phase.PAUSED and ended.state.phase is Phase.DISABLED:  # which ends the pause
-        return Transition(ended.job, uncounted(job, now, SkipReason.ALREADY_RUNNING))
+        return Transition(ended.job, uncounted(job, now, SkipReason.ALREADY_RUNNING), attempt=ended.attempt)
     return ended
 
 
 def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, started_at: Micros | None) -> Transition:
     by_hand = run.trigger is MANUAL
     running = max(job.state.running - 1, 0)
-    if is_exclusive(job) and not by_hand:
+    # The last of some manual runs decides when the next regular run is, if the job was resumed during them.
+    if is_exclusive(job) and (not by_hand or not running):
         left = finishing.after_run(job, run, ending, now, rules, started_at)
         return replace(left, job=job.with_state(fitted(job, replace(left.state, running=running))))
     state = replace(_counted(job, run, ending, now, started_at), running=running, activity=job.state.activity)

@@ -357,6 +357,32 @@ def test_a_one_shot_ends_with_its_run_although_a_manual_run_goes_on() -> None:
     assert [*statuses, story.job.status] == [Status.RUNNING, Status.DISABLED]
 
 
+@pytest.mark.parametrize("schedule", [At(from_micros(NOON + 5 * MINUTE)), Delay("4m")], ids=["at", "delay"])
+def test_a_job_with_one_scheduled_run_at_a_time_runs_although_it_was_resumed_during_manual_runs(
+    schedule: Schedule,
+) -> None:
+    story = Several(schedule, max_instances=3)
+    story.change(disable(story.job, "enough", NOON - SECOND))
+    first, second = story.trigger_at(NOON), story.trigger_at(NOON)
+    story.change(resume(story.job, NOON + SECOND))
+
+    story.end_at(NOON + MINUTE, first)
+    assert not is_due(story.job, NOON + DAY)
+    story.end_at(NOON + MINUTE, second)
+
+    assert story.job.state.activity is Status.IDLE
+    assert story.next_at == (5 if isinstance(schedule, At) else 1)
+
+
+def test_an_interrupted_manual_run_is_repeated() -> None:
+    story = Several(Every("1m"), max_instances=3)
+    run = story.trigger_at(NOON)
+
+    left = instances.after_run(story.job, run, INTERRUPTED, NOON + SECOND, RULES)
+
+    assert left.attempt == Attempt(NOON, 2, Trigger.MANUAL, NOON + SECOND)
+
+
 def test_a_manual_job_runs_as_often_at_once_as_it_may() -> None:
     story = Several(Manual(), max_instances=3)
     runs = [story.trigger_at(NOON) for _ in range(3)]

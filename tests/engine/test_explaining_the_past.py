@@ -362,6 +362,24 @@ async def test_a_whole_minute_means_all_of_it_and_a_second_only_that(running: Sc
     assert (await running.explain("a", at=NOON + timedelta(minutes=10, seconds=21))).reason is SkipReason.NOT_DUE
 
 
+async def test_a_row_later_in_the_same_minute_does_not_hide_what_became_of_the_occurrence(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    worker.takes = "50s"
+    async with new_scheduler(every_store) as scheduler:
+        await scheduler.add_job(Every("20s"), handler="work", id="a")
+        await clock.advance("130s")
+        await scheduler.pause_job("a")
+        await clock.advance("1m")
+        await scheduler.resume_job("a")
+
+        answers = [await scheduler.explain("a", at=NOON + second * SECOND) for second in (60, 120, 140)]
+        rows = await scheduler.run_log("a", outcome="skipped")
+
+    assert [(row.scheduled_for - NOON).seconds for row in rows] == [140, 100, 40]
+    assert [answer.reason for answer in answers] == ["already_running", "already_running", "paused"]
+
+
 async def test_a_run_by_hand_is_found_too(running: Scheduler, clock: VirtualClock) -> None:
     await running.add_job(Every("1h"), handler="work", id="a")
     await clock.advance("15m")

@@ -22,7 +22,7 @@ from scheduler_async.rules.plans import Plan, fitted, is_exclusive, plan_of, pla
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
-CANCEL, SKIP, RUNNING, MANUAL = Overlap.CANCEL, Overlap.SKIP, Status.RUNNING, Trigger.MANUAL
+SKIP, RUNNING, MANUAL = Overlap.SKIP, Status.RUNNING, Trigger.MANUAL
 
 # ---------------------------------------------------------------- claims
 
@@ -196,7 +196,7 @@ def _after_overlap(
     regular, is_last = plan.regular, has_run_enough(job, state)
     may_owe = job.overlap is not SKIP and state.phase is Phase.ACTIVE  # what passes during a pause does not run
     if is_last and regular is not None:
-        if regular <= now:
+        if regular <= now and not state.running:  # all that passed during the last runs shares a row
             skips = passed_over(job, regular, now, SkipReason.ENDED)
             plan = plan._replace(regular=next_regular(job, now), owed_until=None)
     elif plan.owed_until is not None and runs_each(job):

@@ -17,6 +17,7 @@ from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules import instances
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.plans import PendingRetry, Plan, has_room, plan_of
+from scheduler_async.stores.decisions import resumed_by_itself
 from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.rules.stories import (
     CANCELLED,
@@ -381,6 +382,18 @@ def test_an_interrupted_manual_run_is_repeated() -> None:
     left = instances.after_run(story.job, run, INTERRUPTED, NOON + SECOND, RULES)
 
     assert left.attempt == Attempt(NOON, 2, Trigger.MANUAL, NOON + SECOND)
+
+
+def test_what_comes_due_when_a_pause_ends_before_the_last_retry_has_one_row() -> None:
+    story = Several(Every("1m"), max_instances=2, max_runs=1, retry=Retry.in_window(1, delay="5m"))
+    (run,) = story.started_at(1)
+    story.end_at(NOON + 70 * SECOND, run, ERROR)
+
+    story.change(pause(story.job, NOON + 90 * SECOND, until=NOON + 2 * MINUTE))
+    story.change(resumed_by_itself(story.job, NOON + 2 * MINUTE))
+
+    assert story.skips == []
+    assert plan_of(story.job.state).regular == NOON + 2 * MINUTE
 
 
 def test_a_manual_job_runs_as_often_at_once_as_it_may() -> None:

@@ -339,10 +339,18 @@ def check_reason(reason: str) -> None:
 
 def check_run_id(run_id: int, what: str = "run_id") -> None:
     """Raise `InvalidJobError` unless *run_id* can be the id of a run. *what* names the argument."""
-    if type(run_id) is not int or run_id not in RUN_IDS:
+    _check_id(run_id, what, "the id of a row of run_log()")
+
+
+def check_backfill_number(number: int) -> None:
+    """Raise `InvalidJobError` unless *number* can be the number of a backfill."""
+    _check_id(number, "number", "the number of a backfill, as backfill_job() returns it")
+
+
+def _check_id(number: int, what: str, meaning: str) -> None:
+    if type(number) is not int or number not in RUN_IDS:
         raise InvalidJobError(
-            f"{what} must be the id of a row of run_log(), a whole number below {RUN_IDS.stop}, not {quoted(run_id)}.",
-            what,
+            f"{what} must be {meaning}, a whole number below {RUN_IDS.stop}, not {quoted(number)}.", what
         )
 
 

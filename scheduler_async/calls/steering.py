@@ -13,7 +13,14 @@ from scheduler_async.jobs.answers import PassSummary
 from scheduler_async.jobs.backfill import Backfill
 from scheduler_async.jobs.json_text import Json, to_json_text
 from scheduler_async.jobs.run import RunRow
-from scheduler_async.options import check_count, check_key, check_reason, check_run_id, check_timeout
+from scheduler_async.options import (
+    check_backfill_number,
+    check_count,
+    check_key,
+    check_reason,
+    check_run_id,
+    check_timeout,
+)
 from scheduler_async.timekeeping.instants import parse_instant, to_micros
 
 
@@ -126,7 +133,7 @@ class Steering:
 
     async def get_backfill(self, number: int) -> Backfill:
         """Return a backfill as it is now. Raise `BackfillNotFoundError` if there is none with this *number*."""
-        check_run_id(number, "number")
+        check_backfill_number(number)
         return await backfilling.get(self._engine, number)
 
     async def cancel_backfill(self, number: int) -> Backfill:
@@ -134,7 +141,7 @@ class Steering:
 
         Raise `BackfillNotFoundError` if there is none with this *number*.
         """
-        check_run_id(number, "number")
+        check_backfill_number(number)
         return await backfilling.cancel(self._engine, number)
 
     async def run_pending(self, now: datetime | None = None) -> PassSummary:

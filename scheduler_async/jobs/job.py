@@ -66,8 +66,8 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     counted_until: Moment | None = None
     """Occurrences up to this time have their rows.
 
-    Set while the job is paused or disabled, during a run in which it was, and while only the last runs of a job with
-    `max_runs` go on. Otherwise the next run tells.
+    Set while the job is paused or disabled, during a run in which it was, and while the last of several runs go on
+    after the last occurrence of the schedule. Otherwise the next run tells.
     """
     paused_reason: str | None = None
     paused_until: Moment | None = None

@@ -48,7 +48,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _shown(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value) if type(value) is int else quoted(value)
+    return f"{value:g}" if isinstance(value, float) else quoted(value)
 
 
 def _refuse(field: str, problem: str) -> NoReturn:

@@ -311,8 +311,7 @@ class Retry:
 def _count(number: int | None, name: str) -> int | None:
     smallest = 0 if name == "max_retries" else 1
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < smallest):
-        given = number if isinstance(number, int) and not isinstance(number, bool) else quoted(number)
-        raise InvalidJobError(f"{name} must be a whole number from {smallest} up, not {given}.", "retry")
+        raise InvalidJobError(f"{name} must be a whole number from {smallest} up, not {quoted(number)}.", "retry")
     return number
 
 

@@ -124,7 +124,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
     elif spec.description.policy.max_runs != job.max_runs:
         counted = state if job.max_runs is not None else replace(state, occurrences_run=0)
         state, skips = _recounted(edited.with_state(counted), now)
-    edited = edited.with_state(converted(edited, state))
+    edited = edited.with_state(converted(edited, state, now))
     if not spec.enabled and edited.enabled:
         change = disable(edited, "it was disabled by hand", now)
         edited, skips = change.job, skips + change.skips
@@ -189,6 +189,8 @@ def resume(job: Job, now: Micros, *, away_until: Micros | None = None) -> Transi
     was_away = state.phase is not Phase.ACTIVE
     skips = uncounted(job, last, SkipReason.BACKOFF) if was_away else ()
     if owes_since_its_claim(job):
+        if was_away:
+            fresh = replace(fresh, regular_at=None, owed_until=None)  # which have their rows now
         return Transition(job.with_state(fresh), skips)  # the ending of the run in progress sets the next run
     if has_run_enough(job, state):
         if state.retry_of is None:

@@ -16,6 +16,7 @@ from scheduler_async.rules.missed import merged, merged_and_next, next_regular, 
 from scheduler_async.rules.next_run import (
     counted_since,
     disabled,
+    has_run_enough,
     retry_policy,
     uncounted,
     with_cursor,
@@ -149,8 +150,8 @@ def _with_owed(ended: Transition, owed_until: Micros, skips: tuple[Skip, ...], d
 
 def _unless_it_was_the_last(job: Job, ended: Transition, now: Micros) -> Transition:
     """Return *ended*. If as many occurrences of *job* have run as may, and none is retried, the job has ended."""
-    state, most = ended.state, job.description.policy.max_runs
-    if most is None or state.occurrences_run < most or state.phase is DISABLED or state.retry_of is not None:
+    state = ended.state
+    if not has_run_enough(job, state) or state.phase is DISABLED or state.retry_of is not None:
         return ended
     due = state.regular_at if state.regular_at is not None else state.next_run_at
     skips = ended.skips + passed_over(job, due, now, SkipReason.ENDED)

@@ -22,7 +22,7 @@ from scheduler_async.rules.plans import Plan, fitted, is_exclusive, plan_of, pla
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
-CANCEL, SKIP, RUNNING, MANUAL = Overlap.CANCEL, Overlap.SKIP, Status.RUNNING, Trigger.MANUAL
+SKIP, RUNNING, MANUAL = Overlap.SKIP, Status.RUNNING, Trigger.MANUAL
 
 # ---------------------------------------------------------------- claims
 
@@ -146,7 +146,8 @@ def after_run(
 def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, started_at: Micros | None) -> Transition:
     by_hand = run.trigger is MANUAL
     running = max(job.state.running - 1, 0)
-    if is_exclusive(job) and not by_hand:
+    # The last of some manual runs decides when the next regular run is, if the job was resumed during them.
+    if is_exclusive(job) and (not by_hand or not running):
         left = finishing.after_run(job, run, ending, now, rules, started_at)
         return replace(left, job=job.with_state(fitted(job, replace(left.state, running=running))))
     state = replace(_counted(job, run, ending, now, started_at), running=running, activity=job.state.activity)
@@ -156,9 +157,14 @@ def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, st
     if is_exclusive(job) or not job.schedule.runs_by_itself:
         return Transition(job.with_state(fitted(job, state)))
     plan, skips = _after_overlap(job, state, ending, run, now)
+    if plan.regular is None and state.running:  # its schedule is over, and the other runs count none of these again
+        state = replace(state, counted_until=now if state.phase is Phase.ACTIVE else state.counted_until)
     if by_hand or ending.outcome.is_success or _is_outdated(job, run):
         return Transition(job.with_state(planned(job, state, plan, now)), skips)
-    return Transition(_after_failure(job, state, plan, run, ending, now, rules), skips)
+    failed = _after_failure(job, state, plan, run, ending, now, rules)
+    if failed.state.phase is Phase.DISABLED:
+        skips += passed_over(job, plan.regular, now, SkipReason.DISABLED)
+    return Transition(failed, skips)
 
 
 def _counted(job: Job, run: Attempt, ending: Ending, now: Micros, started_at: Micros | None) -> JobState:
@@ -188,26 +194,33 @@ def _after_overlap(
     interrupted = ending.outcome is Outcome.INTERRUPTED
     reason = SkipReason.INTERRUPTED if interrupted else SkipReason.ALREADY_RUNNING
     regular, is_last = plan.regular, has_run_enough(job, state)
-    if plan.owed_until is not None and runs_each(job):
-        waited = job.state.next_run_at is None  # for the end of the run that catches up
-        if waited and run.trigger is MANUAL and state.running:
+    may_owe = job.overlap is not SKIP and state.phase is Phase.ACTIVE  # what passes during a pause does not run
+    if is_last and regular is not None:
+        if regular <= now and not state.running:  # all that passed during the last runs shares a row
+            skips = passed_over(job, regular, now, SkipReason.ENDED)
+            plan = plan._replace(regular=next_regular(job, now), owed_until=None)
+    elif plan.owed_until is not None and runs_each(job):
+        may_wait = job.state.next_run_at is None or job.state.retry_of is not None
+        if may_wait and state.running and not _precedes(job, run, regular):  # another run catches up
             return plan._replace(waits=True), ()
         return plan._replace(not_before=max(now, plan.not_before or now)), ()
-    if regular is None:  # the claim did not plan it
+    elif regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
-        if skips and job.overlap is not SKIP and not is_last:
+        if skips and may_owe and not is_last:
             first = skips[0].scheduled_for
             return plan._replace(regular=first, not_before=now, owed_until=first), ()
         plan = plan._replace(regular=regular)
-    elif is_last and regular <= now:
-        skips = passed_over(job, regular, now, SkipReason.ENDED)
-        plan = plan._replace(regular=next_regular(job, now))
     elif job.state.activity is not Status.IDLE and plan.owed_until is None and began < regular <= now:
-        if job.overlap is not SKIP:
+        if may_owe:
             return plan._replace(not_before=now, owed_until=regular), ()
         skips = passed_over(job, regular, now, reason)
         plan = plan._replace(regular=next_regular(job, now), not_before=None)
     return plan, skips if state.phase is Phase.ACTIVE else ()  # otherwise, the end of the pause records them
+
+
+def _precedes(job: Job, run: Attempt, regular: Micros | None) -> bool:
+    """Return whether *run* was an attempt at the occurrence before *regular*."""
+    return run.trigger is not MANUAL and next_regular(job, run.scheduled_for) == regular
 
 
 def _is_outdated(job: Job, run: Attempt) -> bool:

@@ -153,10 +153,13 @@ def moment_of(at: Micros) -> tuple[Micros, Micros]:
 
 
 def stretch_of(job: Job, changes: Sequence[ChangeRow], at: Micros) -> tuple[Micros, Micros]:
-    """Return the stretch of time in which the rows about *at* lie. Jitter moves an occurrence out of its minute."""
+    """Return the stretch of time in which the rows about *at* lie. Those of later occurrences would hide the right one.
+
+    Jitter moves an occurrence out of its minute.
+    """
     start, end = moment_of(at)
     _, occurrence = Then.in_moment(job, changes, start, end)
-    return start, end if occurrence is None else max(end, occurrence + 1)
+    return start, end if occurrence is None else occurrence + 1
 
 
 def explain_at(evidence: Evidence, at: Micros, now: Micros, zone: tzinfo = UTC) -> Explanation:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from scheduler_async.jobs.enums import Overlap, Phase, Status
 from scheduler_async.jobs.job import Job, JobState
-from scheduler_async.rules.next_run import has_run_enough, with_next_run
+from scheduler_async.rules.missed import next_regular, runs_each
+from scheduler_async.rules.next_run import counted_since, has_run_enough, with_next_run
 from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
 
 CANCEL, DISABLED, IDLE, RUNNING = Overlap.CANCEL, Phase.DISABLED, Status.IDLE, Status.RUNNING
@@ -136,14 +137,26 @@ def fitted(job: Job, state: JobState) -> JobState:
     return state if state.activity is activity else replace(state, activity=activity)
 
 
-def converted(job: Job, state: JobState) -> JobState:
+def converted(job: Job, state: JobState, now: Micros) -> JobState:
     """Return the *state* of a *job* whose policy was edited. A run in progress becomes the first of several.
 
-    The store then keeps the owner of that run in a row of its own.
+    The store then keeps the owner of that run in a row of its own. The first occurrence since its claim is planned, so
+    that it may start beside that run.
     """
-    if job.description.has_instances and state.activity is not IDLE and not state.running:
-        return fitted(job, replace(state, running=1))
-    return fitted(job, state) if state.running else state
+    if not job.description.has_instances or state.activity is IDLE or state.running:
+        return fitted(job, state) if state.running else state
+    first = replace(state, running=1)
+    is_planned = state.next_run_at is not None or is_exclusive(job) or not job.schedule.runs_by_itself
+    if is_planned or state.phase is not Phase.ACTIVE or state.last_run_at is None:
+        return fitted(job, first)
+    if state.owed_until is not None:  # the run catches up, and the next occurrence waits for its end
+        plan = Plan(state.regular_at, owed_until=state.owed_until, waits=runs_each(job))
+        return planned(job, first, plan, now)
+    try:
+        plan = Plan(next_regular(job, counted_since(state, state.last_run_at)))
+    except Exception:  # the schedule is not ours; the ending of the run notices it
+        return fitted(job, first)
+    return planned(job, first, plan, now)
 
 
 def _read(text: str | None) -> tuple[Micros | None, tuple[PendingRetry, ...]]:

@@ -484,7 +484,8 @@ def resumed_by_itself(job: Job, now: Micros) -> Transition:
     until = job.state.paused_until
     assert until is not None
     resumed = end_pause(job)
-    following = resumed.state.next_run_at
+    state = resumed.state
+    following = state.next_run_at if state.regular_at is None else state.regular_at  # a retry may precede it
     if following is None or job.schedule.runs_once or job.schedule.counts_from_end:
         return resumed
     try:

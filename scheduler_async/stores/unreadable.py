@@ -63,7 +63,7 @@ Reader: TypeAlias = Callable[[Any], Any]
 def moment(value: Any) -> Micros:
     """Read a time that a datetime can represent."""
     if type(value) is not int or not FIRST <= value <= LAST:
-        raise ValueError(f"{_shown(value)} is not a time between the years 1 and 9999")
+        raise ValueError(f"{quoted(value)} is not a time between the years 1 and 9999")
     return value
 
 
@@ -75,7 +75,7 @@ def is_moment(value: object) -> TypeGuard[int]:
 def count(value: Any) -> int:
     """Read a count."""
     if type(value) is not int or not 0 <= value <= MOST_COUNTED:
-        raise ValueError(f"{_shown(value)} is not a number from 0 to {MOST_COUNTED}")
+        raise ValueError(f"{quoted(value)} is not a number from 0 to {MOST_COUNTED}")
     return value
 
 
@@ -87,28 +87,28 @@ def is_count(value: object) -> TypeGuard[int]:
 def number(value: Any) -> int:
     """Read a whole number."""
     if type(value) is not int:
-        raise ValueError(f"{_shown(value)} is not a whole number")
+        raise ValueError(f"{quoted(value)} is not a whole number")
     return value
 
 
 def duration(value: Any) -> Micros:
     """Read a positive duration in microseconds."""
     if type(value) is not int or value <= 0:
-        raise ValueError(f"{_shown(value)} is not a positive number of microseconds")
+        raise ValueError(f"{quoted(value)} is not a positive number of microseconds")
     return value
 
 
 def pid(value: Any) -> int:
     """Read a process id."""
     if type(value) is not int or not 0 < value <= LARGEST_PID:
-        raise ValueError(f"{_shown(value)} is not a process id")
+        raise ValueError(f"{quoted(value)} is not a process id")
     return value
 
 
 def text(value: Any) -> str:
     """Read any string."""
     if type(value) is not str:
-        raise ValueError(f"{_shown(value)} is not a string")
+        raise ValueError(f"{quoted(value)} is not a string")
     if not is_text(value):
         raise ValueError("it is not valid UTF-8")
     return value
@@ -142,7 +142,7 @@ def one_of(members: Mapping[str, object]) -> Reader:
 
     def read(value: Any) -> object:
         if not isinstance(value, str) or value not in members:
-            raise ValueError(f"{_shown(value)} is not one of {', '.join(members)}")
+            raise ValueError(f"{quoted(value)} is not one of {', '.join(members)}")
         return members[value]
 
     return read
@@ -151,10 +151,6 @@ def one_of(members: Mapping[str, object]) -> Reader:
 def optional(read: Reader) -> Reader:
     """Return a reader of None, or of what *read* reads."""
     return lambda value: None if value is None else read(value)
-
-
-def _shown(value: object) -> str:
-    return str(value) if type(value) is int else quoted(value)
 
 
 def first_problem(readers: Mapping[str, Reader], row: Sequence[Any]) -> Unreadable | None:

@@ -278,6 +278,8 @@ async def test_unknown_jobs_and_numbers_are_errors(idle: Scheduler) -> None:
     assert caught.value.number == 7
     with pytest.raises(BackfillNotFoundError):
         await idle.cancel_backfill(7)
+    with pytest.raises(InvalidJobError, match=r'number must be the number of a backfill, .*, not "1"'):
+        await idle.cancel_backfill("1")  # type: ignore[arg-type]
 
 
 async def test_a_namespace_sees_only_its_own(running: Scheduler, clock: VirtualClock) -> None:

@@ -362,6 +362,24 @@ async def test_a_whole_minute_means_all_of_it_and_a_second_only_that(running: Sc
     assert (await running.explain("a", at=NOON + timedelta(minutes=10, seconds=21))).reason is SkipReason.NOT_DUE
 
 
+async def test_a_row_later_in_the_same_minute_does_not_hide_what_became_of_the_occurrence(
+    new_scheduler: NewScheduler, every_store: str, clock: VirtualClock, worker: Worker
+) -> None:
+    worker.takes = "50s"
+    async with new_scheduler(every_store) as scheduler:
+        await scheduler.add_job(Every("20s"), handler="work", id="a")
+        await clock.advance("130s")
+        await scheduler.pause_job("a")
+        await clock.advance("1m")
+        await scheduler.resume_job("a")
+
+        answers = [await scheduler.explain("a", at=NOON + second * SECOND) for second in (60, 120, 140)]
+        rows = await scheduler.run_log("a", outcome="skipped")
+
+    assert [(row.scheduled_for - NOON).seconds for row in rows] == [140, 100, 40]
+    assert [answer.reason for answer in answers] == ["already_running", "already_running", "paused"]
+
+
 async def test_a_run_by_hand_is_found_too(running: Scheduler, clock: VirtualClock) -> None:
     await running.add_job(Every("1h"), handler="work", id="a")
     await clock.advance("15m")
@@ -548,11 +566,7 @@ async def test_what_passes_while_the_last_runs_of_a_job_go_on_has_a_row(
         answers = [await explained(scheduler, minute) for minute in (3, 30)]
         rows = await scheduler.run_log("a", outcome="skipped")
 
-    assert [(row.reason, row.scheduled_for, row.missed) for row in reversed(rows)] == [
-        ("ended", NOON + 3 * MINUTE, 6),  # recorded when the first run ended
-        ("ended", NOON + 9 * MINUTE, 1),  # when the second ended
-        ("ended", NOON + 10 * MINUTE, 2),  # when the manual run ended
-    ]
+    assert [(row.reason, row.scheduled_for, row.missed) for row in rows] == [("ended", NOON + 3 * MINUTE, 9)]
     assert [answer.reason for answer in (meanwhile, *answers)] == ["ended", "ended", "ended"]
     assert str(meanwhile) == str(answers[1]) == 'Job "a" has ended: it has run as often as its max_runs allows (2).'
     assert str(answers[0]) == (

@@ -271,7 +271,7 @@ async def test_a_preview_says_how_many_are_owed(new_scheduler: NewScheduler, clo
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ({"max_instances": 0}, "max_instances must be a whole number from 1 to"),
+        ({"max_instances": 0}, "max_instances must be a whole number from 1 to .*, not 0"),
         ({"max_instances": True}, "max_instances must be a whole number from 1 to"),
         ({"overlap": "wait"}, "overlap must be one of skip, queue, cancel"),
         ({"catch_up_limit": 10_001}, "catch_up_limit must be a whole number from 1 to 10000"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules import instances
 from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.plans import PendingRetry, Plan, has_room, plan_of
-from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros
+from scheduler_async.stores.decisions import resumed_by_itself
+from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.rules.stories import (
     CANCELLED,
     ERROR,
@@ -38,6 +41,19 @@ RETRY_POLICIES = [
     pytest.param(Retry.none(), id="none"),
 ]
 CANCELLED_ON_REQUEST = Ending(outcome=CANCELLED.outcome, on_request=True)
+
+
+@dataclass(frozen=True)
+class Failing(Schedule):
+    """A schedule that computes its first occurrence, and no other."""
+
+    kind = "fails-after-the-first"
+
+    def next_after(self, now: datetime) -> datetime | None:
+        """Return the first occurrence."""
+        if to_micros(now) > NOON:
+            raise ValueError("no")
+        return from_micros(NOON + MINUTE)
 
 
 class Several(Story):
@@ -238,6 +254,65 @@ def test_the_last_occurrence_ends_the_job_when_its_last_run_has_ended() -> None:
     assert story.job.state.activity is Status.IDLE
 
 
+def test_what_passes_during_the_last_runs_of_a_schedule_has_one_row() -> None:
+    """Whichever of them end, and however many."""
+    story = Several(Every("1m", end=from_micros(NOON + 6 * MINUTE)), max_instances=3)
+    runs = story.started_at(1, 2, 3)
+
+    for number, run in enumerate(runs):
+        story.end_at(NOON + (7 + number) * MINUTE, run)
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 3)]
+    assert story.job.ended
+
+
+@pytest.mark.parametrize("overlap", ["queue", "cancel"])
+def test_what_passes_during_a_pause_does_not_wait_for_the_end_of_a_run(overlap: str) -> None:
+    story = Several(Every("1m"), max_instances=2, overlap=overlap)
+    runs = story.started_at(1, 2)
+    story.change(pause(story.job, NOON + 150 * SECOND))
+
+    for number, run in enumerate(runs):
+        story.end_at(NOON + (4 + number) * MINUTE, run)
+    story.change(resume(story.job, NOON + 330 * SECOND))
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.PAUSED, 3)]
+    assert story.next_at == 6
+
+
+@pytest.mark.parametrize(
+    ("retry", "fails_at"),
+    [
+        pytest.param(Retry.none(disable_after=2), 3, id="due at that very moment"),
+        pytest.param(Retry.backoff(["10m"], disable_after=2), 5, id="put off by the first failure"),
+    ],
+)
+def test_failures_that_disable_a_job_leave_no_due_occurrence_without_a_row(retry: Retry, fails_at: int) -> None:
+    story = Several(Every("1m"), max_instances=3, retry=retry)
+    first, second = story.started_at(1, 2)
+    story.end_at(NOON + 150 * SECOND, first, ERROR)
+
+    story.end_at(NOON + fails_at * MINUTE, second, ERROR)
+
+    assert not story.job.enabled
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.DISABLED, fails_at - 2)]
+    check(story, NOON + fails_at * MINUTE)
+
+
+def test_a_pause_beside_a_manual_run_after_the_last_one_counts_once() -> None:
+    story = Several(Every("1m"), max_instances=3, max_runs=1)
+    (last,) = story.started_at(1)
+    story.change(pause(story.job, NOON + 90 * SECOND))
+    by_hand = story.trigger_at(NOON + 90 * SECOND)
+    story.end_at(NOON + 100 * SECOND, last)
+    story.change(resume(story.job, NOON + 150 * SECOND))
+
+    story.end_at(NOON + 170 * SECOND, by_hand)
+
+    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.PAUSED, 1)]
+    assert story.job.ended
+
+
 def test_a_manual_run_beside_the_last_ones_hides_no_occurrence() -> None:
     """What passes after the last start has one row, wherever a manual run falls, and however often the last fails."""
     story = Several(Every("1m"), max_instances=3, max_runs=2, retry=Retry.in_window(1, delay="3m"))
@@ -283,6 +358,44 @@ def test_a_one_shot_ends_with_its_run_although_a_manual_run_goes_on() -> None:
     assert [*statuses, story.job.status] == [Status.RUNNING, Status.DISABLED]
 
 
+@pytest.mark.parametrize("schedule", [At(from_micros(NOON + 5 * MINUTE)), Delay("4m")], ids=["at", "delay"])
+def test_a_job_with_one_scheduled_run_at_a_time_runs_although_it_was_resumed_during_manual_runs(
+    schedule: Schedule,
+) -> None:
+    story = Several(schedule, max_instances=3)
+    story.change(disable(story.job, "enough", NOON - SECOND))
+    first, second = story.trigger_at(NOON), story.trigger_at(NOON)
+    story.change(resume(story.job, NOON + SECOND))
+
+    story.end_at(NOON + MINUTE, first)
+    assert not is_due(story.job, NOON + DAY)
+    story.end_at(NOON + MINUTE, second)
+
+    assert story.job.state.activity is Status.IDLE
+    assert story.next_at == (5 if isinstance(schedule, At) else 1)
+
+
+def test_an_interrupted_manual_run_is_repeated() -> None:
+    story = Several(Every("1m"), max_instances=3)
+    run = story.trigger_at(NOON)
+
+    left = instances.after_run(story.job, run, INTERRUPTED, NOON + SECOND, RULES)
+
+    assert left.attempt == Attempt(NOON, 2, Trigger.MANUAL, NOON + SECOND)
+
+
+def test_what_comes_due_when_a_pause_ends_before_the_last_retry_has_one_row() -> None:
+    story = Several(Every("1m"), max_instances=2, max_runs=1, retry=Retry.in_window(1, delay="5m"))
+    (run,) = story.started_at(1)
+    story.end_at(NOON + 70 * SECOND, run, ERROR)
+
+    story.change(pause(story.job, NOON + 90 * SECOND, until=NOON + 2 * MINUTE))
+    story.change(resumed_by_itself(story.job, NOON + 2 * MINUTE))
+
+    assert story.skips == []
+    assert plan_of(story.job.state).regular == NOON + 2 * MINUTE
+
+
 def test_a_manual_job_runs_as_often_at_once_as_it_may() -> None:
     story = Several(Manual(), max_instances=3)
     runs = [story.trigger_at(NOON) for _ in range(3)]
@@ -310,17 +423,35 @@ def test_manual_runs_count_and_leave_the_schedule_alone(schedule: Schedule) -> N
 
 
 def test_a_run_in_progress_becomes_the_first_of_several() -> None:
-    story = Story(Every("1m"))
-    run = story.start_at(NOON + MINUTE)
-    assert run is not None
+    """The occurrence that waits since its claim starts beside it. A manual run before hides none."""
+    story = Several(Every("1m"))
+    first = Story.start_at(story, NOON + MINUTE)
+    assert first is not None
 
-    story.change(an_edit(story.job, NOON + 90 * SECOND, max_instances=2))
+    story.change(an_edit(story.job, NOON + 90 * SECOND, max_instances=3))
+    story.open.append(first)
     assert story.job.state.running == 1
-    story.change(instances.after_run(story.job, run, SUCCESS, NOON + 3 * MINUTE + 1, RULES))
+    by_hand = story.trigger_at(NOON + 150 * SECOND)
+    assert is_due(story.job, NOON + 150 * SECOND)
+    story.start_at(NOON + 150 * SECOND)
+    story.end_at(NOON + 160 * SECOND, by_hand)
+    story.end_at(NOON + 170 * SECOND, first)
 
-    assert story.job.state.running == 0
-    assert [(skip.reason, skip.missed) for skip in story.skips] == [(SkipReason.ALREADY_RUNNING, 2)]
-    assert story.job.state.next_run_at == NOON + 4 * MINUTE
+    assert [(run.scheduled_for - NOON) / MINUTE for _, run in story.runs] == [1, 2]
+    assert story.skips == []
+    assert story.next_at == 3
+
+
+def test_a_run_whose_schedule_fails_becomes_the_first_of_several_all_the_same() -> None:
+    """The edit succeeds, and the ending of the run disables the job."""
+    story = Several(Failing())
+    first = Story.start_at(story, NOON + MINUTE)
+    assert first is not None
+
+    story.change(an_edit(story.job, NOON + 90 * SECOND, max_instances=3))
+
+    assert story.job.state.running == 1
+    assert story.job.state.activity is Status.RUNNING
 
 
 def test_fewer_instances_wait_until_the_surplus_has_ended() -> None:
@@ -404,6 +535,18 @@ def test_missed_occurrences_beyond_max_runs_get_their_row() -> None:
     assert (row.reason, row.scheduled_for, row.missed) == (SkipReason.ENDED, NOON + 3 * MINUTE, 4)
 
 
+def test_missed_occurrences_get_their_row_if_an_edit_of_max_runs_leaves_them_out() -> None:
+    story = Several(Every("1m"), max_instances=3, misfire="run_all", max_runs=9)
+    (first,) = story.started_at(6)
+
+    story.change(an_edit(story.job, NOON + 6 * MINUTE, max_runs=1))
+    story.end_at(NOON + 7 * MINUTE, first)
+
+    assert story.job.ended
+    (row,) = story.skips
+    assert (row.reason, row.scheduled_for, row.missed) == (SkipReason.ENDED, NOON + 2 * MINUTE, 6)
+
+
 @pytest.mark.parametrize("retry", RETRY_POLICIES)
 def test_the_retries_of_the_last_run_end_the_job_and_leave_no_occurrence_without_a_row(retry: Retry) -> None:
     """Occurrences that come while the last retry waits never run, but have their row."""
@@ -460,6 +603,21 @@ def test_missed_occurrences_run_one_after_another_although_more_runs_may_go_on()
     assert [(run.scheduled_for - NOON) / MINUTE for _, run in story.runs] == [1, 2, 3, 4]
     assert story.skips == []
     assert story.next_at == 5
+
+
+def test_the_retry_of_an_earlier_run_starts_no_missed_occurrence_beside_the_one_that_runs() -> None:
+    story = Several(Every("1m"), max_instances=3, misfire="run_all", retry=Retry.in_window(1, delay="2m"))
+    (first,) = story.started_at(1)
+    story.end_at(NOON + 90 * SECOND, first, ERROR)
+    story.started_at(2)
+    (catching_up, again) = story.started_at(7, 7)
+    assert again.trigger is Trigger.RETRY
+
+    story.end_at(NOON + 7 * MINUTE + 1, again)
+    assert not is_due(story.job, NOON + 7 * MINUTE + 1)
+    story.end_at(NOON + 7 * MINUTE + 2, catching_up)
+
+    assert is_due(story.job, NOON + 7 * MINUTE + 2)
 
 
 # ---------------------------------------------------------------- random stories

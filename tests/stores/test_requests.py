@@ -274,9 +274,10 @@ async def killed(store: Store, node: int, now: Micros, name: str = "next") -> in
     return other
 
 
-async def test_an_interrupted_manual_run_waits_for_another_node(store: Store, node: int) -> None:
+@pytest.mark.parametrize("most", [1, 2])
+async def test_an_interrupted_manual_run_waits_for_another_node(store: Store, node: int, most: int) -> None:
     """With the payload that it had, even if that of the job has changed since."""
-    await add(store, "a", Manual(), payload=1)
+    await add(store, "a", Manual(), payload=1, max_instances=most)
     run = await store.claim_one("default", "a", None, NOON, node=node, queued=False)
     assert isinstance(run, ClaimedRun)
     await edit(store, "a", payload=2)

@@ -30,6 +30,8 @@ settings.register_profile(
 )
 # The same examples in each run: a check must not fail by chance. The deep profile searches at random.
 settings.register_profile("steady", settings.get_profile("default"), derandomize=True)
+# Where the coverage is measured, which takes as long again. Another interpreter tries all examples.
+settings.register_profile("few", settings.get_profile("steady"), max_examples=20)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=10_000)  # `nox -s examples`
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 

@@ -236,7 +236,6 @@ def test_all_else_that_can_be_given(here: Path) -> None:
     assert well(here, "edit", "a", "--enabled", "--namespace", "tenant", "--json").json["status"] == "idle"
 
 
-@pytest.mark.once
 def test_a_directory_may_be_on_another_machine_that_shares_the_store(here: Path) -> None:
     store = url_of_schema(str(here))
 
@@ -301,7 +300,6 @@ def test_another_cron_expression_keeps_its_zone(here: Path) -> None:
         pytest.param(["edit", "a", "--at", "2099-06-15T09:00"], "2099-06-15 09:00 CEST, in ", id="not due"),
     ],
 )
-@pytest.mark.once
 def test_an_explanation_names_commands_and_the_readers_time(arguments: list[str], words: str, here: Path) -> None:
     well(here, "add", "a", "true", "--every", "1h", "--namespace", "t")
     changed = well(here, *arguments, "--namespace", "t")
@@ -353,7 +351,6 @@ def test_a_store_can_be_named_in_three_ways(here: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["list", "show hourly --json", "log", "preview", "stats"])
-@pytest.mark.once
 def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) -> None:
     """Also one that only reads: processes of an older version have to be restarted."""
     with closing(sqlite3.connect(here / "scheduler.db")) as db:
@@ -368,7 +365,6 @@ def test_a_command_says_that_it_has_migrated_the_store(line: str, here: Path) ->
 # ---------------------------------------------------------------- what goes wrong
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -552,8 +548,8 @@ def test_the_end_of_the_calendar_can_be_shown(here: Path) -> None:
     assert "9999-12-31 23:59" in well(here, "show", "last").out
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("arguments", [["list"], ["--help"], ["next", "@daily"], ["list", "--json"]], ids=" ".join)
-@pytest.mark.once
 def test_a_full_disk_is_a_sentence(arguments: list[str], here: Path) -> None:
     well(here, "add", "a", "true")
     if not Path("/dev/full").exists():
@@ -617,6 +613,7 @@ def test_a_log_whose_reader_leaves_ends(here: Path) -> None:
         assert (process.wait(PATIENCE), err) == (READER_LEFT, "")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "line",
     [
@@ -624,7 +621,6 @@ def test_a_log_whose_reader_leaves_ends(here: Path) -> None:
         *("pause a", "cron", "--help", "list --help", "--version"),
     ],
 )
-@pytest.mark.once
 def test_a_reader_who_has_left_ends_a_command_quietly(line: str, here: Path) -> None:
     """As in "list | head -1": whoever has seen enough wants no message."""
     well(here, "add", "a", "true")
@@ -668,9 +664,9 @@ def test_who_has_closed_the_output_gets_none(here: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("command", ["trigger", "cron"])
-@pytest.mark.once
 def test_what_is_interrupted_is_recorded(command: str, number: signal.Signals, here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
@@ -715,7 +711,6 @@ main()
         "scheduler_async.stores.sqlite.store",
     ],
 )
-@pytest.mark.once
 def test_an_interruption_is_heeded_from_the_first_moment_on(module: str, here: Path) -> None:
     well(here, "add", "a", "true")
     code = INTERRUPTED_WHILE_LOADING.replace("sys.argv[1]", repr(module))
@@ -788,8 +783,8 @@ def test_run_tells_of_each_run_until_it_is_asked_to_end(here: Path) -> None:
     assert {row["outcome"] for row in well(here, "log", "--json").json} == {"success"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.once
 def test_the_second_signal_ends_what_runs(number: signal.Signals, here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
@@ -919,7 +914,6 @@ async def test_a_tenant_of_a_program_cannot_run_shell_commands(here: Path) -> No
     assert well(here, "log", "attack", "--namespace", "tenant", "--store", "own.db").out == "No runs.\n"
 
 
-@pytest.mark.once
 def test_the_nodes_of_a_store_are_listed(here: Path) -> None:
     """Whoever looks is none of them; who was killed is there until somebody takes over."""
     os.mkfifo(here / "begun")
@@ -942,7 +936,7 @@ def test_the_nodes_of_a_store_are_listed(here: Path) -> None:
     assert "expired" in well(here, "nodes").out
 
 
-@pytest.mark.once
+@pytest.mark.deep
 def test_log_follows_what_another_process_runs(here: Path) -> None:
     well(here, "add", "tick", "echo so it goes", "--after", "1s")
 
@@ -966,7 +960,7 @@ def test_log_follows_what_another_process_runs(here: Path) -> None:
     assert lines[1] == lines[3] == "    so it goes"
 
 
-@pytest.mark.once
+@pytest.mark.deep
 def test_log_follows_what_takes_longer_than_many_others(here: Path) -> None:
     """Its row is older than all that are looked at when it ends."""
     os.mkfifo(here / "go")
@@ -990,6 +984,7 @@ def test_log_follows_what_takes_longer_than_many_others(here: Path) -> None:
     assert told == ["short", "short", "short", "short", "long"]
 
 
+@pytest.mark.deep
 def test_edits_at_the_same_time_lose_nothing(here: Path) -> None:
     well(here, "add", "a", "true")
 
@@ -1002,7 +997,6 @@ def test_edits_at_the_same_time_lose_nothing(here: Path) -> None:
     assert sorted(well(here, "show", "a", "--json").json["payload"]["env"]) == [f"NUMBER_{n}" for n in range(4)]
 
 
-@pytest.mark.once
 def test_a_job_that_is_removed_while_it_is_triggered_is_a_sentence(here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "a", "echo > begun; sleep 60")
@@ -1082,7 +1076,7 @@ def test_a_loop_that_cannot_start_does_not_say_that_it_runs(here: Path) -> None:
     assert "Running" not in seen
 
 
-@pytest.mark.once
+@pytest.mark.deep
 async def test_a_pass_beside_a_running_scheduler_runs_nothing_twice(here: Path) -> None:
     """As the system's cron does, while somebody has left `run` running."""
     well(here, "add", "tick", "sleep 0.2", "--every", "1s")
@@ -1186,7 +1180,6 @@ def test_what_is_newer_in_the_target_is_kept_and_told_of(here: Path) -> None:
     )
 
 
-@pytest.mark.once
 def test_a_store_on_which_a_scheduler_runs_is_copied_only_if_one_insists(here: Path) -> None:
     os.mkfifo(here / "begun")
     well(here, "add", "slow", "echo >begun; sleep 600", "--after", "1h")
@@ -1219,8 +1212,8 @@ def test_a_copy_shows_how_far_it_is_to_who_sits_at_a_terminal(here: Path) -> Non
     assert well(here, "copy", "scheduler.db", "newer.db").err == ""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-@pytest.mark.once
 def test_a_copy_that_is_interrupted_says_how_to_go_on(number: signal.Signals, here: Path) -> None:
     for slug in ("a", "b"):
         well(here, "add", slug, "true")
@@ -1269,8 +1262,8 @@ def without_colours(seen: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("columns", [40, 80, 200])
-@pytest.mark.once
 def test_tables_fit_the_terminal_and_nothing_is_cut_off(columns: int, here: Path) -> None:
     slug = "a-job-with-quite-a-long-name"
     well(here, "add", slug, "exit 3", "--cron", "0 3 1,15 * MON-FRI", "--tz", "Europe/Stockholm")
@@ -1294,6 +1287,7 @@ def test_tables_fit_the_terminal_and_nothing_is_cut_off(columns: int, here: Path
         assert "…" not in seen or columns == 80 or arguments[0] == "preview"
 
 
+@pytest.mark.deep
 def test_one_long_name_leaves_the_table_a_table(here: Path) -> None:
     """In every command that lists jobs or runs, at the width that most terminals have."""
     for slug in ("short", "a-very-long-name-" * 10):
@@ -1348,6 +1342,7 @@ def test_an_error_wraps_at_words(here: Path) -> None:
     assert call(here, "show", "a-name-that-is-not-there").err.count("\n") == 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [
@@ -1372,8 +1367,8 @@ def test_a_mistyped_name_gets_suggestions(arguments: list[str], meant: str | Non
     assert (f"Did you mean {meant}?" in refused.err) is (meant is not None)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("columns", [0, 1, 10])
-@pytest.mark.once
 def test_a_terminal_of_no_size_is_no_reason_to_fail(columns: int, here: Path) -> None:
     well(here, "add", "backup", "true", "--every", "10m")
     well(here, "trigger", "backup")
@@ -1423,6 +1418,7 @@ def test_a_long_preview_has_a_line_for_each_job(here: Path) -> None:
     assert len(well(here, "preview", "--window", "1d", "--json").json) == 168
 
 
+@pytest.mark.deep
 def test_rare_times_are_found_quickly_and_no_further_than_the_calendar_repeats_itself(here: Path) -> None:
     shown = well(here, "next", "0 0 29 2 *", "-n", "1000").out
 

@@ -33,7 +33,7 @@ from tests.cli.test_commands import (
 )
 from tests.postgres_server import url_of_schema
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.once  # the version of Python does not matter
 
 
 @pytest.fixture

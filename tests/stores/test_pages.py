@@ -160,7 +160,7 @@ some_namespaces = st.none() | st.frozensets(st.sampled_from([*NAMESPACES, "unkno
     ended=st.none() | st.booleans(),
     limit=st.integers(1, 8),
 )
-@settings(max_examples=60)
+@settings(max_examples=min(60, settings().max_examples))
 def test_pages_of_jobs_show_what_a_look_at_all_of_them_would(
     filled: Store | str, size: str, limit: int, **conditions: Any
 ) -> None:
@@ -188,7 +188,7 @@ def test_pages_of_jobs_show_what_a_look_at_all_of_them_would(
     until=st.none() | st.integers(-1, 200),
     limit=st.integers(1, 20),
 )
-@settings(max_examples=40)
+@settings(max_examples=min(40, settings().max_examples))
 def test_pages_of_runs_show_what_a_look_at_all_of_them_would(
     filled: Store | str, size: str, limit: int, since: int | None, until: int | None, **conditions: Any
 ) -> None:

@@ -180,8 +180,10 @@ def test_keys_lead_through_the_rows(small: Shop, open_page: Open) -> None:
     expect(page.get_by_role("link", name="alpha")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("alpha")
+    page.wait_for_load_state()  # the script, which hears keys, runs after the text is there
     page.keyboard.press("t")
     expect(page.locator("h1")).to_have_text("Timeline")
+    page.wait_for_load_state()
     page.keyboard.press("/")
     expect(page.get_by_label("Find a job")).to_be_focused()
     page.keyboard.type("gam")
@@ -208,6 +210,7 @@ def test_keys_ask_before_they_act(small: Shop, open_page: Open) -> None:
     dialog.get_by_label("Reason").fill("by key")
     dialog.get_by_role("button", name="Pause").click()
     expect(page.locator("#facts")).to_contain_text("paused")
+    page.wait_for_load_state()
     page.keyboard.press("r")
     page.get_by_role("dialog", name="Run it now?").get_by_role("link", name="Back").click()
     expect(page.get_by_role("dialog")).to_have_count(0)

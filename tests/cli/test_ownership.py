@@ -14,7 +14,7 @@ from scheduler_async import Manual, Scheduler, SQLiteStore, StoreError
 from scheduler_async.cli.ownership import BESIDE, guard
 from scheduler_async.stores.sqlite import store as sqlite
 
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="it has other owners"), pytest.mark.deep]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="it has other owners"), pytest.mark.once]
 
 
 def guarded(path: Path) -> SQLiteStore:

@@ -79,6 +79,63 @@ async def test_a_run_whose_process_was_killed_is_run_again_at_the_next_start(sha
     assert runs[0].idempotency_key == "default/once@1970-01-01T00:00:00Z"
 
 
+DIES_BEFORE_ITS_RECORD = """
+    import asyncio, os, signal, sys
+    from datetime import UTC, datetime, timedelta
+    from scheduler_async import At, Run, Scheduler
+
+    async def main():
+        scheduler = Scheduler(sys.argv[1])
+
+        @scheduler.handler("work")
+        async def work(run: Run):
+            if run.job_id == "second":
+                waiting = [active.claimed.job.id for active in scheduler._engine.session.ended_runs.unrecorded]
+                print(*waiting, flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        async with scheduler:
+            at = datetime.now(UTC) + timedelta(milliseconds=400)
+            await scheduler.add_job(At(at), handler="work", id="first")
+            await scheduler.add_job(At(at + timedelta(milliseconds=4)), handler="work", id="second")
+            await asyncio.Event().wait()
+
+    asyncio.run(main())
+"""
+
+
+async def test_a_success_that_waited_for_others_when_its_process_was_killed_is_run_again(tmp_path: Path) -> None:
+    """Its handler has returned. The row says that it was interrupted, so nothing is lost, and nothing is hidden."""
+    for number in range(20):  # on a busy machine, the ending may be on record by then
+        store = str(tmp_path / f"{number}.db")
+        with program(DIES_BEFORE_ITS_RECORD, store) as process:
+            waiting = await asyncio.to_thread(line_of, process)
+            await asyncio.to_thread(process.wait)
+        if waiting == "first":
+            break
+    else:
+        pytest.fail("no success waited for others")
+    keys: list[str] = []
+    again = asyncio.Event()
+    scheduler = Scheduler(store)
+
+    @scheduler.handler("work")
+    async def work(run: Run) -> None:
+        keys.append(run.idempotency_key)
+        if len(keys) == 2:
+            again.set()
+
+    async with scheduler:
+        before = [(row.attempt, row.outcome) for row in await scheduler.run_log("first")]
+        await again.wait()
+
+    rows = await scheduler.run_log("first")
+    await scheduler.stop()
+    assert before[-1] == (1, Outcome.INTERRUPTED)
+    assert [(row.attempt, row.outcome) for row in rows] == [(2, Outcome.SUCCESS), (1, Outcome.INTERRUPTED)]
+    assert len(keys) == 2  # each job once more
+
+
 async def test_a_running_scheduler_takes_over_from_a_process_that_is_killed(shared: str) -> None:
     """On one host nobody waits for a lease: the process is gone, and that can be seen."""
     taken_over = asyncio.Event()

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
 from scheduler_async.jobs.enums import ENDED, Misfire, Phase
 from scheduler_async.jobs.run import Attempt, Ending
-from scheduler_async.rules import instances
+from scheduler_async.rules import claiming, instances
 from scheduler_async.rules.edits import disable, pause, resume
-from scheduler_async.rules.plans import PendingRetry, Plan, has_room, plan_of
+from scheduler_async.rules.missed import runs_each
+from scheduler_async.rules.pending import PendingRetry
+from scheduler_async.rules.plans import Plan, has_room, plan_of
 from scheduler_async.stores.decisions import resumed_by_itself
 from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.rules.stories import (
@@ -620,6 +623,123 @@ def test_the_retry_of_an_earlier_run_starts_no_missed_occurrence_beside_the_one_
     assert is_due(story.job, NOON + 7 * MINUTE + 2)
 
 
+def catching_up(**fields: Any) -> tuple[Several, Attempt]:
+    """Return a job that makes up for the last of five missed occurrences, and its run."""
+    story = Several(Every("1m"), misfire="run_all", catch_up_limit=1, **{"max_instances": 3, **fields})
+    (run,) = story.started_at(5)
+    assert run.trigger is Trigger.CATCH_UP
+    assert story.next_at == 6
+    return story, run
+
+
+def test_an_occurrence_on_time_starts_beside_the_last_run_that_catches_up() -> None:
+    story, _ = catching_up()
+
+    (beside,) = story.started_at(6)
+
+    assert beside.trigger is Trigger.SCHEDULE
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["", "after a pause"])
+def test_a_second_catch_up_waits_for_the_last_run_of_the_first(is_paused: bool) -> None:
+    story, run = catching_up()
+    (beside,) = story.started_at(6)
+    if is_paused:
+        story.change(pause(story.job, NOON + 7 * MINUTE - SECOND))
+        story.change(resume(story.job, NOON + 7 * MINUTE - SECOND))
+
+    assert story.started_at(9) == []
+    assert [skip.missed for skip in story.skips] == [4, 2]
+    story.end_at(NOON + 10 * MINUTE, beside)
+    assert not is_due(story.job, NOON + 10 * MINUTE)
+    story.end_at(NOON + 10 * MINUTE + 1, run)
+
+    assert is_due(story.job, NOON + 10 * MINUTE + 1)
+    second = story.start_at(NOON + 10 * MINUTE + 1)
+    assert second is not None
+    assert (second.scheduled_for, second.trigger) == (NOON + 9 * MINUTE, Trigger.CATCH_UP)
+    story.end_at(NOON + 10 * MINUTE + 2, second)
+    check(story, NOON + 10 * MINUTE + 2)
+
+
+def test_a_run_that_catches_up_is_forgotten_when_it_has_no_row() -> None:
+    """The row of a run may be lost. The missed occurrence must not wait for ever."""
+    story, run = catching_up()
+    assert story.started_at(9) == []
+    lost = replace(run, scheduled_for=run.claimed_at + 1)
+    story.open = [lost]
+
+    story.end_at(NOON + 10 * MINUTE, lost)
+
+    assert is_due(story.job, NOON + 10 * MINUTE)
+
+
+def during_a_catch_up() -> tuple[Several, Attempt]:
+    """Return a job whose missed occurrences run one by one, with a retry that is due, and the first of these runs."""
+    story = Several(Every("1m"), max_instances=3, misfire="run_all", retry=Retry.in_window(1, delay="8m"))
+    (failed,) = story.started_at(1)
+    story.end_at(NOON + MINUTE, failed, ERROR)
+    (run,) = story.started_at(5)
+    assert run.scheduled_for == NOON + 2 * MINUTE
+    return story, run
+
+
+def test_an_undone_claim_of_a_retry_starts_no_missed_occurrence_beside_the_one_that_runs() -> None:
+    story, run = during_a_catch_up()
+    before = story.job
+    taken = instances.claim(before, NOON + 9 * MINUTE, RULES)
+    assert taken.attempt is not None
+    assert taken.attempt.trigger is Trigger.RETRY
+
+    undone, _ = instances.unclaim(taken.job, taken.job, before.state, taken.attempt)
+
+    assert undone.state == before.state
+    story.change(undone)
+    story.end_at(NOON + 9 * MINUTE, run)
+    assert is_due(story.job, NOON + 9 * MINUTE)
+
+
+def test_an_undone_claim_of_a_run_that_catches_up_leaves_its_occurrence_due() -> None:
+    story = Several(Every("1m"), max_instances=3, misfire="run_all")
+    story.trigger_at(NOON + 2 * MINUTE)
+    before = story.job
+    taken = instances.claim(before, NOON + 5 * MINUTE, RULES)
+    assert taken.attempt is not None
+
+    undone, _ = instances.unclaim(taken.job, taken.job, before.state, taken.attempt)
+
+    assert is_due(undone.job, NOON + 5 * MINUTE)
+
+
+def test_a_missed_occurrence_waits_for_the_run_of_a_job_that_has_become_one_with_several() -> None:
+    story = Several(Every("1m"), misfire="run_all")
+    taken = claiming.claim(story.job, NOON + 5 * MINUTE, RULES, Status.RUNNING)
+    story.change(taken)
+    story.change(an_edit(story.job, NOON + 5 * MINUTE, max_instances=2))
+    assert taken.attempt is not None
+    story.open = [taken.attempt]
+    by_hand = story.trigger_at(NOON + 5 * MINUTE)
+
+    story.end_at(NOON + 5 * MINUTE, by_hand)
+    assert not is_due(story.job, NOON + 5 * MINUTE)
+    story.end_at(NOON + 5 * MINUTE, taken.attempt)
+
+    assert is_due(story.job, NOON + 5 * MINUTE)
+
+
+@pytest.mark.parametrize("overlap", ["queue", "cancel"])
+def test_an_occurrence_that_waited_for_a_run_within_the_grace_period_is_no_catch_up(overlap: str) -> None:
+    story = Several(Every("1m"), max_instances=2, overlap=overlap, misfire="run_all")
+    first, _ = story.started_at(1, 2)
+    story.started_at(3) if overlap == "cancel" else None
+    story.end_at(NOON + 3 * MINUTE + SECOND, first)
+
+    waited = story.start_at(NOON + 3 * MINUTE + SECOND)
+
+    assert waited is not None
+    assert (waited.scheduled_for, waited.trigger) == (NOON + 3 * MINUTE, Trigger.SCHEDULE)
+
+
 # ---------------------------------------------------------------- random stories
 
 OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual()]
@@ -695,6 +815,8 @@ def tell(story: Several, deeds: Iterable[tuple[str, int, Schedule, Ending, int]]
         check(story, now)
         attempts = [(run.scheduled_for, run.attempt) for _, run in story.runs]
         assert len(attempts) == len(set(attempts))
+        if runs_each(story.job):
+            assert [run.trigger for run in story.open].count(Trigger.CATCH_UP) <= 1
         if state.activity is not Status.IDLE:
             assert story.open
         is_planned = state.next_run_at is not None or state.activity is not Status.IDLE

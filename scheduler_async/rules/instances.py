@@ -166,8 +166,10 @@ def after_run(
 def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, started_at: Micros | None) -> Transition:
     by_hand = run.trigger is MANUAL
     running = max(job.state.running - 1, 0)
-    # The last of some manual runs decides when the next regular run is, if the job was resumed during them.
-    if is_exclusive(job) and (not by_hand or not running):
+    # The last run decides when the next regular run is, although it is manual or of an earlier schedule: the job may
+    # have been resumed during it.
+    is_beside = by_hand or _is_outdated(job, run)
+    if is_exclusive(job) and (not is_beside or not running):
         left = finishing.after_run(job, run, ending, now, rules, started_at)
         return replace(left, job=job.with_state(fitted(job, replace(left.state, running=running))))
     state = without_catch_up(_counted(job, run, ending, now, started_at), run)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
+from scheduler_async import After, At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
 from scheduler_async.jobs.enums import ENDED, Misfire, Phase
 from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules import claiming, instances
@@ -20,6 +20,7 @@ from scheduler_async.rules.edits import disable, pause, resume
 from scheduler_async.rules.missed import runs_each
 from scheduler_async.rules.pending import PendingRetry
 from scheduler_async.rules.plans import Plan, has_room, plan_of
+from scheduler_async.rules.successors import after_ending
 from scheduler_async.stores.decisions import resumed_by_itself
 from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.rules.stories import (
@@ -738,6 +739,43 @@ def test_an_occurrence_that_waited_for_a_run_within_the_grace_period_is_no_catch
 
     assert waited is not None
     assert (waited.scheduled_for, waited.trigger) == (NOON + 3 * MINUTE, Trigger.SCHEDULE)
+
+
+# ---------------------------------------------------------------- other schedules during several runs
+
+
+def test_a_job_that_comes_to_run_after_another_waits_until_all_its_runs_have_ended() -> None:
+    story = Several(Every("1m"), max_instances=3, overlap="cancel")
+    first, second = story.started_at(1, 2)
+    story.reschedule(After("b"), NOON + 3 * MINUTE)
+    woken = after_ending(story.job, ("default", "b"), SUCCESS.outcome, NOON + 4 * MINUTE, RULES)
+    assert woken is not None
+    story.change(woken)
+
+    story.end_at(NOON + 5 * MINUTE, first)
+    assert not is_due(story.job, NOON + 5 * MINUTE)
+    assert not has_room(story.job)
+    story.end_at(NOON + 6 * MINUTE, second)
+
+    assert is_due(story.job, NOON + 6 * MINUTE)
+    assert has_room(story.job)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "next_at"), [(Delay("2m"), 8), (At(from_micros(NOON + 4 * MINUTE)), None)], ids=["delay", "one-shot"]
+)
+def test_the_run_of_an_earlier_schedule_does_not_end_that_of_the_new_one(schedule: Schedule, next_at: int) -> None:
+    story = Several(Every("1m"), max_instances=3)
+    earlier, _ = story.started_at(1, 2)
+    story.reschedule(schedule, NOON + 3 * MINUTE)
+    (run,) = story.started_at(5)
+
+    story.end_at(NOON + 5 * MINUTE, earlier)
+    assert story.job.enabled
+    assert story.next_at is None
+    story.end_at(NOON + 6 * MINUTE, run)
+
+    assert story.next_at == next_at
 
 
 # ---------------------------------------------------------------- random stories

@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
 def is_exclusive(job: Job) -> bool:
     """Return whether the ending of a regular run decides when the next one is, so that there is one at a time."""
-    return job.schedule.counts_from_end or job.schedule.runs_once
+    return job.schedule.counts_from_end or job.schedule.runs_once or job.schedule.follows_runs
 
 
 def most_runs(job: Job) -> int:

@@ -745,7 +745,7 @@ def test_an_occurrence_that_waited_for_a_run_within_the_grace_period_is_no_catch
 
 
 def test_a_job_that_comes_to_run_after_another_waits_until_all_its_runs_have_ended() -> None:
-    story = Several(Every("1m"), max_instances=3, overlap="cancel")
+    story = Several(Every("1m"), max_instances=3, overlap="cancel", misfire="skip")
     first, second = story.started_at(1, 2)
     story.reschedule(After("b"), NOON + 3 * MINUTE)
     woken = after_ending(story.job, ("default", "b"), SUCCESS.outcome, NOON + 4 * MINUTE, RULES)
@@ -759,6 +759,9 @@ def test_a_job_that_comes_to_run_after_another_waits_until_all_its_runs_have_end
 
     assert is_due(story.job, NOON + 6 * MINUTE)
     assert has_room(story.job)
+    taken = claiming.claim(story.job, NOON + 6 * MINUTE, RULES)
+    assert taken.attempt is not None
+    assert (taken.attempt.scheduled_for, taken.attempt.trigger) == (NOON + 4 * MINUTE, Trigger.SCHEDULE)
 
 
 @pytest.mark.parametrize(
@@ -780,7 +783,7 @@ def test_the_run_of_an_earlier_schedule_does_not_end_that_of_the_new_one(schedul
 
 # ---------------------------------------------------------------- random stories
 
-OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual()]
+OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual(), After("b")]
 ENDINGS = [SUCCESS, SUCCESS, ERROR, INTERRUPTED, CANCELLED, CANCELLED_ON_REQUEST, GIVE_UP]
 DEEDS = st.lists(
     st.tuples(
@@ -859,7 +862,7 @@ def tell(story: Several, deeds: Iterable[tuple[str, int, Schedule, Ending, int]]
             assert story.open
         is_planned = state.next_run_at is not None or state.activity is not Status.IDLE
         if state.phase is Phase.ACTIVE:
-            assert is_planned or isinstance(story.job.schedule, Manual)
+            assert is_planned or isinstance(story.job.schedule, Manual | After)
 
     finish(story, now)
 
@@ -912,7 +915,7 @@ def do(story: Several, deed: str, now: Micros, schedule: Schedule, ending: Endin
 def check(story: Several, now: Micros, job: Job | None = None, owed_from: Micros | None = None) -> None:
     """Each occurrence that needs it has run, or has its row, once."""
     job = story.job if job is None else job
-    if isinstance(job.schedule, At | Delay | Manual):
+    if isinstance(job.schedule, At | Delay | Manual | After):
         return
     moments = occurrences(job, now + DAY)
     found = sorted(at for at, _ in covered(story, moments))

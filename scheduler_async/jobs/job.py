@@ -87,7 +87,7 @@ class JobState(Struct, frozen=True, gc=False, array_like=True):
     running: Count = 0
     """How many runs go on, if the job may have several. See `rules.instances`."""
     retries: JsonText | None = None
-    """Further retries of a job that may have several runs, besides that in `retry_of`."""
+    """What a job that may have several runs owes besides its next run, such as retries. See `rules.pending`."""
 
 
 def _moment(micros: Micros | None) -> datetime | None:

@@ -142,6 +142,7 @@ class Retry:
             How many retries each regular time has.
         delay=None
             How long to wait before each retry. None retries at the next pass, which the loop makes after one second.
+            If the next regular time comes first, the job runs then instead.
         disable_after=None
             Disables the job after this many failures in a row. None: never.
         """

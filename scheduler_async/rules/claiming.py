@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import Misfire, Phase, SkipReason, Status, Trigger
+from scheduler_async.jobs.enums import Misfire, Overlap, Phase, SkipReason, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.run import Attempt, Skip
 from scheduler_async.rules.edits import disable, pause
@@ -72,7 +72,10 @@ def claim(job: Job, now: Micros, rules: Rules, activity: Status = Status.QUEUED)
     if job.description.policy.max_runs is not None:
         fresh = replace(fresh, occurrences_run=state.occurrences_run + 1)
     if state.owed_until is not None and not _has_missed_more(job, now):
-        catches_up = runs_each(job) and not job.schedule.follows_runs
+        # It may only have waited for a run to end, and not for longer than the grace period.
+        may_be_on_time = at == state.owed_until and job.overlap is not Overlap.SKIP
+        is_missed = not may_be_on_time or _is_late(job, at, now, rules)
+        catches_up = is_missed and runs_each(job) and not job.schedule.follows_runs
         return _claim_owed(job, fresh, at, state.owed_until, now, skips, Trigger.CATCH_UP if catches_up else SCHEDULE)
     # What follows a run has waited for a run of its own, too, if that was going on.
     late = _is_late(job, state.next_run_at if job.schedule.follows_runs else at, now, rules)

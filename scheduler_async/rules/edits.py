@@ -27,6 +27,7 @@ from scheduler_async.rules.next_run import (
     with_next_run,
     with_owed,
 )
+from scheduler_async.rules.pending import without_retries
 from scheduler_async.rules.plans import converted
 from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import Micros
@@ -107,7 +108,7 @@ def edit(job: Job, spec: JobSpec, *, handler: str, now: Micros) -> Transition:
             retry_of=None,
             attempts=0,
             regular_at=None,
-            retries=None,
+            retries=without_retries(state.retries),
             owed_until=None,
             retry_count=0,
             period_start=None,

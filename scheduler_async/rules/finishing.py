@@ -23,7 +23,7 @@ from scheduler_async.rules.next_run import (
     with_next_run,
 )
 from scheduler_async.rules.terms import Rules, Transition
-from scheduler_async.timekeeping.instants import Micros
+from scheduler_async.timekeeping.instants import FIRST, Micros
 
 # Python 3.11 finds a name of the module ten times faster than a member of an enum, and every run needs these.
 MANUAL, IDLE, PAUSED, DISABLED = Trigger.MANUAL, Status.IDLE, Phase.PAUSED, Phase.DISABLED
@@ -125,6 +125,9 @@ def _settled(
         at_once=at_once,
         interruptions=state.interruptions,
     )
+    comes_first = policy.regular_times_go_on and state.owed_until is None and not has_run_enough(job, state)
+    if comes_first and regular is not None and now < regular <= (consequence.retry_at or FIRST):
+        consequence = consequence._replace(retry_at=None)  # it replaces the retry, and runs at its time
     state = replace(state, retry_count=consequence.retry_count, period_start=consequence.period_start)
     # The scheduler's policy applies to recurring jobs. An interrupted run is repeated only if its job says so.
     may_retry = at_once or (not interrupted and (regular is not None or follows or job.retry is not None))

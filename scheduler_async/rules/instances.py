@@ -18,7 +18,8 @@ from scheduler_async.rules import claiming, finishing
 from scheduler_async.rules.edits import disable
 from scheduler_async.rules.missed import merged_and_next, next_regular, passed_over, runs_each
 from scheduler_async.rules.next_run import counted_since, has_run_enough, retry_policy, uncounted, with_cursor
-from scheduler_async.rules.plans import Plan, fitted, is_exclusive, plan_of, planned
+from scheduler_async.rules.pending import without_retries
+from scheduler_async.rules.plans import Plan, fitted, is_exclusive, plan_of, planned, without_catch_up
 from scheduler_async.rules.terms import Rules, Transition
 from scheduler_async.timekeeping.instants import Micros
 
@@ -48,21 +49,39 @@ def claim(job: Job, now: Micros, rules: Rules) -> Transition:
         if (is_last or not goes_on) and plan.owed_until is None:
             skips = passed_over(job, plan.regular, now, SkipReason.ENDED if is_last else SkipReason.BACKOFF)
             plan = plan._replace(regular=next_regular(job, now) if skips else plan.regular)
+        if plan.owed_until is not None and runs_each(job):  # they run after this one
+            plan = plan._replace(not_before=None, catching_up=plan.catching_up or attempt.scheduled_for)
         taken = Transition(job.with_state(replace(state, last_run_at=now)), skips, attempt=attempt)
         plan = plan._replace(retries=tuple(others))
     else:
         taken = claiming.claim(job, now, rules, RUNNING)
         if taken.attempt is None:
-            plan = Plan(taken.state.next_run_at, retries=plan.retries)
+            plan = Plan(taken.state.next_run_at, retries=plan.retries, catching_up=plan.catching_up)
             return replace(taken, job=job.with_state(_planned_anew(job, taken.state, plan, now, goes_on)))
+        catching_up = plan.catching_up
+        if taken.attempt.trigger is Trigger.CATCH_UP and runs_each(job):
+            if catching_up is not None:
+                return _waiting(job, plan, taken, now, goes_on)
+            catching_up = taken.attempt.scheduled_for
         regular, owed_until = taken.state.regular_at, taken.state.owed_until
         if owed_until is not None and has_run_enough(job, taken.state):  # the others do not run any more
             left_out = passed_over(job, regular, now, SkipReason.ENDED)
             taken, owed_until = replace(taken, skips=taken.skips + left_out), None
-        plan = Plan(next_regular(job, now) if owed_until is None else regular, None, plan.retries, owed_until)
+        regular = next_regular(job, now) if owed_until is None else regular
+        plan = Plan(regular, None, plan.retries, owed_until, catching_up)
     begun = replace(taken.state, running=state.running + 1)
-    plan = plan._replace(waits=plan.owed_until is not None and runs_each(job))
     return replace(taken, job=job.with_state(_planned_anew(job, begun, plan, now, goes_on)))
+
+
+def _waiting(job: Job, plan: Plan, taken: Transition, now: Micros, goes_on: bool) -> Transition:
+    """Return the job if the missed occurrence that was *taken* must wait for the end of the run that catches up."""
+    assert taken.attempt is not None
+    skips, plan = taken.skips, plan._replace(not_before=None)
+    if plan.owed_until is None:
+        plan = plan._replace(regular=taken.attempt.scheduled_for, owed_until=now)
+    else:
+        skips = ()  # they are counted when it runs
+    return Transition(job.with_state(_planned_anew(job, job.state, plan, now, goes_on)), skips)
 
 
 def claim_manually(job: Job, now: Micros) -> Transition:
@@ -85,7 +104,7 @@ def unclaim(job: Job, claimed: Job, before: JobState, run: Attempt) -> tuple[Tra
     state = job.state
     is_latest = state.last_run_at == run.claimed_at
     freed = replace(
-        state,
+        without_catch_up(state, run),
         running=max(state.running - 1, 0),
         last_run_at=before.last_run_at if is_latest else state.last_run_at,
     )
@@ -121,7 +140,8 @@ def ran_before(job: Job, before: JobState, run: Attempt, latest: Micros, now: Mi
     plan = plan_of(before)
     if run.trigger is Trigger.RETRY:
         return planned(job, before, plan._replace(retries=plan.retries[1:]), now)
-    return planned(job, before, Plan(next_regular(job, latest), retries=plan.retries), now)
+    plan = Plan(next_regular(job, latest), retries=plan.retries, catching_up=plan.catching_up)
+    return planned(job, before, plan, now)
 
 
 # ---------------------------------------------------------------- after a run
@@ -146,13 +166,16 @@ def after_run(
 def _ended(job: Job, run: Attempt, ending: Ending, now: Micros, rules: Rules, started_at: Micros | None) -> Transition:
     by_hand = run.trigger is MANUAL
     running = max(job.state.running - 1, 0)
-    # The last of some manual runs decides when the next regular run is, if the job was resumed during them.
-    if is_exclusive(job) and (not by_hand or not running):
+    # The last run decides when the next regular run is, although it is manual or of an earlier schedule: the job may
+    # have been resumed during it.
+    is_beside = by_hand or _is_outdated(job, run)
+    if is_exclusive(job) and (not is_beside or not running):
         left = finishing.after_run(job, run, ending, now, rules, started_at)
         return replace(left, job=job.with_state(fitted(job, replace(left.state, running=running))))
-    state = replace(_counted(job, run, ending, now, started_at), running=running, activity=job.state.activity)
+    state = without_catch_up(_counted(job, run, ending, now, started_at), run)
+    state = replace(state, running=running, activity=job.state.activity)
     if state.phase is Phase.DISABLED:
-        gone = replace(state, next_run_at=None, regular_at=None, retries=None)
+        gone = replace(state, next_run_at=None, regular_at=None, retries=without_retries(state.retries))
         return Transition(job.with_state(fitted(job, gone)))
     if is_exclusive(job) or not job.schedule.runs_by_itself:
         return Transition(job.with_state(fitted(job, state)))
@@ -200,10 +223,9 @@ def _after_overlap(
             skips = passed_over(job, regular, now, SkipReason.ENDED)
             plan = plan._replace(regular=next_regular(job, now), owed_until=None)
     elif plan.owed_until is not None and runs_each(job):
-        may_wait = job.state.next_run_at is None or job.state.retry_of is not None
-        if may_wait and state.running and not _precedes(job, run, regular):  # another run catches up
-            return plan._replace(waits=True), ()
-        return plan._replace(not_before=max(now, plan.not_before or now)), ()
+        if plan.catching_up is None:
+            plan = plan._replace(not_before=max(now, plan.not_before or now))
+        return plan, ()
     elif regular is None:  # the claim did not plan it
         skips, regular = merged_and_next(job, counted_since(job.state, began), now, reason)
         if skips and may_owe and not is_last:
@@ -216,11 +238,6 @@ def _after_overlap(
         skips = passed_over(job, regular, now, reason)
         plan = plan._replace(regular=next_regular(job, now), not_before=None)
     return plan, skips if state.phase is Phase.ACTIVE else ()  # otherwise, the end of the pause records them
-
-
-def _precedes(job: Job, run: Attempt, regular: Micros | None) -> bool:
-    """Return whether *run* was an attempt at the occurrence before *regular*."""
-    return run.trigger is not MANUAL and next_regular(job, run.scheduled_for) == regular
 
 
 def _is_outdated(job: Job, run: Attempt) -> bool:

@@ -9,6 +9,7 @@ from scheduler_async.jobs.job import Job, JobState
 from scheduler_async.jobs.retries import Retry
 from scheduler_async.jobs.run import Skip
 from scheduler_async.rules.missed import merged, passed_over
+from scheduler_async.rules.pending import without_retries
 from scheduler_async.rules.terms import Rules
 from scheduler_async.timekeeping.instants import Micros
 
@@ -80,7 +81,9 @@ def with_next_run(job: Job, state: JobState, following: Micros | None, now: Micr
     if following is None and job.schedule.runs_by_itself:
         return disabled(state, ENDED, now)
     fresh = replace(state, next_run_at=following, retry_of=None, attempts=0, regular_at=None, owed_until=None)
-    return fresh if fresh.retries is None else replace(fresh, retries=None)
+    if fresh.retries is None:
+        return fresh
+    return replace(fresh, retries=without_retries(fresh.retries) if fresh.running else None)
 
 
 def with_owed(job: Job, state: JobState, at: Micros, owed_until: Micros, now: Micros) -> JobState:

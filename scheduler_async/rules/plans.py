@@ -1,37 +1,27 @@
 """The plan of a job that may have several runs at once: its next regular occurrence, and the retries it owes. Pure.
 
 Such a job is planned anew at each claim and at each ending, so its next run is known while others go on. A state keeps
-the plan in the same fields as that of any other job. Only further retries need a field of their own.
+the plan in the same fields as that of any other job. The rest, such as further retries, is in `pending`.
 """
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from scheduler_async.jobs.enums import Overlap, Phase, Status
+from scheduler_async.jobs.enums import Overlap, Phase, Status, Trigger
 from scheduler_async.jobs.job import Job, JobState
-from scheduler_async.rules.missed import next_regular, runs_each
+from scheduler_async.jobs.run import Attempt
+from scheduler_async.rules.missed import latest_regular, next_regular, runs_each
 from scheduler_async.rules.next_run import counted_since, has_run_enough, with_next_run
-from scheduler_async.timekeeping.instants import FIRST, LAST, Micros
+from scheduler_async.rules.pending import Pending, PendingRetry, pending_in
+from scheduler_async.timekeeping.instants import Micros
 
 CANCEL, DISABLED, IDLE, RUNNING = Overlap.CANCEL, Phase.DISABLED, Status.IDLE, Status.RUNNING
 
 # More retries than this wait only if runs fail much faster than they can be repeated. The oldest are dropped.
 MOST_RETRIES = 10_000
-
-
-class PendingRetry(NamedTuple):
-    """A retry that is not claimed yet."""
-
-    at: Micros
-    """When it is due."""
-    of: Micros
-    """The occurrence to retry."""
-    attempts: int
-    """How many attempts at it were made."""
 
 
 class Plan(NamedTuple):
@@ -47,13 +37,14 @@ class Plan(NamedTuple):
     retries: tuple[PendingRetry, ...] = ()
     owed_until: Micros | None = None
     """Regular occurrences up to this one are owed, however late."""
-    waits: bool = False
-    """Whether the regular occurrence waits for a run to end, although more runs may go on."""
+    catching_up: Micros | None = None
+    """The missed occurrence that a run in progress makes up for. The next that is owed waits for the end of that run,
+    although more runs may go on, unless it has a `not_before`."""
 
     @property
     def due(self) -> Micros | None:
         """When the regular occurrence may run, if it may run before a run has ended."""
-        if self.waits:
+        if self.catching_up is not None and self.owed_until is not None and self.not_before is None:
             return None
         return self.regular if self.regular is None or self.not_before is None else max(self.regular, self.not_before)
 
@@ -64,26 +55,42 @@ class Plan(NamedTuple):
 
 def is_exclusive(job: Job) -> bool:
     """Return whether the ending of a regular run decides when the next one is, so that there is one at a time."""
-    return job.schedule.counts_from_end or job.schedule.runs_once
+    return job.schedule.counts_from_end or job.schedule.runs_once or job.schedule.follows_runs
+
+
+def most_runs(job: Job) -> int:
+    """Return how many runs of *job* may go on at once. A job that runs after another has one at a time."""
+    return job.description.policy.max_instances if job.description.has_instances else 1
 
 
 def has_room(job: Job) -> bool:
     """Return whether another run of *job* may start."""
-    policy = job.description.policy
     if job.description.has_instances or job.state.running:
-        return job.state.running < policy.max_instances
+        return job.state.running < most_runs(job)
     return job.state.activity is IDLE
 
 
 def plan_of(state: JobState) -> Plan:
     """Return the plan that *state* contains."""
-    not_before, further = _read(state.retries)
+    not_before, further, catching_up = pending_in(state.retries)
+    if not state.running:
+        catching_up = None
     if state.retry_of is not None and state.next_run_at is not None:
         first = PendingRetry(state.next_run_at, state.retry_of, state.attempts)
-        return Plan(state.regular_at, not_before, (first, *further), state.owed_until)
+        return Plan(state.regular_at, not_before, (first, *further), state.owed_until, catching_up)
     if state.regular_at is not None:
-        return Plan(state.regular_at, state.next_run_at, further, state.owed_until)
-    return Plan(state.next_run_at, not_before, further, state.owed_until)
+        return Plan(state.regular_at, state.next_run_at, further, state.owed_until, catching_up)
+    if state.owed_until is not None:
+        not_before = state.next_run_at
+    return Plan(state.next_run_at, not_before, further, state.owed_until, catching_up)
+
+
+def without_catch_up(state: JobState, run: Attempt) -> JobState:
+    """Return *state* after *run* has ended, or its claim was undone. The next missed occurrence may run now."""
+    pending = pending_in(state.retries)
+    if pending.catching_up != run.scheduled_for or run.trigger is Trigger.MANUAL:
+        return state
+    return replace(state, retries=pending._replace(catching_up=None).text)
 
 
 def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first: bool = False) -> JobState:
@@ -98,7 +105,7 @@ def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first
         return fitted(job, with_next_run(job, state, None, now))
     owed_until = None if regular is None else plan.owed_until
     first = retries[0] if retries else None
-    cancels_next = job.description.policy.overlap is CANCEL and state.running >= job.description.policy.max_instances
+    cancels_next = job.overlap is CANCEL and state.running >= most_runs(job)
     if first is not None and not cancels_next and (due is None or retries_first or first.at <= due):
         not_before = plan.not_before if regular is not None else None
         state = replace(
@@ -108,7 +115,7 @@ def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first
             attempts=first.attempts,
             regular_at=regular,
             owed_until=owed_until,
-            retries=_written(not_before, retries[1:]),
+            retries=Pending(not_before, tuple(retries[1:]), plan.catching_up).text,
         )
     else:
         state = replace(
@@ -118,7 +125,7 @@ def planned(job: Job, state: JobState, plan: Plan, now: Micros, *, retries_first
             attempts=0,
             regular_at=None if due == regular else regular,
             owed_until=owed_until,
-            retries=_written(None, retries),
+            retries=Pending(None, tuple(retries), plan.catching_up).text,
         )
     return fitted(job, state)
 
@@ -128,8 +135,8 @@ def fitted(job: Job, state: JobState) -> JobState:
 
     With `overlap="cancel"`, a claim notices the next occurrence although as many runs go on as may.
     """
-    policy = job.description.policy
-    is_full = state.running >= policy.max_instances and policy.overlap is not CANCEL
+    cancels = job.description.has_instances and job.overlap is CANCEL
+    is_full = state.running >= most_runs(job) and not cancels
     awaits_ending = state.next_run_at is None and job.schedule.runs_by_itself
     if state.phase is DISABLED and awaits_ending:  # it has no next run, but would have one if it was resumed
         awaits_ending = is_exclusive(job) or has_run_enough(job, state)
@@ -149,33 +156,12 @@ def converted(job: Job, state: JobState, now: Micros) -> JobState:
     is_planned = state.next_run_at is not None or is_exclusive(job) or not job.schedule.runs_by_itself
     if is_planned or state.phase is not Phase.ACTIVE or state.last_run_at is None:
         return fitted(job, first)
-    if state.owed_until is not None:  # the run catches up, and the next occurrence waits for its end
-        plan = Plan(state.regular_at, owed_until=state.owed_until, waits=runs_each(job))
+    if state.owed_until is not None and state.regular_at is not None:  # the run catches up
+        catching_up = latest_regular(job, state.regular_at - 1) if runs_each(job) else None
+        plan = Plan(state.regular_at, owed_until=state.owed_until, catching_up=catching_up)
         return planned(job, first, plan, now)
     try:
         plan = Plan(next_regular(job, counted_since(state, state.last_run_at)))
     except Exception:  # the schedule is not ours; the ending of the run notices it
         return fitted(job, first)
     return planned(job, first, plan, now)
-
-
-def _read(text: str | None) -> tuple[Micros | None, tuple[PendingRetry, ...]]:
-    """Return when the regular occurrence may run, if it is postponed, and the further retries."""
-    items = [] if text is None else json.loads(text)
-    not_before, found = None, []
-    for item in items if isinstance(items, list) else ():  # a damaged one is left out
-        match item:
-            case [int(at), None] if _is_moment(at):
-                not_before = at
-            case [int(at), int(of), int(attempts)] if _is_moment(at) and _is_moment(of) and attempts >= 0:
-                found.append(PendingRetry(at, of, attempts))
-    return not_before, tuple(found)
-
-
-def _is_moment(value: int) -> bool:
-    return FIRST <= value <= LAST
-
-
-def _written(not_before: Micros | None, retries: list[PendingRetry]) -> str | None:
-    items = [*([] if not_before is None else [[not_before, None]]), *map(list, retries)]
-    return json.dumps(items, separators=(",", ":")) if items else None

@@ -12,11 +12,13 @@ from scheduler_async.errors import IntervalParseError, quoted
 _UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _FORMAT = 'Expected format: "{number}{unit}", such as "30s", "5m", "1h", "1d" or "1h30m"'
+_NO_DECIMALS = 'Decimal values are not supported. Use a smaller unit: "90s" instead of "1.5m"'
 # A timedelta with a fraction of a second is stored in a unit that users cannot write.
 _STORED_UNITS = {**_UNITS, "us": timedelta(microseconds=1)}
 
 _PARTS = re.compile(r"(?P<sign>[+-]?)(?P<number>\d*)(?P<fraction>[.,]\d*)?(?P<unit>.*)", re.ASCII | re.DOTALL)
 _PART = re.compile(r"(\d+)([smhd])", re.ASCII)
+_UNIT = re.compile(r"\d+(\D*)", re.ASCII)
 _COMPOUND = re.compile(r"(?:\d+[smhd]){2,}", re.ASCII)
 # Longer than any useful duration, and short enough for int() to be fast.
 _MAX_LENGTH = 32
@@ -110,20 +112,31 @@ def _parse(interval: str, *, stored: bool = False) -> timedelta:
     if sign:
         _refuse(interval, f"Leave out the sign. {_FORMAT}")
     if fraction:
-        _refuse(interval, 'Decimal values are not supported. Use a smaller unit: "90s" instead of "1.5m"')
+        _refuse(interval, _NO_DECIMALS)
     if not unit:
         _refuse(interval, f"Missing time unit. {_FORMAT}")
     units = _STORED_UNITS if stored else _UNITS
     if unit not in units:
-        if unit.strip() in units:
-            _refuse(interval, f"Leave out the space. {_FORMAT}")
-        _refuse(interval, f"Invalid time unit {quoted(unit.strip())}. Valid units are: {', '.join(_UNITS)}")
+        _refuse_unit(interval, text)
     if int(number) == 0:
         _refuse(interval, "Zero interval is not allowed")
     try:
         return _within_calendar(int(number) * units[unit], interval)
     except OverflowError:
         _refuse(interval, _TOO_LONG)
+
+
+def _refuse_unit(interval: str, text: str) -> NoReturn:
+    """Raise an error about the first unit in *text* that is wrong, or about the spaces if none is."""
+    for unit in (part.strip() for part in _UNIT.findall(text)):
+        if not unit:
+            _refuse(interval, f"Missing time unit. {_FORMAT}")
+        if unit in {".", ","}:
+            _refuse(interval, _NO_DECIMALS)
+        if unit not in _UNITS:
+            _refuse(interval, f"Invalid time unit {quoted(unit)}. Valid units are: {', '.join(_UNITS)}")
+    joined = "".join(text.split())
+    _refuse(interval, f"Leave out the space: {quoted(joined)}. {_FORMAT}")
 
 
 def _parse_compound(interval: str, text: str) -> timedelta:

@@ -10,7 +10,8 @@ from scheduler_async.jobs.run import Attempt, Ending
 from scheduler_async.rules import instances
 from scheduler_async.rules.claiming import claim
 from scheduler_async.rules.clock_changes import sooner
-from scheduler_async.rules.plans import PendingRetry, Plan, plan_of
+from scheduler_async.rules.pending import PendingRetry
+from scheduler_async.rules.plans import Plan, plan_of
 from scheduler_async.rules.terms import Transition
 from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
 from tests.rules.stories import CANCELLED, ERROR, INTERRUPTED, NOON, RULES, SUCCESS, Story, a_job
@@ -145,6 +146,20 @@ def test_a_retry_after_the_next_occurrence_moves_with_the_clock_too() -> None:
         NOON - DAY + HOUR, None, (PendingRetry(NOON - DAY + 70 * MINUTE, run.scheduled_for, 1),)
     )
     assert sooner(moved, NOON - DAY) is None
+
+
+def test_a_step_back_starts_no_missed_occurrence_beside_the_one_that_runs() -> None:
+    story = Story(Every("1m"), max_instances=3, misfire="run_all", retry=Retry.in_window(1, delay="8m"))
+    failed = instances_claim(story, NOON + MINUTE)
+    other = instances_claim(story, NOON + 2 * MINUTE)
+    for run in (failed, other):
+        story.change(instances.after_run(story.job, run, ERROR, NOON + 2 * MINUTE, RULES))
+    instances_claim(story, NOON + 6 * MINUTE)
+
+    moved = back(story, NOON + 5 * MINUTE)
+
+    assert plan_of(moved.state).regular == NOON + 4 * MINUTE
+    assert plan_of(moved.state).due is None
 
 
 def test_a_delay_after_failures_is_as_long_as_before() -> None:

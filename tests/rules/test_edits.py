@@ -137,7 +137,7 @@ def test_an_edit_that_drops_the_retry_of_a_one_shot_leaves_no_row() -> None:
 
 
 def test_an_edit_that_drops_a_retry_accounts_for_the_regular_times_behind_it() -> None:
-    story = Story(Every("1h"), retry=Retry.in_window(2, delay="5h"))
+    story = Story(Every("1h"), retry=Retry.in_window(2, delay="50m"))
     story.pass_at(NOON + HOUR, ERROR)
 
     skips = an_edit(story.job, NOON + 3 * HOUR, schedule=Every("5m")).skips
@@ -346,7 +346,7 @@ def test_a_pending_retry_of_the_last_occurrence_outlives_a_pause() -> None:
 
 
 def test_pausing_a_retry_leaves_a_row_for_the_regular_time_that_passed() -> None:
-    story = Story(Every("1h"), retry=Retry.in_window(2, delay="2h"))
+    story = Story(Every("1h"), retry=Retry.in_window(2, delay="59m"))
     story.pass_at(NOON + HOUR, ERROR)
 
     paused = pause(story.job, NOON + 2 * HOUR + MINUTE)

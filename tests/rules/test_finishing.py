@@ -514,6 +514,27 @@ def test_a_job_that_must_not_be_rerun_after_a_crash_is_still_retried_after_an_er
     assert (story.job.state.next_run_at, story.job.state.retry_of) == (NOON + HOUR + 1, NOON + HOUR)
 
 
+@pytest.mark.parametrize("misfire", ["run_once", "skip", "run_all"])
+@pytest.mark.parametrize("delay", ["5m", "7m"])
+def test_a_retry_whose_delay_reaches_the_next_regular_time_does_not_postpone_it(delay: str, misfire: str) -> None:
+    """The job would wait for a retry that never comes, and its next occurrence would be called a misfire."""
+    story = Story(Every("5m"), retry=Retry.in_window(2, delay=delay), misfire=misfire)
+
+    story.run_until(NOON + 15 * MINUTE, ERROR)
+
+    assert story.started(MINUTE) == [5, 10, 15]
+    assert {(run.trigger, run.attempt) for _, run in story.runs} == {(Trigger.SCHEDULE, 1)}
+    assert story.skips == []
+
+
+def test_the_last_occurrence_is_retried_however_late() -> None:
+    story = Story(Every("5m"), retry=Retry.in_window(1, delay="7m"), max_runs=1)
+
+    story.pass_at(NOON + 5 * MINUTE, ERROR)
+
+    assert (story.job.state.next_run_at, story.job.state.retry_of) == (NOON + 12 * MINUTE, NOON + 5 * MINUTE)
+
+
 # ---------------------------------------------------------------- the clock went back
 
 

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from scheduler_async import At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
+from scheduler_async import After, At, Cron, Delay, Every, Job, Manual, Retry, Schedule, SkipReason, Status, Trigger
 from scheduler_async.jobs.enums import ENDED, Misfire, Phase
 from scheduler_async.jobs.run import Attempt, Ending
-from scheduler_async.rules import instances
+from scheduler_async.rules import claiming, instances
 from scheduler_async.rules.edits import disable, pause, resume
-from scheduler_async.rules.plans import PendingRetry, Plan, has_room, plan_of
+from scheduler_async.rules.missed import runs_each
+from scheduler_async.rules.pending import PendingRetry
+from scheduler_async.rules.plans import Plan, has_room, plan_of
+from scheduler_async.rules.successors import after_ending
 from scheduler_async.stores.decisions import resumed_by_itself
 from scheduler_async.timekeeping.instants import DAY, MINUTE, SECOND, Micros, from_micros, to_micros
 from tests.rules.stories import (
@@ -620,9 +624,166 @@ def test_the_retry_of_an_earlier_run_starts_no_missed_occurrence_beside_the_one_
     assert is_due(story.job, NOON + 7 * MINUTE + 2)
 
 
+def catching_up(**fields: Any) -> tuple[Several, Attempt]:
+    """Return a job that makes up for the last of five missed occurrences, and its run."""
+    story = Several(Every("1m"), misfire="run_all", catch_up_limit=1, **{"max_instances": 3, **fields})
+    (run,) = story.started_at(5)
+    assert run.trigger is Trigger.CATCH_UP
+    assert story.next_at == 6
+    return story, run
+
+
+def test_an_occurrence_on_time_starts_beside_the_last_run_that_catches_up() -> None:
+    story, _ = catching_up()
+
+    (beside,) = story.started_at(6)
+
+    assert beside.trigger is Trigger.SCHEDULE
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["", "after a pause"])
+def test_a_second_catch_up_waits_for_the_last_run_of_the_first(is_paused: bool) -> None:
+    story, run = catching_up()
+    (beside,) = story.started_at(6)
+    if is_paused:
+        story.change(pause(story.job, NOON + 7 * MINUTE - SECOND))
+        story.change(resume(story.job, NOON + 7 * MINUTE - SECOND))
+
+    assert story.started_at(9) == []
+    assert [skip.missed for skip in story.skips] == [4, 2]
+    story.end_at(NOON + 10 * MINUTE, beside)
+    assert not is_due(story.job, NOON + 10 * MINUTE)
+    story.end_at(NOON + 10 * MINUTE + 1, run)
+
+    assert is_due(story.job, NOON + 10 * MINUTE + 1)
+    second = story.start_at(NOON + 10 * MINUTE + 1)
+    assert second is not None
+    assert (second.scheduled_for, second.trigger) == (NOON + 9 * MINUTE, Trigger.CATCH_UP)
+    story.end_at(NOON + 10 * MINUTE + 2, second)
+    check(story, NOON + 10 * MINUTE + 2)
+
+
+def test_a_run_that_catches_up_is_forgotten_when_it_has_no_row() -> None:
+    """The row of a run may be lost. The missed occurrence must not wait for ever."""
+    story, run = catching_up()
+    assert story.started_at(9) == []
+    lost = replace(run, scheduled_for=run.claimed_at + 1)
+    story.open = [lost]
+
+    story.end_at(NOON + 10 * MINUTE, lost)
+
+    assert is_due(story.job, NOON + 10 * MINUTE)
+
+
+def during_a_catch_up() -> tuple[Several, Attempt]:
+    """Return a job whose missed occurrences run one by one, with a retry that is due, and the first of these runs."""
+    story = Several(Every("1m"), max_instances=3, misfire="run_all", retry=Retry.in_window(1, delay="8m"))
+    (failed,) = story.started_at(1)
+    story.end_at(NOON + MINUTE, failed, ERROR)
+    (run,) = story.started_at(5)
+    assert run.scheduled_for == NOON + 2 * MINUTE
+    return story, run
+
+
+def test_an_undone_claim_of_a_retry_starts_no_missed_occurrence_beside_the_one_that_runs() -> None:
+    story, run = during_a_catch_up()
+    before = story.job
+    taken = instances.claim(before, NOON + 9 * MINUTE, RULES)
+    assert taken.attempt is not None
+    assert taken.attempt.trigger is Trigger.RETRY
+
+    undone, _ = instances.unclaim(taken.job, taken.job, before.state, taken.attempt)
+
+    assert undone.state == before.state
+    story.change(undone)
+    story.end_at(NOON + 9 * MINUTE, run)
+    assert is_due(story.job, NOON + 9 * MINUTE)
+
+
+def test_an_undone_claim_of_a_run_that_catches_up_leaves_its_occurrence_due() -> None:
+    story = Several(Every("1m"), max_instances=3, misfire="run_all")
+    story.trigger_at(NOON + 2 * MINUTE)
+    before = story.job
+    taken = instances.claim(before, NOON + 5 * MINUTE, RULES)
+    assert taken.attempt is not None
+
+    undone, _ = instances.unclaim(taken.job, taken.job, before.state, taken.attempt)
+
+    assert is_due(undone.job, NOON + 5 * MINUTE)
+
+
+def test_a_missed_occurrence_waits_for_the_run_of_a_job_that_has_become_one_with_several() -> None:
+    story = Several(Every("1m"), misfire="run_all")
+    taken = claiming.claim(story.job, NOON + 5 * MINUTE, RULES, Status.RUNNING)
+    story.change(taken)
+    story.change(an_edit(story.job, NOON + 5 * MINUTE, max_instances=2))
+    assert taken.attempt is not None
+    story.open = [taken.attempt]
+    by_hand = story.trigger_at(NOON + 5 * MINUTE)
+
+    story.end_at(NOON + 5 * MINUTE, by_hand)
+    assert not is_due(story.job, NOON + 5 * MINUTE)
+    story.end_at(NOON + 5 * MINUTE, taken.attempt)
+
+    assert is_due(story.job, NOON + 5 * MINUTE)
+
+
+@pytest.mark.parametrize("overlap", ["queue", "cancel"])
+def test_an_occurrence_that_waited_for_a_run_within_the_grace_period_is_no_catch_up(overlap: str) -> None:
+    story = Several(Every("1m"), max_instances=2, overlap=overlap, misfire="run_all")
+    first, _ = story.started_at(1, 2)
+    story.started_at(3) if overlap == "cancel" else None
+    story.end_at(NOON + 3 * MINUTE + SECOND, first)
+
+    waited = story.start_at(NOON + 3 * MINUTE + SECOND)
+
+    assert waited is not None
+    assert (waited.scheduled_for, waited.trigger) == (NOON + 3 * MINUTE, Trigger.SCHEDULE)
+
+
+# ---------------------------------------------------------------- other schedules during several runs
+
+
+def test_a_job_that_comes_to_run_after_another_waits_until_all_its_runs_have_ended() -> None:
+    story = Several(Every("1m"), max_instances=3, overlap="cancel", misfire="skip")
+    first, second = story.started_at(1, 2)
+    story.reschedule(After("b"), NOON + 3 * MINUTE)
+    woken = after_ending(story.job, ("default", "b"), SUCCESS.outcome, NOON + 4 * MINUTE, RULES)
+    assert woken is not None
+    story.change(woken)
+
+    story.end_at(NOON + 5 * MINUTE, first)
+    assert not is_due(story.job, NOON + 5 * MINUTE)
+    assert not has_room(story.job)
+    story.end_at(NOON + 6 * MINUTE, second)
+
+    assert is_due(story.job, NOON + 6 * MINUTE)
+    assert has_room(story.job)
+    taken = claiming.claim(story.job, NOON + 6 * MINUTE, RULES)
+    assert taken.attempt is not None
+    assert (taken.attempt.scheduled_for, taken.attempt.trigger) == (NOON + 4 * MINUTE, Trigger.SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "next_at"), [(Delay("2m"), 8), (At(from_micros(NOON + 4 * MINUTE)), None)], ids=["delay", "one-shot"]
+)
+def test_the_run_of_an_earlier_schedule_does_not_end_that_of_the_new_one(schedule: Schedule, next_at: int) -> None:
+    story = Several(Every("1m"), max_instances=3)
+    earlier, _ = story.started_at(1, 2)
+    story.reschedule(schedule, NOON + 3 * MINUTE)
+    (run,) = story.started_at(5)
+
+    story.end_at(NOON + 5 * MINUTE, earlier)
+    assert story.job.enabled
+    assert story.next_at is None
+    story.end_at(NOON + 6 * MINUTE, run)
+
+    assert story.next_at == next_at
+
+
 # ---------------------------------------------------------------- random stories
 
-OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual()]
+OTHERS = [Delay("50s"), At(from_micros(NOON + 8 * MINUTE)), Manual(), After("b")]
 ENDINGS = [SUCCESS, SUCCESS, ERROR, INTERRUPTED, CANCELLED, CANCELLED_ON_REQUEST, GIVE_UP]
 DEEDS = st.lists(
     st.tuples(
@@ -695,11 +856,13 @@ def tell(story: Several, deeds: Iterable[tuple[str, int, Schedule, Ending, int]]
         check(story, now)
         attempts = [(run.scheduled_for, run.attempt) for _, run in story.runs]
         assert len(attempts) == len(set(attempts))
+        if runs_each(story.job):
+            assert [run.trigger for run in story.open].count(Trigger.CATCH_UP) <= 1
         if state.activity is not Status.IDLE:
             assert story.open
         is_planned = state.next_run_at is not None or state.activity is not Status.IDLE
         if state.phase is Phase.ACTIVE:
-            assert is_planned or isinstance(story.job.schedule, Manual)
+            assert is_planned or isinstance(story.job.schedule, Manual | After)
 
     finish(story, now)
 
@@ -752,7 +915,7 @@ def do(story: Several, deed: str, now: Micros, schedule: Schedule, ending: Endin
 def check(story: Several, now: Micros, job: Job | None = None, owed_from: Micros | None = None) -> None:
     """Each occurrence that needs it has run, or has its row, once."""
     job = story.job if job is None else job
-    if isinstance(job.schedule, At | Delay | Manual):
+    if isinstance(job.schedule, At | Delay | Manual | After):
         return
     moments = occurrences(job, now + DAY)
     found = sorted(at for at, _ in covered(story, moments))

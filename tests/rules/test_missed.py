@@ -5,13 +5,21 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler_async import AnyOf, At, Cron, Delay, Every, Hours, Manual, Schedule, SkipReason
 from scheduler_async.jobs.run import Skip
-from scheduler_async.rules.missed import latest_regular, merged, merged_and_next, next_regular, passed_over
-from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros
+from scheduler_async.rules import missed as missed_occurrences
+from scheduler_async.rules.missed import (
+    first_to_catch_up,
+    latest_regular,
+    merged,
+    merged_and_next,
+    next_regular,
+    passed_over,
+)
+from scheduler_async.timekeeping.instants import DAY, HOUR, MINUTE, SECOND, Micros, from_micros, span
 from tests.rules.stories import NOON, a_job, occurrences
 
 SCHEDULES = [
@@ -72,6 +80,39 @@ def test_the_latest_occurrence_is_the_last_one_whose_jitter_has_passed(
         )
     else:
         assert passed_over(job, moments[0], now, SkipReason.PAUSED) == ()
+
+
+@given(
+    schedule=st.sampled_from([one for one in SCHEDULES if not one.runs_once]),
+    drawn=st.tuples(MOMENTS, MOMENTS),
+    limit=st.integers(1, 60),
+    window=st.sampled_from([None, "1s", "1m", "13m", "2h"]),
+)
+def test_the_newest_occurrences_that_are_young_enough_run(
+    schedule: Schedule,
+    drawn: tuple[tuple[int | None, Micros], tuple[int | None, Micros]],
+    limit: int,
+    window: str | None,
+) -> None:
+    job = a_job(schedule, misfire="run_all", catch_up_limit=limit, catch_up_window=window)
+    moments = occurrences(job, NOON + 3 * HOUR)
+    early, now = sorted(moment(one, moments) for one in drawn)
+    missed = [at for at in moments if early <= at <= now]
+    oldest = NOON if job.catch_up_window is None else now - span(job.catch_up_window)
+    run = [at for at in missed if at >= oldest][-limit:]
+    left_out = len(missed) - len(run)
+    row = (Skip(reason=SkipReason.MISFIRE, scheduled_for=missed[0], missed=left_out),) if left_out else ()
+
+    assume(missed)
+    assert first_to_catch_up(job, missed[0], now) == (min(run, default=None), row)
+
+
+def test_a_job_that_may_catch_up_with_all_it_missed_does_not_go_through_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim of some such jobs would hold up the event loop for as long."""
+    monkeypatch.setattr(missed_occurrences, "latest_regular", None)
+    job = a_job(Every("1m"), misfire="run_all", catch_up_limit=10_000)
+
+    assert first_to_catch_up(job, NOON + MINUTE, NOON + 6 * DAY) == (NOON + MINUTE, ())
 
 
 @pytest.mark.parametrize(

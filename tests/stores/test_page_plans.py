@@ -208,3 +208,16 @@ async def test_postgresql_reads_no_large_table_from_end_to_end(explaining: async
             question = search.send(rows)
         except StopIteration:
             question = None
+
+
+def test_recent_runs_of_many_jobs_take_few_questions() -> None:
+    """Each question is a way to the server and back: a page of 50 jobs took 100 of them."""
+    names = [("default", f"job-{number}") for number in range(50)]
+    search = paging_log.recent_runs(names, 5, postgres_pages.DIALECT)
+
+    questions = [next(search)]
+    with pytest.raises(StopIteration):
+        while True:
+            questions.append(search.send([]))
+
+    assert len(questions) == 3  # the jobs by their names, the removed ones, and the runs of all of them

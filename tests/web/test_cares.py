@@ -47,6 +47,14 @@ def test_many_of_one_kind_leave_room_for_the_others() -> None:
     assert links == ["./jobs?status=failing", "./jobs?status=late"]
 
 
+def test_kinds_that_are_about_the_same_jobs_are_cut_together() -> None:
+    """At most 50 failing jobs are looked at, and some of these were disabled."""
+    found = cares_of([*concerns(ConcernKind.DISABLED, 9), *concerns(ConcernKind.FAILING, 41, "f")], {}, LINKS)
+
+    assert found.sentence == "9+ jobs disabled by failures, 41+ jobs failing"
+    assert [row.number for row in found.rows if isinstance(row, More)] == ["5+", "37+"]
+
+
 def test_no_row_is_spent_on_one_more() -> None:
     found = cares_of([*concerns(ConcernKind.STUCK, 5, "s"), *concerns(ConcernKind.FAILING, 9, "f")], {}, LINKS)
 

@@ -52,6 +52,7 @@ def cares_of(concerns: Sequence[Concern], zones: Zones, links: Links) -> Cares:
     by_kind: dict[ConcernKind, list[Concern]] = {}
     for concern in concerns:
         by_kind.setdefault(concern.kind, []).append(concern)
+    is_cut = _cut_kinds(by_kind)
     share = max(ROWS // max(len(by_kind), 1), LEAST)
     rows: list[Care | More] = []
     room = ROOM
@@ -63,9 +64,18 @@ def cares_of(concerns: Sequence[Concern], zones: Zones, links: Links) -> Cares:
         room -= sum(weights[:count])
         rows += [_care(one, zones) for one in found[:count]]
         if count < len(found):
-            number = f"{len(found) - count:,}{'+' if len(found) >= MOST_KNOWN else ''}"
+            number = f"{len(found) - count:,}{'+' if kind in is_cut else ''}"
             rows.append(More(CONCERNS[kind], number, _list_of(kind, links)))
-    return Cares(rows, ", ".join(_words(kind, len(found)) for kind, found in by_kind.items()))
+    return Cares(rows, ", ".join(_words(kind, len(found), kind in is_cut) for kind, found in by_kind.items()))
+
+
+def _cut_kinds(by_kind: Mapping[ConcernKind, Sequence[Concern]]) -> set[ConcernKind]:
+    """Return the kinds of which there may be more. Some kinds are about the same jobs, and are cut together."""
+    found: set[ConcernKind] = set()
+    for kinds in (_OF_FAILING, *({kind} for kind in by_kind)):
+        if sum(len(by_kind.get(kind, ())) for kind in kinds) >= MOST_KNOWN:
+            found |= kinds
+    return found
 
 
 def _care(concern: Concern, zones: Zones) -> Care:
@@ -97,11 +107,14 @@ _STATUSES: Mapping[ConcernKind, str] = {
 }
 
 
-def _words(kind: ConcernKind, count: int) -> str:
+_OF_FAILING = frozenset({ConcernKind.UNREADABLE, ConcernKind.DISABLED, ConcernKind.FAILING})
+
+
+def _words(kind: ConcernKind, count: int, is_cut: bool) -> str:
     """Return how many concerns of a kind there are, in words."""
     one, many = _WORDS[kind]
-    number = f"{count:,}{'+' if count >= MOST_KNOWN else ''}"
-    return one if count == 1 else many.format(number)
+    number = f"{count:,}{'+' if is_cut else ''}"
+    return one if number == "1" else many.format(number)
 
 
 _WORDS: Mapping[ConcernKind, tuple[str, str]] = {

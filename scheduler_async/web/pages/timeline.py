@@ -35,7 +35,7 @@ class JobLane(NamedTuple):
     name: str
     drawing: Markup
     has_more: bool
-    """Whether it had more runs in this time than are read."""
+    """Whether it has more runs in this time than are shown."""
 
 
 class NodeLane(NamedTuple):
@@ -100,11 +100,10 @@ def _weight(visit: Visit, lane: JobLane) -> int:
 def _lane(
     job: Job, rows: tuple[RunRow, ...], times: tuple[datetime, ...], window: lanes.Window, moments: Moments
 ) -> JobLane:
-    planned = lanes.planned_of(times, window)
-    lane = lanes.lane_of(rows, planned, window, moments.now, are_all=len(rows) < ROWS)
+    lane = lanes.lane_of(rows, times, window, moments.now, are_all=len(rows) < ROWS)
     name = lines.name_of(job.namespace, job.id)
     label = f"{name}: {lanes.summary_of(lane)}"
-    return JobLane(job, name, lanes.drawing_of(lane, window, label), lane.unread is not None)
+    return JobLane(job, name, lanes.drawing_of(lane, window, label), bool(lane.unread))
 
 
 async def _nodes(visit: Visit, window: lanes.Window, moments: Moments) -> list[NodeLane]:

@@ -1,7 +1,7 @@
 """The questions of a search, and how rows of several streams are merged. Pure.
 
-In the text of a question, "?" is a value, "?ints" and "?texts" are lists of values, and "?names" is a list of pairs of a
-namespace and an id. "/*name*/" after a table is the index that SQLite must use.
+In the text of a question, "?" is a value, "?ints" and "?texts" are lists of values, and "?names" is a list of
+namespaces with ids. "/*name*/" after a table is the index that SQLite must use.
 """
 
 from __future__ import annotations

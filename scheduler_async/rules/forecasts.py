@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from scheduler_async.jobs.job import Job
-from scheduler_async.rules.explaining import upcoming
+from scheduler_async.rules.explaining import MAX_UPCOMING, upcoming
 from scheduler_async.rules.terms import Room, Rules
 from scheduler_async.timekeeping.instants import HOUR, Micros, to_micros
 
@@ -15,6 +15,8 @@ from scheduler_async.timekeeping.instants import HOUR, Micros, to_micros
 MOST_OF_A_JOB = 48
 # So many occurrences are computed in all. Jobs with the same schedule go on at the pace of the first of them.
 MOST_OF_ALL = 2_000
+# A preview ends after so many occurrences, whatever follows. That of a running job has one less.
+LAST_KNOWN = MAX_UPCOMING - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ def forecast(jobs: Sequence[Job], weight: float, now: Micros, until: Micros) -> 
     # With few jobs, there is time to compute more of those that run often: they may rest at night.
     for place, job in sorted(computed, key=lambda one: paces[one[0]].total):
         if not paces[place].is_exact and paces[place].total < left:
-            paces[place] = pace_of(job, now, until, left)
+            paces[place] = pace_of(job, now, until, min(left, LAST_KNOWN))
             left -= paces[place].total
     for pace in paces:
         for hour, number in pace.hours.items():

@@ -18,6 +18,7 @@ def test_a_long_name_keeps_its_end() -> None:
 
     assert [len(name) for name in names] == [LONGEST_NAME] * 3
     assert [name[-6:] for name in names] == ["/job-0", "/job-1", "/job-2"]
+    assert name_of("n" * 100, "job-7", 13) == "nnnnnn…/job-7"
 
 
 def test_a_long_reason_leaves_room_for_the_other_changes() -> None:

@@ -59,16 +59,16 @@ class ChangeLine(NamedTuple):
     reason: str
 
 
-def name_of(namespace: str, id: str) -> str:
+def name_of(namespace: str, id: str, longest: int = LONGEST_NAME) -> str:
     """Return the name of a job, with its namespace unless that is the usual one.
 
     A long name is cut in its middle: the names of many jobs begin alike, and a namespace may be long, too.
     """
     name = id if namespace == "default" else f"{namespace}/{id}"
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= longest:
         return name
-    end = LONGEST_NAME // 2
-    return f"{name[: LONGEST_NAME - end - 1]}…{name[-end:]}"
+    end = longest // 2
+    return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
 def job_line(job: Job, moments: Moments, next_run: datetime | None, rows: Sequence[RunRow] | None = None) -> JobLine:

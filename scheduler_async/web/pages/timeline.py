@@ -26,6 +26,7 @@ from scheduler_async.web.visit import Visit
 LANES, MOST_LANES = 25, 50
 ROWS = 120  # of each job
 MOST_NODES = 30
+LONGEST_NAME = 26  # characters, which fit beside a lane
 
 
 class JobLane(NamedTuple):
@@ -103,7 +104,8 @@ def _lane(
     lane = lanes.lane_of(rows, times, window, moments.now, are_all=len(rows) < ROWS)
     name = lines.name_of(job.namespace, job.id)
     label = f"{name}: {lanes.summary_of(lane)}"
-    return JobLane(job, name, lanes.drawing_of(lane, window, label), bool(lane.unread))
+    shown = lines.name_of(job.namespace, job.id, LONGEST_NAME)
+    return JobLane(job, shown, lanes.drawing_of(lane, window, label), bool(lane.unread))
 
 
 async def _nodes(visit: Visit, window: lanes.Window, moments: Moments) -> list[NodeLane]:

@@ -228,6 +228,7 @@ def questions(scheduler: Scheduler, jobs: int, random: Random) -> dict[str, Call
         "jobs of a small tenant": lambda: walk("small", namespaces=small),
         "jobs of a large tenant": lambda: walk("large", namespaces=large),
         "text, a small tenant": lambda: scheduler.jobs_page(text="9", namespaces=small),
+        "jobs of 50 names": lambda: _jobs_named(scheduler, [name() for _ in range(50)]),
         "runs, newest first": lambda: walk_runs("runs"),
         "runs that failed": lambda: walk_runs("errors", outcome="error"),
         "runs triggered by hand": lambda: walk_runs("manual", trigger="manual"),
@@ -254,6 +255,11 @@ def questions(scheduler: Scheduler, jobs: int, random: Random) -> dict[str, Call
 
 async def _runs_of(scheduler: Scheduler, name: tuple[str, str]) -> object:
     return await scheduler.runs_page(namespace=name[0], id=name[1])
+
+
+async def _jobs_named(scheduler: Scheduler, names: list[tuple[str, str]]) -> object:
+    namespaces, ids = zip(*names, strict=True)
+    return await scheduler.jobs_page(order="name", namespaces={*namespaces}, ids={*ids}, limit=1_000)
 
 
 async def measure(store: str, jobs: int, count: int) -> dict[str, tuple[float, float, float]]:

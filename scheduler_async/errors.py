@@ -47,17 +47,24 @@ _SHOWN_BITS = 64
 
 
 def quoted(value: object) -> str:
-    """Return *value* for a message: a string in double quotes, cut if it is long, a number, or the name of its type."""
+    """Return *value* for a message: a string in double quotes, cut if it is long, a number, or the name of its type.
+
+    What is not printable is escaped, so that a message has one line and controls no terminal.
+    """
     if isinstance(value, str):
         text, closing = value, '"'
         # repr() of ten megabytes would be slow. The part that is cut off needs no escaping.
         if len(text) > _QUOTED_LENGTH:
             text, closing = text[:_QUOTED_LENGTH], f'…" ({len(value):,} characters)'
-        return f'"{text.encode("unicode_escape").decode("ascii")}{closing}'
+        return f'"{"".join(map(_printable, text))}{closing}'
     # str() refuses an integer with thousands of digits.
     if type(value) not in _SHOWN or (isinstance(value, int) and value.bit_length() > _SHOWN_BITS):
         return f"a value of type {type(value).__name__}"
     return str(value)
+
+
+def _printable(char: str) -> str:
+    return char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode("ascii")
 
 
 class SchedulerError(Exception):

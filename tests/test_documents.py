@@ -462,6 +462,7 @@ SHOWN_BY = [
     "test_telemetry.py::test_a_run_is_a_span_with_all_that_is_known_of_it",
     "schedules/test_on_calendar.py::test_the_last_business_day_of_the_month",
     "engine/test_slow_schedules.py::test_each_occurrence_is_accounted_for",
+    "web/test_pages.py::test_a_job_tells_why_it_did_not_run",
 ]
 
 

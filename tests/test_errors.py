@@ -112,6 +112,7 @@ def test_what_was_wrong_stands_apart_from_what_to_call(error: Any) -> None:
 
 def test_what_is_quoted_stays_short_and_printable() -> None:
     assert quoted("a\n") == '"a\\n"'
+    assert quoted("日次レポート \u202e \\") == '"日次レポート \\u202e \\\\"'
     assert quoted("x" * 61).endswith('…" (61 characters)')
     assert quoted("x" * 60) == '"' + "x" * 60 + '"'
     assert quoted(None) == "None"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,9 @@ SEARCHES: dict[str, Callable[[Any], Search[Any]]] = {
     ),
     "jobs of a large tenant": lambda dialect: paging_jobs.find_jobs(
         JobSearch(now=NOW, namespaces=LARGE, limit=20), dialect
+    ),
+    "jobs with some names": lambda dialect: paging_jobs.find_jobs(
+        JobSearch(now=NOW, by_name=True, ids=frozenset({"job-2", "job-7"}), namespaces=LARGE | SMALL, limit=20), dialect
     ),
     "runs": lambda dialect: paging_log.find_runs(RunSearch(limit=20), dialect),
     "failed runs": lambda dialect: paging_log.find_runs(RunSearch(outcome=Outcome.ERROR, limit=20), dialect),
@@ -208,3 +211,36 @@ async def test_postgresql_reads_no_large_table_from_end_to_end(explaining: async
             question = search.send(rows)
         except StopIteration:
             question = None
+
+
+@pytest.mark.once
+async def test_postgresql_looks_up_each_name_in_a_large_namespace(explaining: asyncpg.Connection) -> None:
+    """Half of the jobs share a namespace. By its statistics, each of 1,000 namespaces has a few of them."""
+    await explaining.execute(
+        """
+        INSERT INTO job (uid, namespace, id, handler, schedule, payload, metadata, priority, misfire, on_interrupt,
+                         anchor, created_at, updated_at, revision)
+        SELECT i, CASE WHEN i % 2 = 0 THEN 'default' ELSE 'tenant-' || i % 1000 END, 'job-' || i, 'x', '{}', '{}', '{}',
+               'standard', 'run_once', 'rerun', 0, 0, 0, 1
+          FROM generate_series(1, 10000) AS i
+        """
+    )
+    await explaining.execute("VACUUM ANALYZE job")
+    names = [["default", *(f"tenant-{number}" for number in range(1, 30, 2))], [f"job-{n}" for n in range(60)]]
+
+    rows = await explaining.fetch(f"EXPLAIN {postgres_pages.in_postgres(paging_jobs.NAMED)}", *names)
+
+    assert any("Index Cond" in line and "(id = " in line for (line,) in rows), rows
+
+
+def test_recent_runs_of_many_jobs_take_few_questions() -> None:
+    """Each question is a way to the server and back: a page of 50 jobs took 100 of them."""
+    names = [("default", f"job-{number}") for number in range(50)]
+    search = paging_log.recent_runs(names, 5, postgres_pages.DIALECT)
+
+    questions = [next(search)]
+    with suppress(StopIteration):
+        while True:
+            questions.append(search.send([]))
+
+    assert len(questions) == 3  # the jobs by their names, the removed ones, and the runs of all of them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -222,8 +223,8 @@ def test_the_time_of_a_run_in_stretches(row: RunRow, told: list[tuple[str, str, 
 WINDOW = lanes.Window.around(NOON)
 
 
-def lane(*rows: RunRow, planned: list[lanes.Bar] | None = None, are_all: bool = True) -> lanes.Lane:
-    return lanes.lane_of(rows, planned or [], WINDOW, NOON, are_all=are_all)
+def lane(*rows: RunRow, times: Sequence[datetime] = (), are_all: bool = True) -> lanes.Lane:
+    return lanes.lane_of(rows, times, WINDOW, NOON, are_all=are_all)
 
 
 def test_a_run_is_a_bar_at_its_minute() -> None:
@@ -242,7 +243,7 @@ def test_a_job_that_runs_often_is_a_band() -> None:
     found = lane(*rows, are_all=False)
 
     assert found.bars == {Kind.OK: [lanes.Bar(1340, 1444)]}
-    assert found.unread == lanes.Bar(0, 1340)
+    assert found.unread == (lanes.Bar(0, 1340),)
 
 
 def test_what_was_left_out_tells_why() -> None:
@@ -252,24 +253,27 @@ def test_what_was_left_out_tells_why() -> None:
 
 
 def test_planned_runs_are_outlines_at_their_minutes() -> None:
-    bars = lanes.planned_of([NOON + HOUR, NOON + 7 * HOUR], WINDOW)
+    found = lane(times=[NOON + HOUR, NOON + 7 * HOUR])
 
-    assert [bar.x - 1440 for bar in bars] == [60, 420]
+    assert [bar.x - 1440 for bar in found.planned] == [60, 420]
+    assert found.unread == ()
 
 
-def test_a_dense_plan_ends_with_one_bar_for_the_rest() -> None:
-    bars = lanes.planned_of([NOON + number * SECOND for number in range(lanes.MOST_PLANNED)], WINDOW)
+def test_a_dense_plan_ends_with_dots_for_the_rest() -> None:
+    """An outline would say that it runs all night, although only the first of its runs are known."""
+    found = lane(times=[NOON + number * MINUTE for number in range(lanes.MOST_PLANNED)])
 
-    assert bars[-1].end == WINDOW.wide
+    assert found.planned == [lanes.Bar(1440, 1594)]
+    assert found.unread == (lanes.Bar(1594, WINDOW.wide),)
 
 
 def test_a_lane_is_a_drawing_with_words() -> None:
-    found = lane(a_run(NOON - HOUR), a_run(NOON, None), planned=[lanes.Bar(1500, 1505)])
+    found = lane(a_run(NOON - HOUR), a_run(NOON, None), times=[NOON + HOUR])
 
     drawn = lanes.drawing_of(found, WINDOW, f"<a>: {lanes.summary_of(found)}")
 
     check_svg(drawn)
-    assert "&lt;a&gt;: ran at 1 times, run at 1 times, planned at 1 times" in drawn
+    assert "&lt;a&gt;: ran once, running once, planned once" in drawn
 
 
 def life(begin: datetime, end: datetime | None, name: str = "n") -> NodeSpan:

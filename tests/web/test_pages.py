@@ -353,6 +353,27 @@ async def test_a_form_asks_then_acts_and_records_who_did_it(new_scheduler: NewSc
     assert job.paused_until == clock.now() + timedelta(hours=2)
 
 
+async def test_a_wrong_field_of_a_form_is_told_beside_what_was_typed(new_scheduler: NewScheduler) -> None:
+    """A page of an error would lose the reason."""
+    scheduler = new_scheduler(":memory:")
+    await scheduler.add_job(Every("1h"), handler="work", id="a")
+
+    async with visitor(page_of(scheduler)) as client:
+        answer = await client.post("/jobs/default/a/pause", data={"reason": "moving house", "until": "tomorrow"})
+
+    elements = check_page(answer.text)
+    assert answer.status_code == 422
+    assert 'until must be a duration such as "2h"' in words_of(answer.text)
+    fields = {
+        attributes["name"]: attributes for tag, attributes in elements if tag == "input" and "maxlength" in attributes
+    }
+    assert (fields["reason"]["value"], fields["until"]["value"]) == ("moving house", "tomorrow")
+    assert "aria-invalid" in fields["until"]
+    job = await scheduler.get_job("a")
+    assert job is not None
+    assert job.status == "idle"
+
+
 async def test_running_a_job_leads_to_the_run(new_scheduler: NewScheduler, clock: VirtualClock, worker: Worker) -> None:
     scheduler = new_scheduler(":memory:")
     await scheduler.add_job(Manual(), handler="work", id="a")

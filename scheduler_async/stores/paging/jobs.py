@@ -57,6 +57,15 @@ CONDITION_OF: Final = {
     Status.IDLE.value: "s.activity = 'idle' AND s.running = 0 AND s.phase = 'active'",
     FAILING: FAILED,
 }
+# Jobs by their namespaces and ids. Each pair is looked up: a namespace may have many jobs, and statistics of PostgreSQL
+# only know how many it has on average. The limit keeps PostgreSQL from joining in another order.
+NAMED: Final = f"""
+    SELECT j.uid
+      FROM (SELECT n.value AS namespace, i.value AS id
+              FROM ?texts AS n CROSS JOIN ?texts AS i LIMIT {MOST_NAMES}) AS named
+CROSS JOIN job j /*job_name*/
+     WHERE j.namespace = named.namespace AND j.id = named.id AND j.removed_at IS NULL
+"""
 ALL_JOBS: Final = "SELECT j.uid FROM job j /*job_name*/ WHERE j.removed_at IS NULL"
 # The jobs that come first, then those that are due, then the others: see `searches.place_of`.
 FIRST, DUE_NEXT, LAST = range(3)
@@ -124,7 +133,8 @@ def few_jobs(wanted: JobSearch, dialect: Dialect) -> Search[list[int] | None]:
     """Return the numbers of some jobs, the *wanted* ones among them. None if these are too many to look at all."""
     questions: list[Question] = []
     if wanted.ids is not None and wanted.namespaces is not None:
-        named = f"{ALL_JOBS} AND j.namespace IN ?texts AND j.id IN ?texts"
+        pairs = len(wanted.namespaces) * len(wanted.ids)
+        named = NAMED if pairs <= MOST_NAMES else f"{ALL_JOBS} AND j.namespace IN ?texts AND j.id IN ?texts"
         questions.append(Question(named, (sorted(wanted.namespaces), sorted(wanted.ids))))
     if wanted.status in OF_STATUS:
         questions.append(Question(OF_STATUS[wanted.status]))

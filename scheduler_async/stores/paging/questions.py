@@ -1,7 +1,7 @@
 """The questions of a search, and how rows of several streams are merged. Pure.
 
-In the text of a question, "?" is a value, "?ints" and "?texts" are lists of values, and "/*name*/" after a table is
-the index that SQLite must use.
+In the text of a question, "?" is a value, "?ints" and "?texts" are lists of values, and "?names" is a list of
+namespaces with ids. "/*name*/" after a table is the index that SQLite must use.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Dialect:
     last_change: str
     """The number of the last change of some jobs."""
     recent: str
-    """The last runs of a job, up to a limit."""
+    """The last runs of each of some jobs, up to a limit, with the numbers of the jobs."""
 
 
 @dataclass(frozen=True, kw_only=True)

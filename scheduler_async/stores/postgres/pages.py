@@ -61,7 +61,11 @@ DIALECT: Final = Dialect(
         SELECT count(*), max((SELECT max(c.number) FROM change c WHERE c.uid = u.value)) FROM ?ints AS u
     """,
     # There is no index on the runs of a job by their ids. Only runs of a backfill have another order.
-    recent="SELECT r.id FROM run r WHERE r.uid = ? ORDER BY r.scheduled_for DESC LIMIT ?",
+    recent="""
+        SELECT u.value, r.id
+          FROM ?ints AS u
+    CROSS JOIN LATERAL (SELECT r.id FROM run r WHERE r.uid = u.value ORDER BY r.scheduled_for DESC LIMIT ?) AS r
+    """,
 )
 
 
@@ -74,6 +78,10 @@ def in_postgres(text: str) -> str:
             first += f"(SELECT unnest(${number}::bigint[]) AS value){part[4:]}"
         elif part.startswith("texts"):
             first += f"(SELECT unnest(${number}::text[]) AS value){part[5:]}"
+        elif part.startswith("names"):
+            pair = f"${number}::text[]"
+            first += f"(SELECT ({pair})[i][1] AS namespace, ({pair})[i][2] AS id"
+            first += f" FROM generate_subscripts({pair}, 1) AS i){part[5:]}"
         else:
             first += f"${number}{part}"
     return first

@@ -41,16 +41,27 @@ DIALECT: Final = Dialect(
         SELECT number FROM chain WHERE number < ? LIMIT ?
     """,
     last_change="SELECT count(*), max(j.last_change) FROM job j WHERE j.uid IN ?ints",
-    recent="SELECT r.id FROM run r /*run_of_job*/ WHERE r.uid = ? ORDER BY r.id DESC LIMIT ?",
+    recent="""
+        SELECT r.uid, r.id
+          FROM ?ints AS u
+    CROSS JOIN run r /*run_of_job*/ ON r.uid = u.value
+           AND r.id >= coalesce((SELECT o.id FROM run o /*run_of_job*/ WHERE o.uid = u.value
+                               ORDER BY o.id DESC LIMIT 1 OFFSET ? - 1), -9223372036854775808)
+    """,
 )
 
-_NOTES = re.compile(r"/\*(\w+)\*/|\?(?:ints|texts)")
+_NOTES = re.compile(r"/\*(\w+)\*/|\?(ints|texts|names)")
+_LISTS: Final = {
+    "ints": "(SELECT value FROM json_each(?))",
+    "texts": "(SELECT value FROM json_each(?))",
+    "names": "(SELECT json_extract(value, '$[0]') AS namespace, json_extract(value, '$[1]') AS id FROM json_each(?))",
+}
 
 
 @lru_cache(maxsize=512)
 def in_sqlite(text: str) -> str:
     """Return the text of a question in the dialect of SQLite."""
-    return _NOTES.sub(lambda note: f"INDEXED BY {note[1]}" if note[1] else "(SELECT value FROM json_each(?))", text)
+    return _NOTES.sub(lambda note: f"INDEXED BY {note[1]}" if note[1] else _LISTS[note[2]], text)
 
 
 def answered(db: sqlite3.Connection, search: Search[T]) -> T:

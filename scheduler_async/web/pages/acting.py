@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import MappingProxyType
 from urllib.parse import parse_qsl
 
 from starlette.responses import Response
 
+from scheduler_async.errors import InvalidJobError
 from scheduler_async.jobs.history import Action
+from scheduler_async.jobs.job import Job
 from scheduler_async.web import operations
 from scheduler_async.web.errors import BadRequestError, PageNotFoundError
 from scheduler_async.web.pages import lines
 from scheduler_async.web.pages.runs import number_of
 from scheduler_async.web.pages.showing import moments_of, show
+from scheduler_async.web.problems import status_of
 from scheduler_async.web.routing import Route
 from scheduler_async.web.visit import Visit
 
@@ -74,19 +78,27 @@ def asking(verb: str) -> Callable[[Visit], Awaitable[Response]]:
     """Return the handler that asks whether to do *verb*."""
 
     async def ask(visit: Visit) -> Response:
-        namespace, name = visit.names["namespace"], visit.names["id"]
-        job = await visit.job(namespace, name)
-        return show(
-            visit,
-            "confirm.html",
-            moments_of(visit),
-            tab="jobs",
-            act=ACTS[verb],
-            name=lines.name_of(namespace, name),
-            back=visit.links.to("jobs", job.namespace, job.id),
-        )
+        return _form(visit, ACTS[verb], await visit.named_job(), {})
 
     return ask
+
+
+def _form(
+    visit: Visit, act: Act, job: Job, given: Mapping[str, str | None], error: InvalidJobError | None = None
+) -> Response:
+    """Show the form of an *act*, with what was *given* and what is wrong with it."""
+    return show(
+        visit,
+        "confirm.html",
+        moments_of(visit),
+        status=HTTPStatus.OK if error is None else status_of(error),
+        tab="jobs",
+        act=act,
+        given=given,
+        error=error,
+        name=lines.name_of(job.namespace, job.id),
+        back=visit.links.to("jobs", job.namespace, job.id),
+    )
 
 
 def doing(verb: str) -> Callable[[Visit], Awaitable[Response]]:
@@ -100,7 +112,12 @@ def doing(verb: str) -> Callable[[Visit], Awaitable[Response]]:
             "until": form.get("until") if act.has_until else None,
         }
         options = {name: value for name, value in given.items() if value is not None}
-        done = await operations.ON_JOBS[verb](visit, namespace, name, **options)
+        try:
+            done = await operations.ON_JOBS[verb](visit, namespace, name, **options)
+        except InvalidJobError as error:
+            if error.field not in options:
+                raise
+            return _form(visit, act, await visit.named_job(), given, error)
         if verb == "run":
             return visit.redirect(visit.links.to("runs", done))
         return visit.redirect(visit.links.to("jobs", namespace, name))
@@ -124,6 +141,8 @@ async def ask_to_cancel(visit: Visit) -> Response:
             button="Cancel the run",
             has_reason=True,
         ),
+        given={},
+        error=None,
         name=lines.name_of(row.namespace, row.job_id),
         back=visit.links.to("runs", row.id),
     )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import tzinfo
 from typing import NamedTuple
 
 from scheduler_async.jobs.pages import Concern, ConcernKind
 from scheduler_async.web.links import Links
 from scheduler_async.web.pages import lines, words
-from scheduler_async.web.pages.job_zones import Zones
 from scheduler_async.web.pages.kinds import CONCERNS, Sign
 from scheduler_async.web.pages.room import fitting, weight_of
 
@@ -29,7 +27,8 @@ class Care(NamedTuple):
     sign: Sign
     name: str
     cause: str
-    zone: tzinfo | None
+    job: tuple[str, str] | None
+    """The namespace and the id of its job, if it is about one."""
 
 
 class More(NamedTuple):
@@ -46,12 +45,18 @@ class Cares(NamedTuple):
     rows: Sequence[Care | More]
     sentence: str
 
+    @property
+    def jobs(self) -> set[tuple[str, str]]:
+        """The jobs that the rows are about."""
+        return {row.job for row in self.rows if isinstance(row, Care) and row.job is not None}
 
-def cares_of(concerns: Sequence[Concern], zones: Zones, links: Links) -> Cares:
+
+def cares_of(concerns: Sequence[Concern], links: Links) -> Cares:
     """Return how the overview shows *concerns*, which come in the order of their kinds."""
     by_kind: dict[ConcernKind, list[Concern]] = {}
     for concern in concerns:
         by_kind.setdefault(concern.kind, []).append(concern)
+    is_cut = _cut_kinds(by_kind)
     share = max(ROWS // max(len(by_kind), 1), LEAST)
     rows: list[Care | More] = []
     room = ROOM
@@ -61,17 +66,26 @@ def cares_of(concerns: Sequence[Concern], zones: Zones, links: Links) -> Cares:
         weights = [_weight(one, links) for one in some]
         count = fitting(weights, room)
         room -= sum(weights[:count])
-        rows += [_care(one, zones) for one in found[:count]]
+        rows += [_care(one) for one in found[:count]]
         if count < len(found):
-            number = f"{len(found) - count:,}{'+' if len(found) >= MOST_KNOWN else ''}"
+            number = f"{len(found) - count:,}{'+' if kind in is_cut else ''}"
             rows.append(More(CONCERNS[kind], number, _list_of(kind, links)))
-    return Cares(rows, ", ".join(_words(kind, len(found)) for kind, found in by_kind.items()))
+    return Cares(rows, ", ".join(_words(kind, len(found), kind in is_cut) for kind, found in by_kind.items()))
 
 
-def _care(concern: Concern, zones: Zones) -> Care:
-    key = concern.namespace or "default", concern.job_id or ""
-    name = "" if concern.job_id is None else lines.name_of(*key)
-    return Care(concern, CONCERNS[concern.kind], name, words.cut(concern.cause, LONGEST), zones.get(key))
+def _cut_kinds(by_kind: Mapping[ConcernKind, Sequence[Concern]]) -> set[ConcernKind]:
+    """Return the kinds of which there may be more. Some kinds are about the same jobs, and are cut together."""
+    found: set[ConcernKind] = set()
+    for kinds in (_OF_FAILING, *({kind} for kind in by_kind)):
+        if sum(len(by_kind.get(kind, ())) for kind in kinds) >= MOST_KNOWN:
+            found |= kinds
+    return found
+
+
+def _care(concern: Concern) -> Care:
+    job = None if concern.job_id is None else (concern.namespace or "default", concern.job_id)
+    name = "" if job is None else lines.name_of(*job)
+    return Care(concern, CONCERNS[concern.kind], name, words.cut(concern.cause, LONGEST), job)
 
 
 def _weight(concern: Concern, links: Links) -> int:
@@ -97,11 +111,14 @@ _STATUSES: Mapping[ConcernKind, str] = {
 }
 
 
-def _words(kind: ConcernKind, count: int) -> str:
+_OF_FAILING = frozenset({ConcernKind.UNREADABLE, ConcernKind.DISABLED, ConcernKind.FAILING})
+
+
+def _words(kind: ConcernKind, count: int, is_cut: bool) -> str:
     """Return how many concerns of a kind there are, in words."""
     one, many = _WORDS[kind]
-    number = f"{count:,}{'+' if count >= MOST_KNOWN else ''}"
-    return one if count == 1 else many.format(number)
+    number = f"{count:,}{'+' if is_cut else ''}"
+    return one if number == "1" else many.format(number)
 
 
 _WORDS: Mapping[ConcernKind, tuple[str, str]] = {

@@ -22,7 +22,7 @@ BACK = AHEAD = timedelta(hours=24)
 TALL = 20
 LEAST = 5  # minutes: a short run is seen too
 TOUCH = 5  # minutes between bars that become one
-MOST_PLANNED = 150  # a job that runs more often in a day is a band
+MOST_PLANNED = 150  # of each job
 MOST_NOTES = 12
 
 # Where the bars of a kind begin and how high they are. Failures stand out above and below.
@@ -80,12 +80,15 @@ class Lane(NamedTuple):
     planned: list[Bar]
     notes: list[tuple[Bar, str]]
     """What stands beside a bar when it is pointed at."""
-    unread: Bar | None = None
-    """The part whose runs were not read, because there are too many."""
+    unread: tuple[Bar, ...] = ()
+    """The parts whose runs were not read or computed, because there are too many."""
 
 
-def lane_of(rows: Sequence[RunRow], planned: Sequence[Bar], window: Window, now: datetime, *, are_all: bool) -> Lane:
-    """Return the lane of a job from its last *rows*, oldest first; *are_all* says whether nothing came before them."""
+def lane_of(rows: Sequence[RunRow], times: Sequence[datetime], window: Window, now: datetime, *, are_all: bool) -> Lane:
+    """Return the lane of a job from its last *rows*, oldest first, and from the *times* at which it runs next.
+
+    *are_all* says whether nothing came before the rows. After `MOST_PLANNED` times, there may be more.
+    """
     bars: dict[Kind, list[Bar]] = {}
     notes: list[tuple[Bar, str]] = []
     for row in rows:
@@ -102,27 +105,19 @@ def lane_of(rows: Sequence[RunRow], planned: Sequence[Bar], window: Window, now:
             why = f": {str(row.reason).replace('_', ' ')}" if row.outcome is Outcome.SKIPPED and row.reason else ""
             count = f" {row.missed} times" if row.missed > 1 else ""
             notes.append((bar, f"{sign.word}{count}{why}"))
-    unread = None
-    if rows and not are_all:
-        begun = rows[0].started_at or rows[0].scheduled_for
-        unread = Bar(0, window.x(begun)) if begun > window.first else None
     joined_bars = {kind: joined(found) for kind, found in bars.items()}
-    return Lane(joined_bars, joined(planned), notes[-MOST_NOTES:], unread)
-
-
-def planned_of(times: Sequence[datetime], window: Window) -> list[Bar]:
-    """Return the coming runs at these *times*. After many of them, one bar stands for all that follow."""
-    found = [Bar(window.x(at), window.x(at) + LEAST) for at in times]
-    if len(found) == MOST_PLANNED:
-        found.append(Bar(found[-1].x, window.wide))
-    return found
+    planned = joined(Bar(window.x(at), window.x(at) + LEAST) for at in times)
+    unread = []
+    if rows and not are_all and (begun := rows[0].started_at or rows[0].scheduled_for) > window.first:
+        unread.append(Bar(0, window.x(begun)))
+    if len(times) >= MOST_PLANNED:
+        unread.append(Bar(min(planned[-1].end, window.wide), window.wide))
+    return Lane(joined_bars, planned, notes[-MOST_NOTES:], tuple(unread))
 
 
 def drawing_of(lane: Lane, window: Window, label: str) -> Markup:
     """Return a lane as a drawing that stretches to any width."""
-    parts = []
-    if lane.unread is not None:
-        parts.append(f'<path class="unread" d="M{lane.unread.x} 10H{lane.unread.end}"/>')
+    parts = [f'<path class="unread" d="M{bar.x} 10H{bar.end}"/>' for bar in lane.unread]
     for kind, bars in lane.bars.items():
         y, high = _PLACES.get(kind, _USUAL)
         data = _boxes(bars, y, high)
@@ -155,11 +150,15 @@ def _boxes(bars: Sequence[Bar], y: int, high: int) -> str:
 
 def summary_of(lane: Lane) -> str:
     """Return what a lane shows in words."""
-    words = {Kind.OK: "ran", Kind.BAD: "failed", Kind.LEFT_OUT: "left out"}
-    told = [f"{words.get(kind, str(kind))} at {len(bars)} times" for kind, bars in lane.bars.items() if bars]
+    words = {Kind.OK: "ran", Kind.BAD: "failed", Kind.LEFT_OUT: "left out", Kind.RUNNING: "running"}
+    told = [f"{words.get(kind, str(kind))} {_times(bars)}" for kind, bars in lane.bars.items() if bars]
     if lane.planned:
-        told.append(f"planned at {len(lane.planned)} times")
+        told.append(f"planned {_times(lane.planned)}")
     return ", ".join(told) or "nothing in these two days"
+
+
+def _times(bars: Sequence[Bar]) -> str:
+    return "once" if len(bars) == 1 else f"at {len(bars)} times"
 
 
 # ---------------------------------------------------------------- nodes

@@ -56,12 +56,19 @@ class ChangeLine(NamedTuple):
     at: Markup
     author: str
     edits: list[tuple[str, str, str]]
+    reason: str
 
 
-def name_of(namespace: str, id: str) -> str:
-    """Return the name of a job, with its namespace unless that is the usual one."""
+def name_of(namespace: str, id: str, longest: int = LONGEST_NAME) -> str:
+    """Return the name of a job, with its namespace unless that is the usual one.
+
+    A long name is cut in its middle: the names of many jobs begin alike, and a namespace may be long, too.
+    """
     name = id if namespace == "default" else f"{namespace}/{id}"
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    if len(name) <= longest:
+        return name
+    end = longest // 2
+    return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
 def job_line(job: Job, moments: Moments, next_run: datetime | None, rows: Sequence[RunRow] | None = None) -> JobLine:
@@ -128,8 +135,9 @@ def changes_of(rows: Sequence[ChangeRow], moments: Moments, zones: Zones) -> lis
             row,
             name_of(row.namespace, row.job_id),
             moments.both(row.at, _zone(row, zones, moments)),
-            words.author_of(row),
+            words.cut(words.author_of(row), 60),
             words.edits_of(row, _zone(row, zones, moments)),
+            words.cut(row.reason or ""),
         )
         for row in rows
     ]

@@ -54,11 +54,10 @@ async def overview(visit: Visit) -> Response:
         coming = ask.create_task(_coming(visit, moments))
         latest = ask.create_task(_latest(visit))
     seen = [sight.concern_for(visit, one) for one in concerns.result()]
+    found = cares_of(seen, visit.links)
     rows = [*running.result(), *latest.result()]
-    names = {(row.namespace, row.job_id) for row in rows}
-    names |= {(one.namespace or "default", one.job_id) for one in seen if one.job_id is not None}
+    names = {(row.namespace, row.job_id) for row in rows} | found.jobs
     zones = await zones_of(visit, moments, names)
-    found = cares_of(seen, zones, visit.links)
     by_hour = hours.hours_of(tally.result().items, planned.result(), now)
     return show(
         visit,
@@ -69,6 +68,7 @@ async def overview(visit: Visit) -> Response:
         state=state_of(seen, found, counts.result()),
         figures=figures_of(visit, counts.result()),
         cares=found.rows,
+        zones=zones,
         hours=by_hour,
         chart=hours.chart(by_hour, now, moments.zone()),
         axis=hours.axis_of(by_hour, now, moments.zone()),

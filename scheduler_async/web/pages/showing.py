@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from http.cookies import SimpleCookie
 from typing import Any
 
@@ -29,9 +30,11 @@ def moments_of(visit: Visit) -> Moments:
     return Moments(visit.scheduler.now(), choice_of(visit.query, visit.request.cookies))
 
 
-def show(visit: Visit, template: str, moments: Moments, *, tab: str = "", **values: Any) -> Response:
+def show(
+    visit: Visit, template: str, moments: Moments, *, status: int = HTTPStatus.OK, tab: str = "", **values: Any
+) -> Response:
     """Answer with a page below the *tab* of that name."""
-    response = visit.html(template, moments=moments, frame=Frame(visit, moments.choice, tab), **values)
+    response = visit.html(template, status, moments=moments, frame=Frame(visit, moments.choice, tab), **values)
     if visit.query.get("zone", "").lower() in CHOICES:
         _keep(response, visit, moments.choice)
     return response

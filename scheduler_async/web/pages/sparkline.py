@@ -85,7 +85,7 @@ def large(rows: Sequence[RunRow], links: Links) -> Markup:
     if not rows:
         return sparkline(rows)
     rows = rows[-BARS:]
-    room = max(len(rows), BARS // 3)
+    room = max(len(rows), BARS // 2)  # a few bars are not as wide as they are high
     paths = "".join(f'<path class="{kind}" d="{data}"/>' for kind, data in paths_of(bars_of(rows), room).items())
     first = (room - len(rows)) * STEP
     targets = "".join(

@@ -26,6 +26,7 @@ from scheduler_async.web.visit import Visit
 LANES, MOST_LANES = 25, 50
 ROWS = 120  # of each job
 MOST_NODES = 30
+LONGEST_NAME = 26  # characters, which fit beside a lane
 
 
 class JobLane(NamedTuple):
@@ -35,7 +36,7 @@ class JobLane(NamedTuple):
     name: str
     drawing: Markup
     has_more: bool
-    """Whether it had more runs in this time than are read."""
+    """Whether it has more runs in this time than are shown."""
 
 
 class NodeLane(NamedTuple):
@@ -100,11 +101,11 @@ def _weight(visit: Visit, lane: JobLane) -> int:
 def _lane(
     job: Job, rows: tuple[RunRow, ...], times: tuple[datetime, ...], window: lanes.Window, moments: Moments
 ) -> JobLane:
-    planned = lanes.planned_of(times, window)
-    lane = lanes.lane_of(rows, planned, window, moments.now, are_all=len(rows) < ROWS)
+    lane = lanes.lane_of(rows, times, window, moments.now, are_all=len(rows) < ROWS)
     name = lines.name_of(job.namespace, job.id)
     label = f"{name}: {lanes.summary_of(lane)}"
-    return JobLane(job, name, lanes.drawing_of(lane, window, label), lane.unread is not None)
+    shown = lines.name_of(job.namespace, job.id, LONGEST_NAME)
+    return JobLane(job, shown, lanes.drawing_of(lane, window, label), bool(lane.unread))
 
 
 async def _nodes(visit: Visit, window: lanes.Window, moments: Moments) -> list[NodeLane]:

@@ -80,9 +80,9 @@ def types(session: nox.Session) -> None:
 
 PYTHONS = interpreters()
 
-# One process more than there are cores, because many tests wait for another process, a server or a disk. Each gets a
-# few tests at a time: the longest are first in the order, and must not all go to the same process.
-IN_PARALLEL = ("-n", str((os.cpu_count() or 1) + 1), "--maxschedchunk", "2")
+# Three processes for each core, because most tests wait: for a thread, another process, or a server. Each gets a few
+# tests at a time: the longest are first in the order, and must not all go to the same process.
+IN_PARALLEL = ("-n", str(3 * (os.cpu_count() or 1)), "--maxschedchunk", "2")
 
 # A smoke test of the whole public API, for the Pythons between the oldest and the newest.
 SMOKE = [

@@ -217,8 +217,8 @@ class Overviewing:
         if not kept or len(kept) < len(names):
             raise InvalidJobError(f"by must be some of {', '.join(TALLY_KEYS)}, not {quoted(by)}.", "by")
         wanted = TallySearch(
-            since=to_micros(parse_instant(since, "since")),
-            until=self.__survey.now if until is None else to_micros(parse_instant(until, "until")),
+            since=to_micros(parse_instant(since, "value of since")),
+            until=self.__survey.now if until is None else to_micros(parse_instant(until, "value of until")),
             namespaces=_check_namespaces(namespaces),
             by=kept,
             after=read_position(after, (tuple(int if key == "hour" else str for key in kept),)),
@@ -236,7 +236,7 @@ class Overviewing:
         numbers are an estimate, and `Planned.exact` is False.
         """
         now = self.__survey.now
-        last = min(to_micros(parse_instant(until, "until")), now - now % HOUR + MOST_HOURS * HOUR, LAST)
+        last = min(to_micros(parse_instant(until, "value of until")), now - now % HOUR + MOST_HOURS * HOUR, LAST)
         looked_at = check_count(most, "most") or MOST_ROWS
         found = await self.__survey.planned(last, _check_namespaces(namespaces), looked_at)
         return Planned(hours=tuple((from_micros(hour), n) for hour, n in found.hours.items()), exact=found.is_exact)
@@ -296,7 +296,7 @@ class Overviewing:
         """
         if not isinstance(jobs, Sequence) or not all(isinstance(job, Job) for job in jobs):
             raise InvalidJobError(f"jobs must be a list of jobs, not {quoted(jobs)}.", "jobs")
-        last = LAST - 1 if until is None else min(to_micros(parse_instant(until, "until")), LAST - 1)
+        last = LAST - 1 if until is None else min(to_micros(parse_instant(until, "value of until")), LAST - 1)
         return await self.__survey.coming_runs(jobs, last, _check_limit(n, "n"))
 
     async def mark(self, *, namespaces: Collection[str] | None = None) -> str:

@@ -11,6 +11,7 @@ from scheduler_async import (
     Cron,
     Every,
     InvalidJobError,
+    InvalidScheduleError,
     JobNotFoundError,
     JobSpec,
     Manual,
@@ -246,6 +247,8 @@ async def test_the_tally_counts_ended_runs_and_skipped_occurrences(
     assert [(row.hour, row.node, row.outcome) for row in by_outcome] == [(None, None, Outcome.SKIPPED)]
     with pytest.raises(InvalidJobError, match="by must be some of hour, namespace, outcome, node"):
         await scheduler.tally(since=NOON, by=["day"])
+    with pytest.raises(InvalidScheduleError, match='Cannot read "1h" as the value of since'):
+        await scheduler.tally(since="1h")
     assert by_hour[NOON + HOUR, Outcome.SUCCESS] == 1
     assert by_hour[NOON + 3 * HOUR, Outcome.SKIPPED] > 1
     assert (await scheduler.tally(since=NOON, namespaces=["shop"])).items == ()
